@@ -1,0 +1,75 @@
+"""refdist: the semantics of tf.distribute, executable in NumPy.
+
+A call goes strategy -> context -> variables and values -> collectives -> backend, and imports go the same
+way, never back:
+
+    strategies/            what users call; one file per strategy
+    datasets               which replica gets which rows
+    context                ReplicaContext, merge_call, who am I
+    cross_device_ops       which way values travel between devices
+    distributed_variables, variables, values
+    collectives            sums and gathers over one array per replica
+    backend                the contract with what holds the arrays (backends/)
+    lockstep               replicas run one at a time and meet; what they bring is compared
+    rules                  the tables that all of the above look up
+    config, journal, data, nest, devices, current, arrays, indexed_slices, communication, errors
+
+Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
+"""
+
+from pathlib import Path
+
+# In a checkout, backends/ and conformance/ lie beside this folder; installed, they lie inside it.
+_checkout = Path(__file__).parents[1]
+if (_checkout / "setup.cfg").exists():
+    __path__.append(str(_checkout))
+
+from refdist import config, data, errors, experimental, journal, nest  # noqa: E402
+from refdist.arrays import to_array as constant  # noqa: E402
+from refdist.config import device  # noqa: E402
+from refdist.context import (  # noqa: E402
+    ReplicaContext,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+    in_cross_replica_context,
+)
+from refdist.cross_device_ops import (  # noqa: E402
+    CrossDeviceOps,
+    HierarchicalCopyAllReduce,
+    NcclAllReduce,
+    ReductionToOneDevice,
+)
+from refdist.datasets import (  # noqa: E402
+    DistributedDataset,
+    DistributedIterator,
+    InputOptions,
+    InputReplicationMode,
+)
+from refdist.distributed_variables import (  # noqa: E402
+    AggregatingVariable,
+    DistributedVariable,
+    MirroredVariable,
+    SyncOnReadVariable,
+)
+from refdist.indexed_slices import IndexedSlices  # noqa: E402
+from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization  # noqa: E402
+from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
+from refdist.strategies.default import array_module, experimental_set_strategy  # noqa: E402
+from refdist.strategies.extended import StrategyExtended  # noqa: E402
+from refdist.strategies.mirrored import MirroredStrategy  # noqa: E402
+from refdist.strategies.one_device import OneDeviceStrategy  # noqa: E402
+from refdist.values import DistributedValues, Mirrored, PerReplica  # noqa: E402
+from refdist.variables import Variable, variable_creator_scope  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AggregatingVariable", "CrossDeviceOps", "DistributedDataset", "DistributedIterator", "DistributedValues",
+    "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputOptions", "InputReplicationMode",
+    "Mirrored", "MirroredStrategy", "MirroredVariable", "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp",
+    "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
+    "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "config", "constant", "data",
+    "device", "errors", "experimental", "experimental_set_strategy", "get_replica_context", "get_strategy",
+    "has_strategy", "in_cross_replica_context", "journal", "nest", "variable_creator_scope",
+]

@@ -1,0 +1,104 @@
+"""What counts as an array, and how anything else becomes one.
+
+Python numbers and lists become float32, int32 or complex128 as `tf.constant` would make them; arrays and
+NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strategies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+
+# Backends whose arrays are not NumPy's add their types.
+ARRAY_TYPES: set[type] = {np.ndarray}
+
+_NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
+_INT32 = np.iinfo(np.int32)
+
+
+def is_array(value: Any) -> bool:
+    """True for arrays and NumPy scalars."""
+    return type(value) in ARRAY_TYPES or isinstance(value, (np.ndarray, np.generic))
+
+
+def to_array(value: Any, dtype: Any = None) -> Any:
+    """`value` as an array; arrays are returned as they are.
+
+    Args:
+        value: a number, string, nested list, array, or an object with `__array__`.
+        dtype: the dtype wanted, or None to keep an array's own and narrow Python numbers.
+
+    Raises:
+        RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
+    """
+    if type(value) in ARRAY_TYPES and dtype is None:
+        return value
+    if isinstance(value, np.generic) and dtype is None:
+        return np.asarray(value)
+    if dtype is None and isinstance(value, (bool, int, float, complex)):
+        return _narrow(np.asarray(value), value)
+    if value is None or isinstance(value, (dict, set)) or callable(value):
+        raise _not_an_array(value)
+    try:
+        array = np.asarray(value)
+    except errors.RefdistError:
+        raise
+    except Exception as error:
+        raise _not_an_array(value) from error
+    if array.dtype == object:
+        raise _not_an_array(value)
+    if isinstance(value, (list, tuple)) and not _has_array(value):
+        array = _narrow(array, value)
+    return array if dtype is None else cast(array, dtype, "constant")
+
+
+def cast(array: Any, dtype: Any, attempted: str) -> Any:
+    """`array` in another dtype, if no value loses its kind: int to float is fine, float to int is not.
+
+    Raises:
+        RD05: a float would become an int, a complex a real, and the like.
+    """
+    dtype = np.dtype(dtype)
+    if array.dtype == dtype:
+        return array
+    if np.can_cast(array.dtype, dtype, "same_kind"):
+        return array.astype(dtype)
+    raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
+                       f"Cast explicitly: `.astype({str(dtype)!r})`.", kind=errors.InvalidArgumentError)
+
+
+def _narrow(array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
+    dtype = _NARROW.get(array.dtype)
+    if dtype is None:
+        return array
+    if dtype.kind == "i" and array.size and (array.max() > _INT32.max or array.min() < _INT32.min):
+        raise errors.error("RD25", "conversion to an array", f"{value!r} does not fit into int32",
+                           "Pass np.int64(...) to keep 64 bits.", kind=errors.InvalidValueError)
+    return array.astype(dtype)
+
+
+def _has_array(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_has_array(item) for item in value)
+    return is_array(value) or hasattr(value, "__array__")
+
+
+def _not_an_array(value: Any) -> errors.RefdistError:
+    return errors.error("RD25", "conversion to an array", f"got {type(value).__name__} {_short(value)}",
+                        "Pass a number, an array, or a list of equally long lists.",
+                        kind=errors.InvalidTypeError)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def frozen(array: Any) -> Any:
+    """The same array, read-only where its type can say so."""
+    if type(array) is np.ndarray:
+        array.flags.writeable = False
+    return array

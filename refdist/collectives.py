@@ -1,0 +1,175 @@
+"""Collectives as pure functions of a list of arrays indexed by replica.
+
+Everything is checked before anything is computed.  How the replicas came together, and what the results are
+wrapped in, is not known here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, rules
+from refdist.arrays import frozen
+from refdist.backend import Backend
+from refdist.indexed_slices import IndexedSlices
+from refdist.rules import ReduceOp
+
+Part = Any  # an array of the backend, or IndexedSlices
+
+
+def reducible(part: Part, attempted: str) -> None:
+    """Raises unless the dtype of `part` can be summed.
+
+    Raises:
+        RD23: booleans, strings, objects.
+    """
+    dtype = part.dtype
+    if dtype.kind not in rules.REDUCIBLE_KINDS or dtype.names is not None or dtype.type is np.void:
+        raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
+
+
+def agree(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
+    """Raises unless all parts fit together, naming the first replica that does not.
+
+    Args:
+        axis: the dimension that may differ (gather), None when none may.
+
+    Raises:
+        RD04 / RD07: shape.  RD05: dtype.  RD21: rows of an array on one replica, an array on another.
+    """
+    first = parts[0]
+    sparse = isinstance(first, IndexedSlices)
+    for i, part in enumerate(parts):
+        if isinstance(part, IndexedSlices) != sparse:
+            raise errors.error("RD21", attempted, f"replica 0 brought {type(first).__name__}, replica {i} "
+                               f"{type(part).__name__}", "Bring the same kind of value on every replica.")
+        if part.dtype != first.dtype:
+            raise errors.error("RD05", attempted, f"replica 0 brought dtype {first.dtype}, replica {i} "
+                               f"{part.dtype}")
+        if _rigid(part, axis) != _rigid(first, axis):
+            code, what = ("RD04", "shape") if axis is None else ("RD07", f"shape (gathered along axis {axis})")
+            raise errors.error(code, attempted, f"replica 0 brought {what} {_shape(first)}, replica {i} "
+                               f"{_shape(part)}")
+
+
+def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:
+    """(dtype, shape) of a part as compared between replicas; free dimensions are None."""
+    return part.dtype, _rigid(part, axis)
+
+
+def _shape(part: Part) -> tuple[int, ...]:
+    shape: tuple[int, ...] = part.values.shape if isinstance(part, IndexedSlices) else part.shape
+    return shape
+
+
+def _rigid(part: Part, axis: int | None) -> Any:
+    shape = _shape(part)
+    if isinstance(part, IndexedSlices):
+        return ("rows of", *shape[1:])
+    if axis is None or not shape:
+        return shape
+    axis %= len(shape)
+    return (*shape[:axis], None, *shape[axis + 1:])
+
+
+def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
+    """One value from one part per replica, summed left to right; MEAN divides by the number of parts.
+
+    IndexedSlices are put one after another, without adding up equal indices.
+
+    >>> import numpy as np
+    >>> from refdist.backends.simulated import Simulated
+    >>> reduce(Simulated(), ReduceOp.MEAN, [np.int32([1]), np.int32([2])])
+    array([1.5])
+    """
+    first = parts[0]
+    if isinstance(first, IndexedSlices):
+        values = backend.concatenate([part.values for part in parts], 0)
+        indices = backend.concatenate([part.indices for part in parts], 0)
+        if op is ReduceOp.MEAN:
+            values = divide(values, len(parts))
+        return IndexedSlices(values, indices, first.dense_shape)
+    total = backend.sum(parts)
+    return total if op is ReduceOp.SUM else divide(total, len(parts))
+
+
+def divide(total: Any, count: int) -> Any:
+    """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
+    name = rules.MEAN_DTYPE.get(total.dtype.name)
+    if name is not None:
+        total = total.astype(name)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / float(count)
+    return frozen(np.asarray(mean) if isinstance(mean, np.generic) else mean)
+
+
+def gather_axis(axis: Any, attempted: str) -> int:
+    """`axis` as a Python int.
+
+    Raises:
+        RD25: not an integer.
+    """
+    if isinstance(axis, (bool, np.bool_)):
+        raise errors.error("RD25", attempted, f"axis is {axis!r}", "Pass an int.")
+    try:
+        return operator.index(axis)
+    except TypeError as error:
+        raise errors.error("RD25", attempted, f"axis is {axis!r}, a {type(axis).__name__}",
+                           "Pass an int.") from error
+
+
+def check_gather(part: Part, axis: int, attempted: str) -> None:
+    """Raises unless `part` has a dimension `axis`.
+
+    Raises:
+        RD08: a scalar, or an axis outside [-rank, rank).  RD20: IndexedSlices.
+    """
+    if isinstance(part, IndexedSlices):
+        raise errors.error("RD20", attempted, "IndexedSlices cannot be gathered",
+                           "Gather `.values` and `.indices` one by one.")
+    rank = part.ndim
+    if not -rank <= axis < rank:
+        raise errors.error("RD08", attempted, f"axis is {axis} and the value has rank {rank}",
+                           "" if rank == 0 else f"The axis lies in [{-rank}, {rank}).",
+                           kind=errors.InvalidArgumentError)
+
+
+def gather(backend: Backend, parts: Sequence[Part], axis: int) -> Part:
+    """The parts one after another along `axis`; lengths along it may differ."""
+    return backend.concatenate(parts, axis % parts[0].ndim)
+
+
+def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
+    """The axis argument of `Strategy.reduce` as a tuple of ints.
+
+    Raises:
+        RD25: neither an int nor a sequence of ints.
+    """
+    if isinstance(axis, (list, tuple)):
+        return tuple(gather_axis(item, attempted) for item in axis)
+    return (gather_axis(axis, attempted),)
+
+
+def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, int]:
+    """The sum of one replica's array over `axes` in its own dtype, and how many elements each sum has.
+
+    Raises:
+        RD08: an axis the array does not have, or the same one twice.
+    """
+    rank = part.ndim
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise errors.error("RD08", attempted, f"axis is {axis} and the value has rank {rank}",
+                               "Use `axis=None` for values without a batch dimension.")
+    positive = {axis % rank for axis in axes}
+    if len(positive) != len(axes):
+        raise errors.error("RD08", attempted, f"axes {axes} name a dimension twice")
+    count = 1
+    for axis in positive:
+        count *= part.shape[axis]
+    total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
+    return np.asarray(total) if isinstance(total, np.generic) else total, count

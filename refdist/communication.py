@@ -1,0 +1,68 @@
+"""Options for collectives: how values travel between workers.  Values only; nothing here communicates."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from refdist import errors
+
+
+class CommunicationImplementation(Enum):
+    """Which library carries values between workers.
+
+    Source: tf.distribute.experimental.CommunicationImplementation.
+    """
+
+    AUTO = "AUTO"
+    RING = "RING"
+    NCCL = "NCCL"
+
+
+CollectiveCommunication = CommunicationImplementation
+
+
+class CommunicationOptions:
+    """Options that every collective takes.
+
+    Args:
+        bytes_per_pack: bytes that travel together, 0 for a size chosen for you.
+        timeout_seconds: how long a collective may take, None for no limit of its own.
+        implementation: AUTO, RING or NCCL.
+
+    Raises:
+        RD25: negative bytes, or no CommunicationImplementation.
+
+    Source: tf.distribute.experimental.CommunicationOptions.
+    """
+
+    def __init__(self, bytes_per_pack: int = 0, timeout_seconds: float | None = None,
+                 implementation: CommunicationImplementation = CommunicationImplementation.AUTO) -> None:
+        if isinstance(bytes_per_pack, bool) or not isinstance(bytes_per_pack, int) or bytes_per_pack < 0:
+            raise errors.error("RD25", "CommunicationOptions", f"bytes_per_pack is {bytes_per_pack!r}",
+                               "Pass an int of at least 0.", kind=errors.InvalidValueError)
+        if isinstance(implementation, str) and implementation.upper() in CommunicationImplementation.__members__:
+            implementation = CommunicationImplementation[implementation.upper()]
+        if not isinstance(implementation, CommunicationImplementation):
+            raise errors.error("RD25", "CommunicationOptions", f"implementation is {implementation!r}",
+                               "Pass a CommunicationImplementation.", kind=errors.InvalidValueError)
+        self.bytes_per_pack = bytes_per_pack
+        self.timeout_seconds = timeout_seconds
+        self.implementation = implementation
+
+    def merge(self, options: Any) -> CommunicationOptions:
+        """These options with those of `options` that are not the defaults."""
+        if options is None:
+            return self
+        return CommunicationOptions(
+            options.bytes_per_pack or self.bytes_per_pack,
+            self.timeout_seconds if options.timeout_seconds is None else options.timeout_seconds,
+            self.implementation if options.implementation is CommunicationImplementation.AUTO
+            else options.implementation)
+
+    def __str__(self) -> str:
+        return (f"Options(bytes_per_pack={self.bytes_per_pack},timeout_seconds={self.timeout_seconds}, "
+                f"implementation={self.implementation})")
+
+
+CollectiveHints = CommunicationOptions

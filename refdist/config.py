@@ -1,0 +1,208 @@
+"""The simulated machine: which devices there are, and in which order replicas run.
+
+As long as nobody says how large the machine is, it has one CPU and every device that a program names.
+Device names are in `devices`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple
+
+from refdist import current, devices, errors
+
+DEVICES_VARIABLE = "REFDIST_DEVICES"
+SEED_VARIABLE = "REFDIST_REPLICA_SEED"
+_TYPES = ("CPU", "GPU", "TPU")
+
+
+class LogicalDevice(NamedTuple):
+    """A device that a program can name.
+
+    Source: tf.config.LogicalDevice.
+    """
+
+    name: str
+    device_type: str
+
+
+class _Machine:
+    def __init__(self) -> None:
+        self.counts: dict[str, int] | None = None
+        self.asked = False
+        self.random: random.Random | None = None
+        self.seed_asked = False
+
+
+_machine = _Machine()
+
+
+def _counts() -> dict[str, int] | None:
+    if not _machine.asked:
+        text = os.environ.get(DEVICES_VARIABLE)
+        _machine.counts = _read_counts(text) if text else None
+        _machine.asked = True
+    return _machine.counts
+
+
+def _read_counts(text: str) -> dict[str, int]:
+    counts = {"CPU": 1, "GPU": 0, "TPU": 0}
+    for item in text.split(","):
+        kind, _, number = item.strip().partition(":")
+        if kind.upper() not in _TYPES or not number.isdecimal():
+            raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", f"{item!r} is no count",
+                               f"Write counts such as {DEVICES_VARIABLE}=CPU:1,GPU:4.",
+                               kind=errors.InvalidValueError)
+        counts[kind.upper()] = int(number)
+    if counts["CPU"] < 1:
+        raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", "there is no CPU",
+                           "Every machine has at least one CPU.", kind=errors.InvalidValueError)
+    return counts
+
+
+def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
+    """Sizes the simulated machine; from then on other devices are errors.
+
+    >>> import refdist
+    >>> refdist.config.set_simulated_devices(gpu=2)
+    >>> refdist.MirroredStrategy().num_replicas_in_sync
+    2
+    >>> refdist.config.reset_simulated_devices()
+
+    Raises:
+        RD25: a count that is not an int of at least 0 (1 for CPUs).
+    """
+    for name, count, least in (("cpu", cpu, 1), ("gpu", gpu, 0), ("tpu", tpu, 0)):
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise errors.error("RD25", "set_simulated_devices", f"{name} is {count!r}", "Pass an int.")
+        if count < least:
+            raise errors.error("RD25", "set_simulated_devices", f"{name} is {count}", f"Pass {least} or more.",
+                               kind=errors.InvalidValueError)
+    _machine.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
+    _machine.asked = True
+
+
+def reset_simulated_devices() -> None:
+    """Goes back to what the environment says, or to a machine of no stated size."""
+    _machine.asked = False
+
+
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The devices of the machine, of one type or of all.
+
+    >>> list_logical_devices("CPU")
+    [LogicalDevice(name='/device:CPU:0', device_type='CPU')]
+
+    Source: tf.config.list_logical_devices.
+    """
+    counts = _counts() or {"CPU": 1}
+    return [LogicalDevice(f"/device:{kind}:{i}", kind) for kind, count in counts.items()
+            if device_type is None or kind == device_type for i in range(count)]
+
+
+def list_physical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The same list: simulated devices are not divided further.
+
+    Source: tf.config.list_physical_devices.
+    """
+    return list_logical_devices(device_type)
+
+
+def check_device(name: str) -> str:
+    """The canonical name of a device that exists.
+
+    Raises:
+        RD24: not a device name, or the machine was sized and does not have it.
+    """
+    full = devices.canonical(name)
+    counts = _counts()
+    if counts is None:
+        return full
+    spec = devices.parse(full)
+    local = spec.job == "localhost" and spec.task == 0
+    if local and (spec.device_index or 0) >= counts.get(spec.device_type or "CPU", 0):
+        there = ", ".join(devices.short(device.name) for device in list_logical_devices())
+        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}")
+    return full
+
+
+class replica_order:  # noqa: N801 - used like a function
+    """Permutes the order in which replicas run by a seed; None restores replica order.
+
+    A program whose results depend on the order is wrong.  Takes effect at once; used as a context manager it
+    is undone at the end of the block.
+
+    >>> import refdist
+    >>> with refdist.config.replica_order(1):
+    ...     pass
+
+    Raises:
+        RD25: a seed that is neither an int nor None.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise errors.error("RD25", "replica_order", f"seed is {seed!r}", "Pass an int or None.")
+        self._before = _random()
+        _machine.random = None if seed is None else random.Random(seed)
+
+    def __enter__(self) -> replica_order:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        _machine.random = self._before
+
+
+def _random() -> random.Random | None:
+    if not _machine.seed_asked:
+        text = os.environ.get(SEED_VARIABLE)
+        if text:
+            try:
+                _machine.random = random.Random(int(text))
+            except ValueError as error:
+                raise errors.error("RD25", f"environment variable {SEED_VARIABLE}={text!r}", "it is no int",
+                                   f"Write {SEED_VARIABLE}=1.", kind=errors.InvalidValueError) from error
+        _machine.seed_asked = True
+    return _machine.random
+
+
+def order(count: int) -> Sequence[int]:
+    """The order in which `count` replicas run next: range(count), or the next permutation of the seed."""
+    source = _machine.random if _machine.seed_asked else _random()
+    if source is None:
+        return range(count)
+    permuted = list(range(count))
+    source.shuffle(permuted)
+    return permuted
+
+
+class device:  # noqa: N801 - TensorFlow's name
+    """Makes a device current for a `with` block: variables without a strategy are created there.
+
+    >>> import refdist
+    >>> with refdist.device("GPU:1"):
+    ...     refdist.Variable(1.0).device
+    '/job:localhost/replica:0/task:0/device:GPU:1'
+
+    Raises:
+        RD24: no such device.
+
+    Source: tf.device.
+    """
+
+    def __init__(self, device_name: str) -> None:
+        self._name = check_device(device_name)
+        self._entered: list[current.Frame] = []
+
+    def __enter__(self) -> None:
+        frame = current.frame().with_device(self._name)
+        self._entered.append(frame)
+        current.state.top = frame
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        current.leave(self._entered.pop(), f"device({self._name!r})")

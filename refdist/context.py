@@ -1,0 +1,333 @@
+"""What code may ask and do where: `ReplicaContext`, `merge_call`, and the questions about the current context.
+
+The stack itself is in `current`; the replicas meet in `lockstep`; arrays are combined in `collectives`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from refdist import collectives, current, errors, lockstep, nest, rules
+from refdist.arrays import is_array, to_array
+from refdist.distributed_variables import DistributedVariable
+from refdist.indexed_slices import IndexedSlices
+from refdist.values import ArrayOperators, is_splittable, regroup, splitter
+
+_CodeKey = tuple[Any, ...]
+
+
+class ReplicaContext:
+    """What a replica can ask and do: who am I, meet the others, reduce, gather.
+
+    Args:
+        strategy: the strategy that runs the replica.
+        replica_id_in_sync_group: a number from 0 to `num_replicas_in_sync - 1`.
+
+    It is given by `get_replica_context()` inside the function passed to `strategy.run`.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> strategy.run(lambda: refdist.get_replica_context().replica_id_in_sync_group).values
+    (0, 1)
+
+    Source: tf.distribute.ReplicaContext.
+    """
+
+    __slots__ = ("_entered", "_id", "_strategy")
+
+    def __init__(self, strategy: Any, replica_id_in_sync_group: int) -> None:
+        self._strategy = strategy
+        self._id = collectives.gather_axis(replica_id_in_sync_group, "ReplicaContext")
+        self._entered: list[current.Frame] = []
+
+    def __enter__(self) -> ReplicaContext:
+        top = current.frame()
+        frame = current.Frame(top, self._strategy, current.REPLICA, self, self._id, top.session, top.device,
+                              top.creators)
+        self._entered.append(frame)
+        current.state.top = frame
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        frame = self._entered.pop()
+        if frame.parent is not None:
+            current.state.top = frame.parent
+
+    @property
+    def strategy(self) -> Any:
+        """The current strategy."""
+        return self._strategy
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas there are."""
+        count: int = self._strategy.num_replicas_in_sync
+        return count
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """This replica's number, a Python int from 0."""
+        return self._id
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """This replica's device in a tuple of length 1."""
+        self._require("devices")
+        return (self._strategy.extended._replica_device(self._id),)
+
+    def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (),
+                   kwargs: dict[str, Any] | None = None) -> Any:
+        """Lets all replicas meet and calls `merge_fn(strategy, *args, **kwargs)` once, across replicas.
+
+        Args:
+            merge_fn: replica 0's is called.
+            args, kwargs: what the replicas brought, put together as the results of `run` are.
+
+        Returns:
+            The result, with PerReplica values taken apart again.
+
+        Raises:
+            RD01 ... RD06: replicas that do not come, or come with other calls.
+            RD09: outside the replica that this context belongs to.  RD21: structures differ.
+
+        Source: tf.distribute.ReplicaContext.merge_call.
+        """
+        frame = self._require("merge_call")
+        if not callable(merge_fn):
+            raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
+        args = _arguments(args, "merge_call")
+        code = getattr(merge_fn, "__code__", None)
+        target = getattr(merge_fn, "__qualname__", type(merge_fn).__name__)
+        request = lockstep.Request("merge_call", ((target, _Hidden(code)), None, None, None, None, None),
+                                   (merge_fn, args, dict(kwargs or {})), self._merge)
+        return lockstep.meet(frame.session, request)
+
+    def _merge(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+        strategy = self._strategy
+        component_devices = strategy.extended._worker_devices
+        owner = strategy.extended.value_container
+        merge_fn = requests[0].payload[0]
+        args, kwargs = (regroup([request.payload[i] for request in requests], component_devices,
+                                "merge_call", owner) for i in (1, 2))
+        top = current.frame()
+        with current.pushed(current.Frame(top, strategy, current.CROSS, device=top.device, creators=top.creators)):
+            result = merge_fn(strategy, *args, **kwargs)
+        part = splitter(result) if nest.is_nested(result) else (
+            lambda i: result._values[i] if is_splittable(result) else result)
+        return [part(i) for i in range(len(requests))]
+
+    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """Reduces `value` over all replicas and gives everyone the result.
+
+        Args:
+            reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
+            value: an array, a number, IndexedSlices, or a nest of them; equal shapes and dtypes everywhere.
+            options: a CommunicationOptions, or None.
+
+        Returns:
+            The same nest of read-only arrays.  SUM keeps the dtype; MEAN of integers is a float.  The sum is
+            taken left to right over the replica ids, so that every run gives the same bits.
+
+        The gradient of an all_reduce is the all_reduce of the gradients with the same op.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", [1.0, 2.0])).values[1]
+        array([2., 4.], dtype=float32)
+
+        Raises:
+            RD01 ... RD06, RD21: replicas that do not come, or come with something else.
+            RD23: a dtype that is no number.  RD25: a bad reduce op or options.
+
+        Source: tf.distribute.ReplicaContext.all_reduce.
+        """
+        frame = self._require("all_reduce")
+        op = rules.reduce_op(reduce_op, "all_reduce")
+        _check_options(options, "all_reduce")
+        if not nest.is_nested(value):
+            part = _part(value)
+            if part.dtype.kind not in "iuf":
+                collectives.reducible(part, "all_reduce")
+            request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
+                                       [part], self._reduce)
+            return lockstep.meet(frame.session, request)[0]
+        parts = [_part(leaf) for leaf in nest.flatten(value)]
+        for part in parts:
+            collectives.reducible(part, "all_reduce")
+        if not parts:
+            return value
+        request = lockstep.Request("all_reduce", _signature(op, None, value, parts), parts, self._reduce)
+        return nest.pack_sequence_as(value, lockstep.meet(frame.session, request))
+
+    def _reduce(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+        op = requests[0].signature[1]
+        extended = self._strategy.extended
+        columns = zip(*[request.payload for request in requests], strict=True)
+        results = extended._all_reduce(op, [list(column) for column in columns])
+        return [results] * len(requests)
+
+    def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
+        """Puts the values of all replicas one after another along `axis` and gives everyone the result.
+
+        Args:
+            value: an array of rank 1 or more, or a nest of them; only the length along `axis` may differ.
+            axis: an int in [-rank, rank).
+            options: a CommunicationOptions, or None.
+
+        Returns:
+            The same nest of read-only arrays, replica 0's part first.
+
+        The gradient of an all_gather is this replica's slice of the summed gradients.
+
+        Raises:
+            RD01 ... RD07, RD21: replicas that do not come, or come with something that does not fit.
+            RD08: no such axis.  RD20: IndexedSlices.
+
+        Source: tf.distribute.ReplicaContext.all_gather.
+        """
+        frame = self._require("all_gather")
+        axis = collectives.gather_axis(axis, "all_gather")
+        _check_options(options, "all_gather")
+        parts = [_part(leaf) for leaf in nest.flatten(value)]
+        for part in parts:
+            collectives.check_gather(part, axis, "all_gather")
+        if not parts:
+            return value
+        request = lockstep.Request("all_gather", _signature(None, axis, value, parts), parts, self._gather)
+        gathered = lockstep.meet(frame.session, request)
+        return nest.pack_sequence_as(value, gathered)
+
+    def _gather(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+        axis = requests[0].signature[2]
+        extended = self._strategy.extended
+        columns = zip(*[request.payload for request in requests], strict=True)
+        results = [extended._all_gather(list(column), axis) for column in columns]
+        return [results] * len(requests)
+
+    def _require(self, method: str) -> current.Frame:
+        frame = current.frame()
+        if frame.replica is self:
+            return frame
+        if frame.kind == current.REPLICA and frame.strategy is self._strategy and frame.replica_id == self._id:
+            return frame
+        call = f"ReplicaContext.{method}"
+        found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
+                f"runs {current.describe()}"
+        code = "RD10" if frame.kind != current.OUTSIDE and frame.strategy is not self._strategy else "RD09"
+        raise errors.error(code, call, found, rules.INSTEAD["ReplicaContext.merge_call"])
+
+    def __repr__(self) -> str:
+        return f"ReplicaContext(replica {self._id} of {self.num_replicas_in_sync}, " \
+               f"{type(self._strategy).__name__})"
+
+
+class DefaultReplicaContext(ReplicaContext):
+    """The context outside every scope: replica 0 of 1."""
+
+    __slots__ = ()
+
+    def _require(self, method: str) -> current.Frame:
+        frame = current.frame()
+        if frame.kind == current.OUTSIDE:
+            return frame
+        return super()._require(method)
+
+
+class _Hidden:
+    """Compares as its content and prints as nothing, for signatures that people read."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hidden) and self._content is other._content
+
+    def __hash__(self) -> int:
+        return id(self._content)
+
+    def __repr__(self) -> str:
+        return ""
+
+
+def _arguments(args: Any, attempted: str) -> tuple[Any, ...]:
+    if not isinstance(args, (list, tuple)):
+        raise errors.error("RD25", attempted, f"args is a {type(args).__name__}",
+                           "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
+    return tuple(args)
+
+
+def _part(leaf: Any) -> Any:
+    # What one replica brings for one leaf: an array or IndexedSlices.
+    if type(leaf) is IndexedSlices or (is_array(leaf) and not hasattr(leaf, "item_size") and hasattr(leaf, "flags")
+                                       and getattr(leaf, "ndim", None) is not None
+                                       and not isinstance(leaf, ArrayOperators)):
+        return leaf if isinstance(leaf, IndexedSlices) else to_array(leaf)
+    if isinstance(leaf, DistributedVariable):
+        return leaf._read()
+    if is_splittable(leaf):
+        return _part(leaf._local())
+    return to_array(leaf)
+
+
+def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> tuple[Any, ...]:
+    pairs = [collectives.signature(part, axis) for part in parts]
+    structure = nest.structure_of(value) if nest.is_nested(value) else None
+    return (None, op, axis, structure, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+
+
+def _check_options(options: Any, attempted: str) -> None:
+    if options is not None and not hasattr(options, "bytes_per_pack"):
+        raise errors.error("RD25", attempted, f"options is {options!r}",
+                           "Pass refdist.experimental.CommunicationOptions(...) or None.")
+
+
+# --- Questions about the current context -----------------------------------------------------------------------
+
+_default: list[Any] = []
+
+
+def install_default(strategy: Any) -> None:
+    """Sets the default strategy and its replica context, once."""
+    _default[:] = [strategy, DefaultReplicaContext(strategy, 0)]
+
+
+def get_strategy() -> Any:
+    """The current strategy, or the default one outside every scope.
+
+    Source: tf.distribute.get_strategy.
+    """
+    strategy = current.frame().strategy
+    return _default[0] if strategy is None else strategy
+
+
+def has_strategy() -> bool:
+    """Whether a strategy other than the default one is current.
+
+    Source: tf.distribute.has_strategy.
+    """
+    return get_strategy() is not _default[0]
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """The context of the replica that asks; None in a cross-replica context.
+
+    Outside every scope this is the default context, replica 0 of 1.
+
+    Source: tf.distribute.get_replica_context.
+    """
+    frame = current.frame()
+    if frame.kind == current.OUTSIDE:
+        context: ReplicaContext = _default[1]
+        return context
+    return frame.replica if frame.kind == current.REPLICA else None
+
+
+def in_cross_replica_context() -> bool:
+    """Whether the code runs in a cross-replica context: in a scope, a merge_fn or an update.
+
+    Source: tf.distribute.in_cross_replica_context.
+    """
+    return current.frame().kind in (current.CROSS, current.UPDATE)

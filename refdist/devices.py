@@ -1,0 +1,127 @@
+"""Device names: parse, complete, shorten, compare.  Which devices exist is in `config`."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from refdist import errors
+
+TYPES = ("CPU", "GPU", "TPU", "TPU_SYSTEM")
+
+
+class DeviceSpec(NamedTuple):
+    """The parts of a device name; None where a name leaves a part out."""
+
+    job: str | None = None
+    replica: int | None = None
+    task: int | None = None
+    device_type: str | None = None
+    device_index: int | None = None
+
+    def to_string(self) -> str:
+        """The name made of the parts that are there.
+
+        >>> DeviceSpec(job="worker", task=1, device_type="GPU", device_index=0).to_string()
+        '/job:worker/task:1/device:GPU:0'
+        """
+        text = "" if self.job is None else f"/job:{self.job}"
+        text += "" if self.replica is None else f"/replica:{self.replica}"
+        text += "" if self.task is None else f"/task:{self.task}"
+        if self.device_type is not None:
+            text += f"/device:{self.device_type}:{'*' if self.device_index is None else self.device_index}"
+        return text
+
+
+_PART = re.compile(r"(job):(\w+)|(replica|task):(\d+)|(?:device:)?([A-Za-z_]+)(?::(\d+|\*))?", re.ASCII)
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(name: str) -> DeviceSpec:
+    """The parts of a device name.
+
+    >>> parse("/job:worker/task:1/gpu:0")
+    DeviceSpec(job='worker', replica=None, task=1, device_type='GPU', device_index=0)
+
+    Raises:
+        RD24: not a device name (ValueError).
+    """
+    parts: dict[str, str | int | None] = {}
+    for text in name.strip("/").split("/"):
+        match = _PART.fullmatch(text)
+        if match is None:
+            raise _unknown(name, text)
+        job, job_name, numbered, number, kind, index = match.groups()
+        if job:
+            found: dict[str, str | int | None] = {"job": job_name}
+        elif numbered:
+            found = {numbered: int(number)}
+        elif kind.upper() in TYPES:
+            found = {"device_type": kind.upper(),
+                     "device_index": None if index in (None, "*") else int(index)}
+        else:
+            raise _unknown(name, text)
+        if parts.keys() & found.keys():
+            raise _unknown(name, f"{text} a second time")
+        parts |= found
+    return DeviceSpec(**parts)  # type: ignore[arg-type]
+
+
+def _unknown(name: str, part: str) -> errors.RefdistError:
+    return errors.error("RD24", f"device name {name!r}", f"{part!r} is no part of a device name",
+                        "Write TYPE:INDEX with a type of CPU, GPU or TPU, for example \"GPU:0\".",
+                        kind=errors.InvalidValueError)
+
+
+@functools.lru_cache(maxsize=4096)
+def _canonical(name: str) -> str:
+    spec = parse(name)
+    return DeviceSpec(spec.job or "localhost", spec.replica or 0, spec.task or 0, spec.device_type or "CPU",
+                      spec.device_index or 0).to_string()
+
+
+def canonical(name: str) -> str:
+    """The complete name.
+
+    >>> canonical("gpu:1")
+    '/job:localhost/replica:0/task:0/device:GPU:1'
+
+    Raises:
+        RD24: not a device name (ValueError).  RD25: not a string (TypeError).
+    """
+    if not isinstance(name, str):
+        raise errors.error("RD25", "device name", f"got {name!r}", "Pass a string such as \"GPU:0\".")
+    if not name:
+        raise errors.error("RD24", "device name", "it is empty", "Write TYPE:INDEX, for example \"GPU:0\".",
+                           kind=errors.InvalidValueError)
+    return _canonical(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def short(name: str) -> str:
+    """The name as people say it; job and task only where they are not the local ones.
+
+    >>> short("/job:localhost/replica:0/task:0/device:GPU:1")
+    'GPU:1'
+    """
+    spec = parse(name)
+    device = f"{spec.device_type or 'CPU'}:{spec.device_index or 0}"
+    if spec.job in (None, "localhost") and not spec.task:
+        return device
+    return f"{spec.job or 'localhost'}:{spec.task or 0} {device}"
+
+
+def same(first: str, second: str) -> bool:
+    """Whether two names mean one device."""
+    return canonical(first) == canonical(second)
+
+
+def device_type(name: str) -> str:
+    """The type, for example "GPU"."""
+    return parse(canonical(name)).device_type or "CPU"
+
+
+def index(name: str) -> int:
+    """The index among the devices of its type and task."""
+    return parse(canonical(name)).device_index or 0

@@ -1,0 +1,367 @@
+"""Variables with a copy per replica, or with one copy that several replicas update.
+
+What a read or a write does is looked up in `rules.READS` and `rules.WRITES` by kind, aggregation and
+situation, and carried out here.  Updates by several replicas meet in lock step first.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import collectives, current, errors, journal, lockstep, rules
+from refdist.arrays import cast, frozen
+from refdist.indexed_slices import IndexedSlices
+from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization
+from refdist.values import DistributedValues, Mirrored, agree_bitwise, is_splittable
+from refdist.variables import CopyOf, ResourceVariable, Variable, prepare, refused, update, write_situation
+
+_REDUCE = {rules.REDUCE_SUM: ReduceOp.SUM, rules.REDUCE_MEAN: ReduceOp.MEAN}
+
+
+class _Shared(Variable):
+    """What all kinds have in common; `_copies` holds the components."""
+
+    __slots__ = ()
+    _kind = ""
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        raise errors.InternalError("abstract")
+
+    @property
+    def _strategy(self) -> Any:
+        return self._copies[0]._created_by
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        return self._copies[0]
+
+    @property
+    def device(self) -> str:
+        """Canonical name of the device of the copy that a read would use."""
+        return self._own()._device
+
+    def _own(self) -> ResourceVariable:
+        frame = current.frame()
+        copies = self._copies
+        if frame.replica_id is None or frame.strategy is not self._strategy or len(copies) == 1:
+            return copies[0]
+        return copies[frame.replica_id]
+
+    def _read(self) -> Any:
+        situation = current.situation(self._strategy)
+        action = rules.READS[self._kind, self.aggregation, situation]
+        if action == rules.OWN_COPY:
+            return self._own()._array
+        if action == rules.FIRST_COPY:
+            return self._copies[0]._array
+        if action.startswith("RD"):
+            raise refused(action, f"reading variable {self.name}", self)
+        op = ReduceOp.SUM if action == rules.SUM_OF_COPIES else ReduceOp.MEAN
+        arrays = [variable._array for variable in self._copies]
+        collectives.reducible(arrays[0], f"reading variable {self.name}")
+        return collectives.reduce(self._strategy.extended.backend, op, arrays)
+
+    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+        attempted = f"{operation} of variable {self.name}"
+        situation = write_situation(self._strategy)
+        action = rules.WRITES[self._kind, self.aggregation, situation, rules.OPERATIONS[operation]]
+        if action.startswith("RD"):
+            raise refused(action, attempted, self, _ADVICE.get((action, rules.OPERATIONS[operation]), ""))
+        if action == rules.OWN_COPY:
+            own = self._own()
+            own._store(update(operation, own._array, prepare(own, operation, _component(value))))
+            return own._array if read_value else None
+        if situation == current.REPLICA:
+            new = self._meet(operation, action, prepare(self._primary, operation, _component(value)))
+            return new if read_value else None
+        self._write_across(operation, action, attempted, self._one(operation, value, attempted))
+        return self._written() if read_value else None
+
+    def _one(self, operation: str, value: Any, attempted: str) -> Any:
+        # The one value that a cross-replica write brings, checked and converted.
+        if not is_splittable(value):
+            return prepare(self._primary, operation, value)
+        parts = [prepare(self._primary, operation, part) for part in value.values]
+        _agree(parts, attempted, "RD12" if self._kind != rules.ON_READ else "RD19")
+        return parts[0]
+
+    def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
+        copies = self._copies
+        if action == rules.SHARED_OUT:
+            self._store_each(_shares(value, len(copies), attempted))
+            return
+        # Copies that share one array keep sharing one.
+        made: dict[int, Any] = {}
+        new = []
+        for variable in copies:
+            key = id(variable._array)
+            if key not in made:
+                made[key] = update(operation, variable._array, value)
+            new.append(made[key])
+        self._store_each(new)
+
+    def _meet(self, operation: str, action: str, value: Any) -> Any:
+        signature = (self.name, None, None, None, *collectives.signature(value))
+        payload = [value]
+        act = functools.partial(self._update_from_replicas, operation, action)
+        request = lockstep.Request(f"{operation} of variable {self.name}", signature, payload, act)
+        return lockstep.meet(current.frame().session, request)
+
+    def _update_from_replicas(self, operation: str, action: str,
+                              requests: list[lockstep.Request]) -> Sequence[Any]:
+        attempted = requests[0].kind
+        parts = [request.payload[0] for request in requests]
+        primary = self._primary
+        if action == rules.AGREED:
+            _agree(parts, attempted, "RD12", [request.line for request in requests])
+            value = parts[0]
+        elif action == rules.FIRST_REPLICA or len(parts) == 1:
+            value = parts[0]
+        else:
+            collectives.reducible(parts[0], attempted)
+            value = collectives.reduce(self._strategy.extended.backend, _REDUCE[action], parts)
+            if not isinstance(value, IndexedSlices):
+                value = frozen(cast(value, primary.dtype, attempted))
+        new = update(operation, primary._array, value)
+        self._store_each([new] * len(self._copies))
+        return [new] * len(parts)
+
+    def _store_each(self, arrays: Sequence[Any]) -> None:
+        for variable, array in zip(self._copies, arrays, strict=True):
+            variable._array = array
+        if journal.active is not None:
+            journal.write("update", None, self.name, sum(array.nbytes for array in arrays))
+
+    def _written(self) -> Any:
+        return self
+
+    def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
+        """Raises when writing to one copy alone would make copies differ.
+
+        Raises:
+            RD12: a copy of a mirrored variable, outside `extended.update`.
+        """
+        frame = current.frame()
+        updating = (frame.kind == current.UPDATE and frame.strategy is self._strategy
+                    and frame.replica_id == component._index)
+        if not updating and len(self._copies) > 1:
+            raise errors.error("RD12", attempted, f"it is copy {component._index} of {len(self._copies)} and "
+                               f"the code runs {current.describe()}",
+                               "Write to the variable itself, or inside `strategy.extended.update`.")
+
+    def __repr__(self) -> str:
+        arrays = [variable._array for variable in self._copies]
+        head = f"{type(self).__name__} {self.name!r} shape={self.shape} dtype={self.dtype}"
+        rows = Mirrored(arrays, [variable._device for variable in self._copies])._rows()
+        return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies])
+        memo[id(self)] = twin
+        return twin
+
+    @classmethod
+    def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
+        raise errors.InternalError("abstract")
+
+
+class DistributedVariable(_Shared, DistributedValues):
+    """A variable with one copy per replica.
+
+    Source: tf.distribute.DistributedValues, "DistributedVariable".
+    """
+
+    __slots__ = ()
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        return self._values
+
+    @classmethod
+    def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
+        made = cls(copies, [variable._device for variable in copies])
+        _own_copies(made)
+        return made
+
+    def _local(self) -> Any:
+        return self._own()
+
+
+class MirroredVariable(DistributedVariable):
+    """Copies that hold the same value at all times.
+
+    Source: tf.distribute.MirroredStrategy; tf.VariableSynchronization.ON_WRITE.
+    """
+
+    __slots__ = ()
+    _kind = rules.MIRRORED
+
+    def _written(self) -> Any:
+        return Mirrored([variable._array for variable in self._copies], self._devices)
+
+
+class SyncOnReadVariable(DistributedVariable):
+    """Copies that replicas update alone, brought together when they are read outside replicas.
+
+    Source: tf.VariableSynchronization.ON_READ.
+    """
+
+    __slots__ = ()
+    _kind = rules.ON_READ
+
+    def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
+        pass
+
+    def _written(self) -> Any:
+        return self._read()
+
+
+class AggregatingVariable(_Shared):
+    """One copy, on the parameter device, that several replicas update.
+
+    Source: tf.distribute.experimental.CentralStorageStrategy.
+    """
+
+    __slots__ = ("_variable",)
+    _kind = rules.AGGREGATING
+
+    def __init__(self, variable: ResourceVariable) -> None:
+        self._variable = variable
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        return (self._variable,)
+
+    @classmethod
+    def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
+        made = cls(copies[0])
+        _own_copies(made)
+        return made
+
+    def get(self) -> ResourceVariable:
+        """The single copy."""
+        return self._variable
+
+    def _written(self) -> Any:
+        return self._variable._array
+
+
+KIND_CLASS: dict[str, type[_Shared]] = {
+    rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable, rules.AGGREGATING: AggregatingVariable}
+
+_ADVICE = {
+    ("RD20", rules.SCATTER): "Assign the whole value instead.",
+    ("RD20", rules.SCATTER_PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
+    ("RD20", rules.BATCH_SCATTER): "Use `scatter_update`.",
+}
+
+
+def _own_copies(variable: Any) -> None:
+    for i, component in enumerate(variable._copies):
+        component._owner = variable
+        component._index = i
+
+
+def _component(value: Any) -> Any:
+    return value._local() if is_splittable(value) else value
+
+
+def _agree(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = ()) -> None:
+    first = parts[0]
+    for i, part in enumerate(parts):
+        pairs = [(first, part)]
+        if isinstance(first, IndexedSlices):
+            pairs = [(first.values, part.values), (first.indices, part.indices)]
+        if not all(agree_bitwise(pair) for pair in pairs):
+            at = f" ({lines[0]})", f" ({lines[i]})"
+            raise errors.error(code, attempted, f"replica 0 gives {_brief(first)}{at[0] if lines else ''}, "
+                               f"replica {i} gives {_brief(part)}{at[1] if lines else ''}")
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, IndexedSlices):
+        return f"rows {_brief(value.indices)} = {_brief(value.values)}"
+    return np.array2string(np.asarray(value), threshold=6, edgeitems=2).replace("\n", "")
+
+
+def _shares(value: Any, count: int, attempted: str) -> list[Any]:
+    # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
+    collectives.reducible(value, attempted)
+    if value.dtype.kind in "iu":
+        share = frozen(np.asarray(value // count).astype(value.dtype))
+        first = frozen(np.asarray(value - share * (count - 1)).astype(value.dtype))
+        return [first, *[share] * (count - 1)]
+    return [collectives.divide(value, count)] * count
+
+
+# --- Creation ------------------------------------------------------------------------------------------------
+
+def create(strategy: Any, kind_of: dict[VariableSynchronization, str], devices: Sequence[str],
+           next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """Makes one distributed variable with a copy on each of `devices`; in a replica, all replicas meet first.
+
+    Args:
+        kind_of: the kind of variable, or the code of an error, for each synchronization.
+
+    Raises:
+        RD13: MEAN of a variable that is no float, where copies are averaged.
+        RD20: a synchronization the strategy does not have.
+        RD02: replicas ask for variables with different names.
+    """
+    attempted = f"Variable(name={kwargs.get('name')!r})"
+    synchronization = kwargs["synchronization"]
+    kind = kind_of[synchronization]
+    if kind.startswith("RD"):
+        raise errors.error(kind, attempted, f"{type(strategy).__name__} has no {synchronization}",
+                           "Use VariableSynchronization.ON_WRITE or ON_READ.", kind=errors.InvalidValueError)
+    frame = current.frame()
+    if frame.kind != current.REPLICA:
+        return _make(strategy, kind, devices, next_creator, kwargs)
+    # Replica 0 alone computes the initial value; the others copy it.
+    if frame.replica_id == 0 and callable(kwargs["initial_value"]):
+        kwargs = {**kwargs, "initial_value": kwargs["initial_value"]()}
+
+    def act(requests: list[lockstep.Request]) -> Sequence[Any]:
+        with current.pushed(current.Frame(current.frame(), strategy, current.CROSS,
+                                          creators=current.frame().creators)):
+            made = _make(strategy, kind, devices, *requests[0].payload)
+        return [made] * len(requests)
+
+    signature = (kwargs.get("name"), synchronization, kwargs["aggregation"], None, None, None)
+    return lockstep.meet(frame.session, lockstep.Request(
+        "creation of a variable", signature, (next_creator, kwargs), act))
+
+
+def _make(strategy: Any, kind: str, devices: Sequence[str], next_creator: Callable[..., Any],
+          kwargs: dict[str, Any]) -> Any:
+    name = kwargs.get("name") or "Variable"
+    copies: list[ResourceVariable] = []
+    backend = strategy.extended.backend
+    for i, device in enumerate(devices):
+        mine = {**kwargs, "use_resource": True, "distribute_strategy": strategy, "collections": []}
+        if i:
+            mine |= {"name": f"{name}/replica_{i}/", "initial_value": CopyOf(copies[0])}
+        with current.pushed(current.frame().with_device(device)), backend.device(device):
+            made = next_creator(**mine)
+        if not isinstance(made, ResourceVariable):
+            raise errors.error("RD25", f"Variable(name={name!r})",
+                               f"a variable creator outside the strategy's scope returned {made!r}",
+                               "Return what `next_creator(**kwargs)` returns.")
+        copies.append(made)
+        if i == 0:
+            _check_mean(strategy, kind, made)
+    return KIND_CLASS[kind]._of(copies)
+
+
+def _check_mean(strategy: Any, kind: str, variable: ResourceVariable) -> None:
+    if (kind != rules.AGGREGATING and variable._aggregation is VariableAggregation.MEAN
+            and variable.dtype.kind not in "fcV"):
+        raise errors.error("RD13", f"Variable(name={variable._name!r})",
+                           f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
+                           "Use a float dtype; the mean of integers is none.")

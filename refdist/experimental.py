@@ -1,0 +1,19 @@
+"""What TensorFlow keeps under `tf.distribute.experimental`."""
+
+from refdist.communication import (
+    CollectiveCommunication,
+    CollectiveHints,
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from refdist.strategies.base import ValueContext
+from refdist.strategies.central_storage import CentralStorageStrategy
+
+__all__ = [
+    "CentralStorageStrategy",
+    "CollectiveCommunication",
+    "CollectiveHints",
+    "CommunicationImplementation",
+    "CommunicationOptions",
+    "ValueContext",
+]

@@ -1,0 +1,64 @@
+"""Writes down every run, meeting and transfer, so that tests and documents can count and draw them.
+
+Nothing is written unless somebody records.  Events hold names, sizes and positions, never arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        step: position in the journal, from 0.
+        kind: "start" and "finish" of a replica function, "meet" when a replica comes to a meeting,
+            "transfer" when bytes move between devices, "update" when copies of a variable change.
+        replica: the replica, or None for what concerns all of them.
+        name: the function, call or variable; for a transfer "source -> destination".
+        nbytes: bytes moved (transfer) or brought (meet), otherwise 0.
+        source: "file:line" of the user's call, or "".
+    """
+
+    step: int
+    kind: str
+    replica: int | None
+    name: str
+    nbytes: int = 0
+    source: str = ""
+
+
+active: list[Event] | None = None
+
+
+def write(kind: str, replica: int | None, name: str, nbytes: int = 0, source: str = "") -> None:
+    """Adds an event.  Callers check `journal.active is not None` first, to pay nothing otherwise."""
+    if active is not None:
+        active.append(Event(len(active), kind, replica, name, nbytes, source))
+
+
+@contextmanager
+def record() -> Iterator[list[Event]]:
+    """Records all events of a `with` block into a list.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> with refdist.journal.record() as events:
+    ...     _ = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+    >>> [(event.kind, event.replica) for event in events][:2]
+    [('start', 0), ('meet', 0)]
+    """
+    global active
+    outer, active = active, []
+    mine = active
+    try:
+        yield mine
+    finally:
+        active = outer
+        if outer is not None:
+            for event in mine:
+                write(event.kind, event.replica, event.name, event.nbytes, event.source)

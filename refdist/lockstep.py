@@ -1,0 +1,281 @@
+"""Runs one function once per replica, one at a time, and lets all replicas meet.
+
+A replica runs until it finishes or hands over a `Request`; when all have come, the requests are compared
+and carried out once, and every replica goes on with its part of the answer.  A replica that finished,
+raised, or came with another request is an error at once, never a wait.  What the replicas say to each
+other is not known here.  Replicas are greenlets, parked for reuse, so a switch costs a fraction of a
+microsecond and runs repeat exactly.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from refdist import current, errors, journal
+
+# What a request says about itself, in the order in which differences are reported, with the code of each.
+FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
+          ("dtype", "RD05"), ("shape", "RD04"))
+
+_PACKAGE = __name__.partition(".")[0]
+_ours: dict[CodeType, bool] = {}
+
+
+class Request:
+    """What a replica brings to a meeting.
+
+    Attributes:
+        kind: the call, for example "all_reduce".
+        signature: (target, reduce op, axis, structure, dtypes, shapes); equal on all replicas.
+        payload: whatever `act` needs.
+        act: called once, with the requests of all replicas in replica order; returns one answer each.
+        site: (code, instruction) of every frame of the user's program, innermost first.
+    """
+
+    __slots__ = ("act", "kind", "payload", "signature", "site")
+
+    def __init__(self, kind: str, signature: tuple[Any, ...], payload: Any,
+                 act: Callable[[list[Request]], Sequence[Any]]) -> None:
+        self.kind = kind
+        self.signature = signature
+        self.payload = payload
+        self.act = act
+        self.site = _site(sys._getframe(1))
+
+    @property
+    def line(self) -> str:
+        """The place of the call as "file:line"."""
+        if not self.site:
+            return "an unknown line"
+        code, instruction = self.site[0]
+        line = code.co_firstlineno
+        for start, end, number in code.co_lines():
+            if start <= instruction < end and number is not None:
+                line = number
+        return f"{code.co_filename}:{line}"
+
+
+class ReplicaStopped(BaseException):
+    """Unwinds a waiting replica after another one failed; not an Exception, so that it is not swallowed."""
+
+
+class Session:
+    """One run in progress: where to switch to, and whether it was stopped."""
+
+    __slots__ = ("hub", "stopped")
+
+    def __init__(self, hub: greenlet) -> None:
+        self.hub = hub
+        self.stopped = False
+
+
+class _Pool(threading.local):
+    def __init__(self) -> None:
+        self.parked: list[greenlet] = []
+
+
+_pool = _Pool()
+_DONE, _RAISED, _MET = 0, 1, 2
+
+
+def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
+    # The whole chain, because a helper that wraps a collective is one line called from several places.
+    site = []
+    while frame is not None:
+        code = frame.f_code
+        ours = _ours.get(code)
+        if ours is None:
+            name = frame.f_globals.get("__name__", "")
+            ours = _ours[code] = name == _PACKAGE or name.startswith(_PACKAGE + ".")
+        if not ours:
+            site.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(site)
+
+
+def meet(session: Session | None, request: Request) -> Any:
+    """Hands a request over and waits for all replicas; called inside a replica.
+
+    Args:
+        session: the run in progress, None for a replica that is alone.
+
+    Raises:
+        RD22: the run has already been stopped.
+    """
+    if session is None:
+        return request.act([request])[0]
+    if session.stopped:
+        raise errors.error("RD22", request.kind, f"{request.line} met again after the run was stopped")
+    state = current.state
+    mine = state.top
+    if journal.active is not None:
+        journal.write("meet", mine.replica_id, request.kind, _nbytes(request), request.line)
+    try:
+        return session.hub.switch((_MET, request))
+    finally:
+        state.top = mine
+
+
+def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str) -> list[Any]:
+    """Runs `body(replica, session)` for every replica in lock step and returns the results.
+
+    Args:
+        count: the number of replicas.
+        body: what a replica does; it may call `meet`.
+        order: a permutation of range(count), the order in which replicas are resumed.
+        what: the call, for messages, for example "strategy.run of train_step".
+
+    Raises:
+        RD01: some replicas came to a meeting and others had returned.
+        RD02 ... RD06, RD21: replicas met with different requests.
+        Whatever a replica raised first, with a note that says which one.
+    """
+    session = Session(getcurrent())
+    state = current.state
+    top = state.top
+    parked = _pool.parked
+    replicas: list[Any] = [None] * count
+    results: list[Any] = [None] * count
+    requests: list[Any] = [None] * count
+    waiting = 0
+    try:
+        for i in order:
+            replica = parked.pop() if parked else greenlet(_replica)
+            replicas[i] = replica
+            outcome, value = replica.switch((session, body, i))
+            if outcome == _MET:
+                requests[i] = value
+                waiting += 1
+            else:
+                parked.append(replica)
+                replicas[i] = None
+                if outcome == _RAISED:
+                    raise _noted(value, i, count, what)
+                results[i] = value
+        while waiting:
+            state.top = top
+            if waiting != count:
+                raise _missing(requests, what)
+            compare(requests)
+            answers = requests[0].act(requests)
+            waiting = 0
+            met: list[Any] = [None] * count
+            for i in order:
+                outcome, value = replicas[i].switch(answers[i])
+                if outcome == _MET:
+                    met[i] = value
+                    waiting += 1
+                else:
+                    parked.append(replicas[i])
+                    replicas[i] = None
+                    if outcome == _RAISED:
+                        raise _noted(value, i, count, what)
+                    results[i] = value
+            requests = met
+        return results
+    except BaseException:
+        session.stopped = True
+        for replica in replicas:
+            if replica is not None:
+                _stop(replica)
+        raise
+    finally:
+        state.top = top
+
+
+def compare(requests: Sequence[Request]) -> None:
+    """Raises unless all replicas brought the same kind of request, with the same signature and site.
+
+    Raises:
+        RD02: kinds or targets differ.  RD03: reduce op or axis.  RD04: shape.  RD05: dtype.
+        RD06: the same call at another source line.  RD21: structure.
+    """
+    first = requests[0]
+    kind, signature, site = first.kind, first.signature, first.site
+    for i, other in enumerate(requests):
+        if other.site != site or other.kind != kind or other.signature != signature:
+            raise _difference(requests, i)
+
+
+def _difference(requests: Sequence[Request], i: int) -> errors.RefdistError:
+    first, other = requests[0], requests[i]
+    moved = first.site != other.site
+    hint = (" The replicas are at different places of the program, so the order of their calls probably "
+            "differs." if moved else "")
+    if first.kind != other.kind:
+        found = f"replica 0 is at {first.kind} ({first.line}), replica {i} is at {other.kind} ({other.line})"
+        return errors.error("RD02", "meeting of all replicas", found)
+    for (field, code), mine, theirs in zip(FIELDS, first.signature, other.signature, strict=False):
+        if mine != theirs:
+            code = "RD07" if field == "shape" and first.kind.endswith("gather") else code
+            found = (f"replica 0 has {field} {_text(mine)} ({first.line}), "
+                     f"replica {i} has {field} {_text(theirs)} ({other.line})")
+            return errors.error(code, first.kind, found, errors.CATALOGUE[code].fix + hint)
+    found = f"replica 0 calls it at {_chain(first, other)}, replica {i} at {_chain(other, first)}"
+    return errors.error("RD06", first.kind, found)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    return str(getattr(value, "name", value))
+
+
+def _chain(request: Request, other: Request) -> str:
+    # The innermost lines can be equal when the calls go through one helper; then the callers tell them apart.
+    for mine, theirs in zip(request.site, other.site, strict=False):
+        if mine != theirs:
+            shown = Request.__new__(Request)
+            shown.site = (mine,)
+            return shown.line if mine is request.site[0] else f"{request.line}, called from {shown.line}"
+    return request.line
+
+
+def _missing(requests: Sequence[Request | None], what: str) -> errors.RefdistError:
+    here = [i for i, request in enumerate(requests) if request is not None]
+    gone = [i for i, request in enumerate(requests) if request is None]
+    places = sorted({f"{request.kind} ({request.line})" for request in requests if request is not None})
+    return errors.error(
+        "RD01", what, f"{_names(here)} at {' and '.join(places)}, but {_names(gone)} already returned")
+
+
+def _names(replicas: Sequence[int]) -> str:
+    shown = ", ".join(map(str, replicas[:8])) + (", ..." if len(replicas) > 8 else "")
+    return f"replica {shown}" if len(replicas) == 1 else f"replicas {shown}"
+
+
+def _nbytes(request: Request) -> int:
+    arrays = request.payload if isinstance(request.payload, list) else ()
+    return sum(getattr(array, "nbytes", 0) for array in arrays)
+
+
+def _noted(error: BaseException, i: int, count: int, what: str) -> BaseException:
+    note = f"raised in replica {i} of {count} by {what}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    return error
+
+
+def _stop(replica: greenlet) -> None:
+    outcome, _ = replica.throw(ReplicaStopped)
+    if outcome == _MET:
+        raise errors.InternalError("a stopped replica met again")
+    _pool.parked.append(replica)
+
+
+def _replica(job: tuple[Session, Callable[[int, Session], Any], int]) -> Any:
+    while True:
+        session, body, i = job
+        try:
+            outcome = (_DONE, body(i, session))
+        except GreenletExit:
+            raise
+        except BaseException as error:
+            outcome = (_RAISED, error)
+        job = session.hub.switch(outcome)

@@ -1,0 +1,296 @@
+"""`Strategy`: the calls that users make, each checked against the table of contexts and passed on.
+
+What differs between strategies is in their `extended` (see `extended.py` and the files of the strategies).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from refdist import collectives, current, datasets, errors, nest, rules
+from refdist.arrays import to_array
+from refdist.indexed_slices import IndexedSlices
+from refdist.values import DistributedValues
+from refdist.variables import Variable
+
+
+class RunOptions(NamedTuple):
+    """Options of `Strategy.run`; they concern compilers and have no effect here.
+
+    Source: tf.distribute.RunOptions.
+    """
+
+    experimental_enable_dynamic_batch_size: bool = True
+    experimental_bucketizing_dynamic_shape: bool = False
+    experimental_xla_options: Any = None
+
+
+class ValueContext:
+    """What a `value_fn` is told: for which replica it makes a value.
+
+    Source: tf.distribute.experimental.ValueContext.
+    """
+
+    __slots__ = ("_count", "_id")
+
+    def __init__(self, replica_id_in_sync_group: int = 0, num_replicas_in_sync: int = 1) -> None:
+        self._id = replica_id_in_sync_group
+        self._count = num_replicas_in_sync
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """The replica, from 0."""
+        return self._id
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas there are."""
+        return self._count
+
+    def __str__(self) -> str:
+        return f"tf.distribute.ValueContext(replica id {self._id},  total replicas in sync: {self._count})"
+
+
+class Strategy:
+    """How one program runs on several devices.
+
+    Args:
+        extended: the implementation; users take a subclass such as MirroredStrategy.
+
+    Source: tf.distribute.Strategy.
+    """
+
+    def __init__(self, extended: Any) -> None:
+        self._extended = extended
+
+    @property
+    def extended(self) -> Any:
+        """The StrategyExtended with the less common methods."""
+        return self._extended
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Over how many replicas gradients are aggregated."""
+        count: int = self._extended._count
+        return count
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """The cluster resolver of a strategy with several workers, otherwise None."""
+        return None
+
+    def scope(self) -> Scope:
+        """A context manager that makes the strategy current and lets it create the variables.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> with strategy.scope():
+        ...     v = refdist.Variable(1.0)
+        >>> type(v).__name__, refdist.has_strategy()
+        ('MirroredVariable', False)
+
+        Raises:
+            RD09: in a replica.  RD10: in the scope of another strategy.
+
+        Source: tf.distribute.Strategy.scope.
+        """
+        return Scope(self)
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None,
+            options: RunOptions | None = None) -> Any:
+        """Calls `fn` on every replica and puts the results together.
+
+        Args:
+            fn: called once per replica.
+            args, kwargs: passed on; of a PerReplica or Mirrored each replica gets its own component.
+            options: RunOptions or None.
+
+        Returns:
+            A nest like the one `fn` returns: arrays as PerReplica, other objects bare when all replicas
+            return the same object.  With one replica everything is bare.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> strategy.run(lambda x: refdist.constant(x) * 2, args=(21,)).values
+        (np.int32(42), np.int32(42))
+
+        Raises:
+            RD01 ... RD06: replicas that do not meet.  RD09, RD10: wrong context.
+            RD21: results of different structure.  RD25: bad arguments.
+            Whatever `fn` raises, with a note that names the replica.
+
+        Source: tf.distribute.Strategy.run.
+        """
+        self._require("Strategy.run")
+        if not callable(fn):
+            raise errors.error("RD25", "Strategy.run", f"fn is {fn!r}", "Pass a function.")
+        if not isinstance(args, (list, tuple)):
+            raise errors.error("RD25", "Strategy.run", f"args is a {type(args).__name__}",
+                               "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
+        if kwargs is not None and not isinstance(kwargs, dict):
+            raise errors.error("RD25", "Strategy.run", f"kwargs is a {type(kwargs).__name__}", "Pass a dict.")
+        if options is not None and not isinstance(options, RunOptions):
+            raise errors.error("RD25", "Strategy.run", f"options is {options!r}", "Pass RunOptions or None.")
+        return self._extended._run(fn, tuple(args), kwargs or {})
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """One value from the values of all replicas.
+
+        Args:
+            reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
+            value: a PerReplica, or a nest of them.
+            axis: None to reduce across replicas only; an int or a tuple to reduce each replica's array along
+                those dimensions too.  MEAN divides by the true number of elements, so a last partial batch
+                counts rightly.
+
+        Returns:
+            A read-only array, or a nest of them.
+
+        >>> import numpy as np, refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> parts = strategy.run(lambda: np.ones(4 - 2 * refdist.get_replica_context().replica_id_in_sync_group))
+        >>> strategy.reduce("SUM", parts, axis=0)
+        array(6.)
+
+        Raises:
+            RD04, RD05: shapes (with axis=None) or dtypes differ.  RD08: no such axis.
+            RD09, RD10: wrong context.  RD16: SUM of a value that is not distributed.
+            RD23: a dtype that is no number.  RD25: bad arguments.
+
+        Source: tf.distribute.Strategy.reduce.
+        """
+        self._require("Strategy.reduce")
+        op = rules.reduce_op(reduce_op, "Strategy.reduce")
+        axes = None if axis is None else collectives.reduction_axes(axis, "Strategy.reduce")
+        if not nest.is_nested(value):
+            return self._reduce_leaf(op, value, axes)
+        return nest.map_structure(lambda leaf: self._reduce_leaf(op, leaf, axes), value)
+
+    def _reduce_leaf(self, op: rules.ReduceOp, value: Any, axes: tuple[int, ...] | None) -> Any:
+        if axes is None:
+            return self._extended._reduce(op, value)
+        backend = self._extended.backend
+        count = self.num_replicas_in_sync
+        values = _components(value) if isinstance(value, DistributedValues) else [value] * count
+        dense = [to_array(item.values if isinstance(item, IndexedSlices) else item) for item in values]
+        for part in dense:
+            collectives.reducible(part, "Strategy.reduce")
+        sums = [collectives.reduce_axes(part, axes, "Strategy.reduce") for part in dense]
+        totals = [total for total, _ in sums]
+        collectives.agree(totals, f"Strategy.reduce of the sums along {axes}")
+        total = collectives.reduce(backend, rules.ReduceOp.SUM, totals)
+        return total if op is rules.ReduceOp.SUM else collectives.divide(total, sum(n for _, n in sums))
+
+    def gather(self, value: Any, axis: Any) -> Any:
+        """The values of all replicas one after another along `axis`.
+
+        Args:
+            value: a PerReplica of arrays of rank 1 or more, or a nest of them; only the length along `axis`
+                may differ.  A value that is not distributed is returned as it is.
+            axis: an int in [-rank, rank).
+
+        Returns:
+            A read-only array, replica 0's part first.
+
+        Raises:
+            RD05, RD07: dtypes or other dimensions differ.  RD08: no such axis.
+            RD09, RD10: wrong context.  RD20: IndexedSlices.  RD25: bad arguments.
+
+        Source: tf.distribute.Strategy.gather.
+        """
+        self._require("Strategy.gather")
+        axis = collectives.gather_axis(axis, "Strategy.gather")
+        return nest.map_structure(lambda leaf: self._gather_leaf(leaf, axis), value)
+
+    def _gather_leaf(self, value: Any, axis: int) -> Any:
+        distributed = isinstance(value, DistributedValues)
+        parts = [item if isinstance(item, IndexedSlices) else to_array(item)
+                 for item in (_components(value) if distributed else [value])]
+        for part in parts:
+            collectives.check_gather(part, axis, "Strategy.gather")
+        collectives.agree(parts, "Strategy.gather", axis)
+        return collectives.gather(self._extended.backend, parts, axis) if distributed else value
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        """The components of `value` on this worker; of a nest, one nest per replica.
+
+        Source: tf.distribute.Strategy.experimental_local_results.
+        """
+        results: tuple[Any, ...] = self._extended._local_results(value)
+        return results
+
+    def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+        """A PerReplica of what `value_fn` returns for each replica.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> strategy.experimental_distribute_values_from_function(
+        ...     lambda ctx: ctx.num_replicas_in_sync).values
+        (2, 2)
+
+        Raises:
+            RD25: `value_fn` is no function.
+
+        Source: tf.distribute.Strategy.experimental_distribute_values_from_function.
+        """
+        if not callable(value_fn):
+            raise errors.error("RD25", "experimental_distribute_values_from_function", f"got {value_fn!r}",
+                               "Pass a function of a ValueContext.")
+        return self._extended._values_from_function(value_fn)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """A dataset whose global batches are split over the replicas.
+
+        Args:
+            dataset: a refdist.data.Dataset, or anything that can be iterated again and again; its elements
+                are global batches.
+            options: an InputOptions, or None.
+
+        Returns:
+            A DistributedDataset; its elements are PerReplica values.
+
+        Raises:
+            RD15: elements without a batch dimension.
+
+        Source: tf.distribute.Strategy.experimental_distribute_dataset.
+        """
+        return datasets.distribute(self, dataset, options)
+
+    def _require(self, call: str) -> None:
+        top = current.state.top
+        if top.kind == current.CROSS and top.strategy is self:
+            return
+        situation = current.situation(self)
+        code = rules.CALLS[call][situation]
+        if code == "ok":
+            return
+        found = f"it was called {current.describe()}"
+        if code == "RD10":
+            found += f", on another {type(self).__name__}"
+        raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")
+
+
+def _components(value: DistributedValues) -> list[Any]:
+    return [item._read() if isinstance(item, Variable) else item for item in value.values]
+
+
+class Scope:
+    """What `Strategy.scope` returns."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._entered: list[current.Frame] = []
+
+    def __enter__(self) -> Strategy:
+        strategy = self._strategy
+        strategy._require("Strategy.scope")
+        frame = strategy.extended._scope_frame(current.frame())
+        self._entered.append(frame)
+        current.state.top = frame
+        return strategy
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        current.leave(self._entered.pop(), "strategy.scope()")

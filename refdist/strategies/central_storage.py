@@ -1,0 +1,66 @@
+"""`CentralStorageStrategy`: variables in one place, replicas on every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from refdist import config, current, devices as names, distributed_variables, errors, rules
+from refdist.cross_device_ops import ReductionToOneDevice
+from refdist.rules import VariableSynchronization
+from refdist.strategies.base import Strategy
+from refdist.strategies.extended import StrategyExtended
+
+
+class CentralStorageStrategy(Strategy):
+    """One copy of every variable on the parameter device; replicas on the compute devices update it.
+
+    Args:
+        compute_devices: device names; None takes all GPUs of the machine, or one CPU when it has none.
+        parameter_device: a device name; None takes the CPU, or the only GPU.
+
+    >>> import refdist
+    >>> strategy = refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"], "CPU:0")
+    >>> with strategy.scope():
+    ...     v = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.SUM)
+    >>> _ = strategy.run(lambda: v.assign_add(1.0))
+    >>> float(v)
+    2.0
+
+    Raises:
+        RD24: no such device.  RD25: a device twice.
+
+    Source: tf.distribute.experimental.CentralStorageStrategy.
+    """
+
+    def __init__(self, compute_devices: Sequence[str] | None = None,
+                 parameter_device: str | None = None) -> None:
+        if isinstance(compute_devices, str) or not (
+                compute_devices is None or isinstance(compute_devices, (list, tuple))):
+            raise errors.error("RD25", "CentralStorageStrategy", f"compute_devices is {compute_devices!r}",
+                               "Pass a list of device names.")
+        if not compute_devices:
+            gpus = [device.name for device in config.list_logical_devices("GPU")]
+            compute_devices = gpus or ["CPU:0"]
+        full = [config.check_device(name) for name in compute_devices]
+        if len(set(full)) != len(full):
+            raise errors.error("RD25", "CentralStorageStrategy", f"a device occurs twice in {list(compute_devices)}",
+                               "Name each device once.", kind=errors.InvalidValueError)
+        if parameter_device is None:
+            only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
+            parameter_device = full[0] if only_gpu else "CPU:0"
+        super().__init__(CentralStorageExtended(self, full, [parameter_device], ReductionToOneDevice()))
+
+
+class CentralStorageExtended(StrategyExtended):
+    """CentralStorageStrategy's methods."""
+
+    # One copy cannot get out of step, so every synchronization means the same.
+    _kinds = dict.fromkeys(VariableSynchronization, rules.AGGREGATING)
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        if self._count > 1:
+            return distributed_variables.create(self._strategy, self._kinds, self._parameter_devices,
+                                                next_creator, kwargs)
+        with current.pushed(current.frame().with_device(self._parameter_devices[0])):
+            return next_creator(**{**kwargs, "distribute_strategy": self._strategy})

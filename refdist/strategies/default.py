@@ -1,0 +1,127 @@
+"""The default strategy, current outside every scope: one replica, plain variables, no scope of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from refdist import context, current, errors
+from refdist.strategies.base import Scope, Strategy, ValueContext
+from refdist.strategies.extended import StrategyExtended
+
+
+class DefaultStrategy(Strategy):
+    """One replica and nothing distributed.
+
+    >>> import refdist
+    >>> refdist.get_strategy().run(lambda x: x + 1, args=(1,))
+    2
+
+    Source: tf.distribute.get_strategy.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(DefaultExtended(self))
+
+    def scope(self) -> Scope:
+        """A context manager that changes nothing, and refuses to hide another strategy.
+
+        Raises:
+            RD10: in the scope of another strategy.
+        """
+        return _NoScope(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise errors.error("RD10", "copy of the default strategy", "there is only one",
+                           "Ask `refdist.get_strategy()` outside every scope.")
+
+
+class _NoScope(Scope):
+    def __enter__(self) -> Strategy:
+        self._strategy._require("Strategy.scope")
+        frame = current.frame().with_device(current.frame().device)
+        self._entered.append(frame)
+        current.state.top = frame
+        return self._strategy
+
+
+class DefaultExtended(StrategyExtended):
+    """The default strategy's methods."""
+
+    _updates_foreign = True
+
+    def __init__(self, container_strategy: Any) -> None:
+        super().__init__(container_strategy)
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """The default strategy does not say where it runs.
+
+        Raises:
+            RD20: always.
+        """
+        raise self._nowhere("worker_devices")
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """The default strategy does not say where variables are.
+
+        Raises:
+            RD20: always.
+        """
+        raise self._nowhere("parameter_devices")
+
+    def _nowhere(self, name: str) -> errors.RefdistError:
+        return errors.error("RD20", f"extended.{name}", "the default strategy does not choose devices",
+                            "Use OneDeviceStrategy to choose one.", kind=errors.InvalidContextError)
+
+    def _scope_frame(self, top: current.Frame) -> current.Frame:
+        return current.Frame(top, self._strategy, current.CROSS, device=top.device, creators=top.creators)
+
+    def variable_created_in_scope(self, v: Any) -> bool:
+        """Whether `v` was created outside every scope."""
+        return super().variable_created_in_scope(v) or v._strategy is None
+
+    def _local_results(self, value: Any) -> tuple[Any, ...]:
+        return (value,)
+
+    def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+        return value_fn(ValueContext())
+
+
+context.install_default(DefaultStrategy())
+
+_set: list[Scope] = []
+
+
+def experimental_set_strategy(strategy: Strategy | None) -> None:
+    """Makes `strategy` current until another one is set; None goes back to the default one.
+
+    Raises:
+        RD09: inside the scope of a strategy.  RD25: not a strategy.
+
+    Source: tf.distribute.experimental_set_strategy.
+    """
+    if not (strategy is None or isinstance(strategy, Strategy)):
+        raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
+    top = current.frame()
+    entered = _set[-1]._entered[-1] if _set else current.BOTTOM
+    if top is not entered:
+        raise errors.error("RD09", "experimental_set_strategy", f"it was called {current.describe()}",
+                           "Call it outside every `with strategy.scope():`.")
+    if _set:
+        _set.pop().__exit__(None, None, None)
+    if strategy is not None and not isinstance(strategy, DefaultStrategy):
+        scope = strategy.scope()
+        scope.__enter__()
+        _set.append(scope)
+
+
+def array_module() -> Any:
+    """The array module of the current strategy's backend: numpy in the simulated world.
+
+    >>> import refdist
+    >>> refdist.array_module().__name__
+    'numpy'
+    """
+    return context.get_strategy().extended.backend.xp

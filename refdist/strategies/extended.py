@@ -1,0 +1,414 @@
+"""`StrategyExtended`: what a strategy with one replica per worker device does; subclasses change devices and
+variables.
+
+Nothing here decides in which context a call is allowed: that is `rules.CALLS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from refdist import (
+    collectives,
+    config,
+    cross_device_ops,
+    current,
+    distributed_variables,
+    errors,
+    journal,
+    lockstep,
+    nest,
+    rules,
+)
+from refdist.arrays import is_array
+from refdist.backend import Backend, find
+from refdist.context import ReplicaContext
+from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
+from refdist.strategies.base import ValueContext, _components
+from refdist.values import DistributedValues, Mirrored, PerReplica, check_components, mirrored, regroup, splitter
+from refdist.variables import ResourceVariable, Variable
+
+
+class StrategyExtended:
+    """The less common methods of a strategy, for those who write libraries on top of it.
+
+    Args:
+        container_strategy: the strategy this belongs to.
+
+    Source: tf.distribute.StrategyExtended.
+    """
+
+    _cross_device_ops: CrossDeviceOps
+    _kinds = rules.CREATION
+
+    def __init__(self, container_strategy: Any, worker_devices: Sequence[str] = ("CPU:0",),
+                 parameter_devices: Sequence[str] | None = None,
+                 cross_device_ops: CrossDeviceOps | None = None) -> None:
+        self._strategy = container_strategy
+        self._worker_devices = tuple(map(config.check_device, worker_devices))
+        self._parameter_devices = (self._worker_devices if parameter_devices is None
+                                   else tuple(map(config.check_device, parameter_devices)))
+        self._count = len(self._worker_devices)
+        self._contexts = [ReplicaContext(container_strategy, i) for i in range(self._count)]
+        self.backend: Backend = find("simulated")()
+        self._cross_device_ops = cross_device_ops or ReductionToOneDevice()
+
+    # Facts.
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """Canonical names of the devices that replicas run on, one per replica."""
+        return self._worker_devices
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """Canonical names of the devices that variables are on."""
+        return self._parameter_devices
+
+    @property
+    def experimental_require_static_shapes(self) -> bool:
+        """Whether shapes must be known before running: never."""
+        return False
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """Whether every worker runs the program itself: no, there is one worker."""
+        return False
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """Whether this worker initializes variables: yes."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this worker writes checkpoints: yes."""
+        return True
+
+    @property
+    def should_save_summary(self) -> bool:
+        """Whether this worker writes summaries: yes."""
+        return True
+
+    def _replica_device(self, i: int) -> str:
+        return self._worker_devices[i]
+
+    # Running.
+
+    def _scope_frame(self, top: current.Frame) -> current.Frame:
+        creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
+        return current.Frame(top, self._strategy, current.CROSS, device=top.device, creators=creators)
+
+    def call_for_each_replica(self, fn: Callable[..., Any], args: Sequence[Any] = (),
+                              kwargs: dict[str, Any] | None = None) -> Any:
+        """The same as `Strategy.run`.
+
+        Source: tf.compat.v1.distribute.StrategyExtended.call_for_each_replica.
+        """
+        self._strategy._require("extended.call_for_each_replica")
+        return self._strategy.run(fn, args, kwargs)
+
+    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        strategy, contexts, names = self._strategy, self._contexts, self._worker_devices
+        if args or kwargs:
+            check_components([args, kwargs], self._count, "Strategy.run")
+        args_of, kwargs_of = splitter(args), splitter(kwargs)
+        state = current.state
+        before = state.top
+        scope = self._scope_frame(before)
+        creators = scope.creators
+
+        def body(i: int, session: lockstep.Session | None) -> Any:
+            state.top = current.Frame(scope, strategy, current.REPLICA, contexts[i], i, session, names[i], creators)
+            if journal.active is None:
+                return fn(*args_of(i), **kwargs_of(i))
+            name = getattr(fn, "__name__", type(fn).__name__)
+            journal.write("start", i, name)
+            result = fn(*args_of(i), **kwargs_of(i))
+            journal.write("finish", i, name)
+            return result
+
+        state.top = scope
+        try:
+            if self._count == 1:
+                results = [body(0, None)]
+            else:
+                results = lockstep.run(self._count, body, config.order(self._count), "strategy.run")
+        finally:
+            state.top = before
+        return regroup(results, names, "result of strategy.run", self.value_container)
+
+    # Reducing and broadcasting.
+
+    def _all_reduce(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        return self._cross_device_ops.all_reduce(self.backend, op, columns, self._worker_devices)
+
+    def _all_gather(self, parts: Sequence[Any], axis: int) -> Any:
+        if journal.active is not None:
+            cross_device_ops.write_transfers([
+                cross_device_ops.Transfer(source, device, part.nbytes)
+                for source, part in zip(self._worker_devices, parts, strict=True)
+                for device in self._worker_devices])
+        return collectives.gather(self.backend, parts, axis)
+
+    def _reduce(self, op: rules.ReduceOp, value: Any) -> Any:
+        device = current.frame().device or cross_device_ops._CPU
+        return self._reduce_value(op, value, cross_device_ops.Destinations((device,), False), "Strategy.reduce")
+
+    def _reduce_value(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
+                      attempted: str) -> Any:
+        if isinstance(value, DistributedValues):
+            kind = getattr(value, "_kind", None)
+            if isinstance(value, Mirrored) or kind == rules.MIRRORED:
+                return self._reduce_equal(op, value, target, attempted)
+            parts = check_parts(_components(value), attempted)
+            return self._cross_device_ops_to(target).carry_out(
+                self.backend, op, parts, value._devices or self._worker_devices[:len(parts)], target)
+        if self._count == 1:
+            parts = check_parts([value._read() if isinstance(value, Variable) else value], attempted)
+            result = collectives.reduce(self.backend, op, parts)
+            return mirrored(result, target.devices) if target.distributed else result
+        if op is rules.ReduceOp.MEAN:
+            return value
+        raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is not distributed, over "
+                           f"{self._count} replicas")
+
+    def _reduce_equal(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
+                      attempted: str) -> Any:
+        if op is rules.ReduceOp.SUM and self._count > 1:
+            raise errors.error("RD16", attempted, "SUM of a value that is the same on all replicas",
+                               "Use MEAN, or multiply by `num_replicas_in_sync` yourself.")
+        array = value._read()
+        return mirrored(array, target.devices) if target.distributed else array
+
+    def _cross_device_ops_to(self, target: cross_device_ops.Destinations) -> CrossDeviceOps:
+        # Only a reduction to all replicas goes the way of an all-reduce.
+        return (self._cross_device_ops if set(target.devices) == set(self._worker_devices)
+                else ReductionToOneDevice())
+
+    def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
+        """Reduces a distributed value to the devices of `destinations`.
+
+        Args:
+            reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name.
+            value: a PerReplica.
+            destinations: a device name, an array, a variable or a distributed value.
+            options: a CommunicationOptions, or None.
+
+        Returns:
+            A Mirrored, or one array for a single device.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> value = strategy.run(lambda: refdist.constant(1.0))
+        >>> strategy.extended.reduce_to("SUM", value, "GPU:1")
+        array(2., dtype=float32)
+
+        Raises:
+            RD04, RD05, RD23: values that do not fit.  RD09, RD10: wrong context.
+            RD16: SUM of a value that is not distributed.  RD25: bad arguments.
+
+        Source: tf.distribute.StrategyExtended.reduce_to.
+        """
+        self._strategy._require("extended.reduce_to")
+        op = rules.reduce_op(reduce_op, "reduce_to")
+        return self._reduce_value(op, value, destinations_of(destinations, "reduce_to"), "reduce_to")
+
+    def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]],
+                        options: Any = None) -> list[Any]:
+        """`reduce_to` for several (value, destinations) pairs at once.
+
+        Source: tf.distribute.StrategyExtended.batch_reduce_to.
+        """
+        self._strategy._require("extended.batch_reduce_to")
+        op = rules.reduce_op(reduce_op, "batch_reduce_to")
+        pairs = []
+        for pair in value_destination_pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise errors.error("RD25", "batch_reduce_to", f"got {type(pair).__name__} where a pair was expected",
+                                   "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+            if isinstance(pair[0], PerReplica):
+                check_parts(pair[0].values, "batch_reduce_to")
+            pairs.append((pair[0], destinations_of(pair[1], "batch_reduce_to")))
+        return [self._reduce_value(op, value, target, "batch_reduce_to") for value, target in pairs]
+
+    def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        """An array on all devices of `destinations`.
+
+        Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
+        """
+        self._strategy._require("extended.broadcast_to")
+        return self._cross_device_ops.broadcast(tensor, destinations)
+
+    # Variables.
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        return distributed_variables.create(self._strategy, self._kinds, self._parameter_devices, next_creator,
+                                            kwargs)
+
+    def variable_created_in_scope(self, v: Any) -> bool:
+        """Whether `v` was created by this strategy.
+
+        Raises:
+            RD25: not a variable.
+
+        Source: tf.distribute.StrategyExtended.variable_created_in_scope.
+        """
+        if not isinstance(v, Variable):
+            raise errors.error("RD25", "variable_created_in_scope", f"got a {type(v).__name__}", "Pass a variable.")
+        return v._strategy is self._strategy
+
+    def value_container(self, value: Any) -> Any:
+        """The distributed variable that a copy belongs to; anything else is returned as it is.
+
+        Source: tf.distribute.StrategyExtended.value_container.
+        """
+        if type(value) is ResourceVariable and value._owner is not None:
+            return value._owner
+        return value
+
+    def read_var(self, v: Any) -> Any:
+        """The value of a variable in the current context.
+
+        Source: tf.compat.v1.distribute.StrategyExtended.read_var.
+        """
+        if not isinstance(v, Variable):
+            raise errors.error("RD25", "read_var", f"got a {type(v).__name__}", "Pass a variable.")
+        return v._read()
+
+    def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
+        """A scope whose new variables have copies on the same devices as the given one.
+
+        Raises:
+            RD11: a variable of another strategy.  RD09, RD10: wrong context.
+
+        Source: tf.distribute.StrategyExtended.colocate_vars_with.
+        """
+        self._strategy._require("extended.colocate_vars_with")
+        if not self.variable_created_in_scope(colocate_with_variable):
+            raise errors.error("RD11", "colocate_vars_with", f"variable {colocate_with_variable.name} was not "
+                               "created in this strategy's scope")
+        return nullcontext()
+
+    def update(self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
+               kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
+        """Calls `fn(copy, *args, **kwargs)` for every copy of `var`, on its device.
+
+        Args:
+            var: a variable of this strategy.
+            fn: the update; all copies of a mirrored variable must come out equal.
+            args, kwargs: passed on; of a PerReplica or Mirrored each copy gets its own component.
+            group: True puts the results together (Mirrored for arrays, None for anything else), False gives
+                a tuple with the result for each copy.
+
+        In a replica all replicas meet first and the update is made once.
+
+        Raises:
+            RD11: a variable of another strategy.  RD12: the copies would differ; nothing is changed.
+            RD25: not a variable.
+
+        Source: tf.distribute.StrategyExtended.update.
+        """
+        self._strategy._require("extended.update")
+        if not isinstance(var, Variable):
+            raise errors.error("RD25", "update", f"var is a {type(var).__name__}", "Pass a variable.",
+                               kind=errors.InvalidValueError)
+        if not callable(fn):
+            raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
+        if var._strategy is not self._strategy and not self._updates_foreign:
+            raise errors.error("RD11", f"update of variable {var.name}", "it was created "
+                               f"{'under another strategy' if var._strategy else 'outside every scope'}")
+        frame = current.frame()
+        if frame.kind == current.REPLICA and frame.strategy is self._strategy:
+            return frame.replica.merge_call(
+                lambda strategy, *a, **k: self._update(var, fn, a, k, group), tuple(args), kwargs)
+        return self._update(var, fn, tuple(args), kwargs or {}, group)
+
+    _updates_foreign = False
+
+    def _update(self, var: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                group: bool) -> Any:
+        copies = var._copies if hasattr(var, "_copies") else (var,)
+        alone = len(copies) == 1
+        check_components([args, kwargs], self._count if alone else len(copies), "update")
+        before = [component._array for component in copies]
+        args_of, kwargs_of = splitter(args), splitter(kwargs)
+        results = []
+        try:
+            for i, component in enumerate(copies):
+                with self._update_frame(i, component._device):
+                    results.append(fn(component if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)))
+            if getattr(var, "_kind", None) == rules.MIRRORED:
+                self._keep_equal(var, copies)
+        except BaseException:
+            for component, array in zip(copies, before, strict=True):
+                component._array = array
+            raise
+        return self._grouped(results, [component._device for component in copies], group)
+
+    def _keep_equal(self, var: Any, copies: Sequence[Any]) -> None:
+        arrays = [component._array for component in copies]
+        distributed_variables._agree(arrays, f"update of variable {var.name}", "RD12")
+        for component in copies:
+            component._array = arrays[0]
+
+    def _update_frame(self, i: int, device: str) -> AbstractContextManager[Any]:
+        top = current.frame()
+        creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
+        return current.pushed(current.Frame(top, self._strategy, current.UPDATE, None, i, device=device,
+                                            creators=creators))
+
+    def _grouped(self, results: Sequence[Any], names: Sequence[str], group: bool) -> Any:
+        if len(results) == 1:
+            return results[0] if group else nest.map_structure(lambda leaf: (leaf,), results[0])
+        if not group:
+            leaves = [nest.flatten(result) for result in results]
+            return nest.pack_sequence_as(results[0], list(zip(*leaves, strict=True)))
+        flat = [nest.flatten(result) for result in results]
+        merged = [Mirrored(column, names) if all(is_array(leaf) for leaf in column) else None
+                  for column in zip(*flat, strict=True)]
+        return nest.pack_sequence_as(results[0], merged) if len(merged) == len(flat[0]) else None
+
+    def update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
+                        kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
+        """Calls `fn(*args, **kwargs)` once per device of `colocate_with`.
+
+        Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
+        """
+        self._strategy._require("extended.update_non_slot")
+        names = (colocate_with,) if isinstance(colocate_with, str) else tuple(colocate_with)
+        check_components([tuple(args), kwargs or {}], len(names), "update_non_slot")
+        args_of, kwargs_of = splitter(tuple(args)), splitter(kwargs or {})
+        results = []
+        for i, name in enumerate(names):
+            with self._update_frame(i, config.check_device(name)):
+                results.append(fn(*args_of(i), **kwargs_of(i)))
+        return self._grouped(results, names, group)
+
+    def non_slot_devices(self, var_list: Any) -> tuple[str, ...]:
+        """The devices for state that belongs to no variable.
+
+        Source: tf.compat.v1.distribute.StrategyExtended.non_slot_devices.
+        """
+        return self._parameter_devices
+
+    # Values.
+
+    def _local_results(self, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, DistributedValues):
+            return value.values
+        if nest.is_nested(value):
+            return tuple(nest.map_structure(lambda leaf: leaf.values[i] if isinstance(leaf, DistributedValues)
+                                            else leaf, value) for i in range(self._count))
+        return (value,)
+
+    def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+        return PerReplica([value_fn(ValueContext(i, self._count)) for i in range(self._count)],
+                          self._worker_devices)
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

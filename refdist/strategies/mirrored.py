@@ -1,0 +1,65 @@
+"""`MirroredStrategy`: one replica per device of this process, a copy of every variable on each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from refdist import config, devices as names, errors
+from refdist.cross_device_ops import CrossDeviceOps, NcclAllReduce, ReductionToOneDevice
+from refdist.strategies.base import Strategy
+from refdist.strategies.extended import StrategyExtended
+
+
+class MirroredStrategy(Strategy):
+    """Synchronous training on several devices of one machine.
+
+    Args:
+        devices: names such as ["GPU:0", "GPU:1"]; None or an empty list takes all GPUs of the machine, or
+            all CPUs when it has no GPU.
+        cross_device_ops: how values are reduced; None takes NcclAllReduce between GPUs and
+            ReductionToOneDevice otherwise.
+
+    >>> import refdist
+    >>> refdist.MirroredStrategy(["GPU:0", "GPU:1"]).num_replicas_in_sync
+    2
+
+    Raises:
+        RD24: no such device.  RD25: a device twice, devices of several tasks, no CrossDeviceOps.
+
+    Source: tf.distribute.MirroredStrategy.
+    """
+
+    def __init__(self, devices: Sequence[str] | None = None,
+                 cross_device_ops: CrossDeviceOps | None = None) -> None:
+        full = _check(devices)
+        if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
+            raise errors.error("RD25", "MirroredStrategy", f"cross_device_ops is {cross_device_ops!r}",
+                               "Pass a CrossDeviceOps object or None.")
+        if cross_device_ops is None:
+            gpus = all(names.device_type(name) == "GPU" for name in full)
+            cross_device_ops = NcclAllReduce() if gpus else ReductionToOneDevice()
+        super().__init__(MirroredExtended(self, full, cross_device_ops=cross_device_ops))
+
+
+class MirroredExtended(StrategyExtended):
+    """MirroredStrategy's methods."""
+
+
+def _check(wanted: Sequence[str] | None) -> list[str]:
+    if isinstance(wanted, str) or not (wanted is None or isinstance(wanted, (list, tuple))):
+        raise errors.error("RD25", "MirroredStrategy", f"devices is {wanted!r}", "Pass a list of device names.")
+    if not wanted:
+        there = config.list_logical_devices("GPU") or config.list_logical_devices("CPU")
+        wanted = [device.name for device in there]
+    full = [config.check_device(name) for name in wanted]
+    for i, name in enumerate(full):
+        if name in full[:i]:
+            raise errors.error("RD25", "MirroredStrategy", f"{names.short(name)} occurs twice",
+                               "Name each device once; use more simulated devices for more replicas.",
+                               kind=errors.InvalidValueError)
+        spec = names.parse(name)
+        if (spec.job, spec.task) != ("localhost", 0):
+            raise errors.error("RD25", "MirroredStrategy", f"{name} belongs to another task",
+                               "Use MultiWorkerMirroredStrategy for several workers.",
+                               kind=errors.InvalidContextError)
+    return full

@@ -1,0 +1,266 @@
+"""The containers for one value per replica: `DistributedValues`, `PerReplica`, `Mirrored`.
+
+Also how a replica's part is picked out of arguments, and how the results of all replicas are put together.
+Variables are distributed values too, but live in `variables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import current, devices, errors, nest
+from refdist.arrays import frozen, is_array, to_array
+
+
+class DistributedValues:
+    """Base class for values that consist of one component per replica.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> value = strategy.run(lambda: refdist.constant(refdist.get_replica_context().replica_id_in_sync_group))
+    >>> isinstance(value, refdist.DistributedValues)
+    True
+
+    Source: tf.distribute.DistributedValues.
+    """
+
+    __slots__ = ("_devices", "_values")
+
+    def __init__(self, values: Sequence[Any], component_devices: Sequence[str] = ()) -> None:
+        self._values = tuple(values)
+        self._devices = tuple(component_devices)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The components, in replica order."""
+        return self._values
+
+    def _local(self) -> Any:
+        """The component of the replica (or of the copy being updated) that asks."""
+        i = current.frame().replica_id
+        if i is None or i >= len(self._values):
+            raise errors.error(
+                "RD19", f"using a {type(self).__name__} as an array", f"it holds {len(self._values)} values "
+                f"and the code runs {current.describe()}")
+        return self._values[i]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._local(), dtype=dtype, copy=copy)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = []
+        for i, value in enumerate(self._values):
+            name = devices.short(self._devices[i]) if i < len(self._devices) else ""
+            rows.append((f"{i}{' ' + name if name else ''}", _summary(value)))
+        return rows
+
+    def __repr__(self) -> str:
+        lines = [f"  {label}: {text}" for label, text in _shorten(self._rows())]
+        return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        cells = "".join(f"<tr><th>{escape(label)}</th><td><code>{escape(text)}</code></td></tr>"
+                        for label, text in _shorten(self._rows()))
+        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
+
+
+class PerReplica(DistributedValues):
+    """One value for each replica, which may differ.
+
+    It has no operators outside replicas: several arrays are not one array.
+
+    Raises:
+        RD19: used as an array where no replica says which component is meant.
+    """
+
+    __slots__ = ()
+
+
+class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
+    """Operators and NumPy functions for objects that stand for one array, given by `_read()`."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._read(), dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(out, ArrayOperators) for out in kwargs.get("out", ())):
+            raise errors.error("RD20", f"numpy.{ufunc.__name__}(..., out={type(self).__name__})",
+                               "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
+                               kind=errors.InvalidTypeError)
+        arrays = [item._read() if isinstance(item, ArrayOperators) else item for item in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+    def __iadd__(self, other: Any) -> Any:
+        return self + other
+
+    def __isub__(self, other: Any) -> Any:
+        return self - other
+
+    def __imul__(self, other: Any) -> Any:
+        return self * other
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self / other
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._read()[key]
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __float__(self) -> float:
+        return float(self._read())
+
+    def __int__(self) -> int:
+        return int(self._read())
+
+    def __bool__(self) -> bool:
+        return bool(self._read())
+
+    def __index__(self) -> int:
+        return int(self._read().__index__())
+
+    def numpy(self) -> Any:
+        """The value as a read-only numpy.ndarray."""
+        return np.asarray(self._read())
+
+
+class Mirrored(DistributedValues, ArrayOperators):
+    """One value that all replicas hold; usable as an array everywhere."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        i = current.frame().replica_id
+        return to_array(self._values[i if i is not None and i < len(self._values) else 0])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._read(), dtype=dtype, copy=copy)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = super()._rows()
+        if len({id(value) for value in self._values}) == 1 and len(rows) > 1:
+            names = [devices.short(name) for name in self._devices] or [str(len(rows) - 1)]
+            return [(f"0..{len(rows) - 1} {names[0]} .. {names[-1]}" if self._devices
+                     else f"0..{names[0]}", rows[0][1])]
+        return rows
+
+
+def _summary(value: Any) -> str:
+    if is_array(value):
+        text = np.array2string(np.asarray(value), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
+        shape = "x".join(map(str, np.shape(value))) or "scalar"
+        return f"{value.dtype} {shape} {text}"
+    return repr(value)
+
+
+def _shorten(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return rows if len(rows) <= 8 else [*rows[:4], ("...", f"{len(rows) - 6} more"), *rows[-2:]]
+
+
+def agree_bitwise(arrays: Sequence[Any]) -> bool:
+    """True when all arrays hold the same bits, NaNs included."""
+    first = arrays[0]
+    for other in arrays:
+        if other is first:
+            continue
+        if other.shape != first.shape or other.dtype != first.dtype:
+            return False
+        if first.dtype.kind in "fc":
+            same = bool(((first == other) | ((first != first) & (other != other))).all())
+        else:
+            same = bool((first == other).all())
+        if not same:
+            return False
+    return True
+
+
+# --- Taking apart and putting together -----------------------------------------------------------------------
+
+def is_splittable(value: Any) -> bool:
+    """True for what `run` takes apart: distributed values that are not variables."""
+    return isinstance(value, (PerReplica, Mirrored))
+
+
+def splitter(structure: Any) -> Callable[[int], Any]:
+    """A function from replica to that replica's copy of `structure`, with distributed values taken apart.
+
+    Containers are copied, so that replicas do not share a list they might change.
+    """
+    if not structure:
+        return lambda i: structure
+    if type(structure) is tuple and not any(map(nest.is_nested, structure)):
+        if not any(map(is_splittable, structure)):
+            return lambda i: structure
+        return lambda i: tuple([value._values[i] if is_splittable(value) else value for value in structure])
+    return lambda i: nest.map_structure(lambda leaf: leaf._values[i] if is_splittable(leaf) else leaf, structure)
+
+
+def check_components(structure: Any, count: int, attempted: str) -> None:
+    """Raises unless every distributed value in `structure` has one component per replica.
+
+    Raises:
+        RD25: a value made for another number of replicas.
+    """
+    for leaf in nest.flatten(structure):
+        if is_splittable(leaf) and len(leaf._values) != count:
+            raise errors.error("RD25", attempted, f"an argument is a {type(leaf).__name__} of "
+                               f"{len(leaf._values)} values and there are {count} replicas",
+                               "Distribute it with this strategy.", kind=errors.InvalidValueError)
+
+
+def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str,
+            container: Callable[[Any], Any] | None = None) -> Any:
+    """One structure from the structures of all replicas.
+
+    Leaf by leaf: arrays become PerReplica; other objects stay bare when they are the same object on every
+    replica, and copies of one variable become that variable.  With one replica everything stays bare.
+
+    Args:
+        container: maps a component to the variable it belongs to, or to itself.
+
+    Raises:
+        RD21: structures differ.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first if container is None else nest.map_structure(container, first)
+    if not nest.is_nested(first) and not any(map(nest.is_nested, parts)):
+        return _regroup_leaf(parts, component_devices, container)
+    difference = nest.compare(parts)
+    if difference is not None:
+        i, path, mine, theirs = difference
+        where = f" at {path}" if path else ""
+        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs}{where}")
+    leaves = [nest.flatten(part) for part in parts]
+    return nest.pack_sequence_as(
+        first, [_regroup_leaf(leaf, component_devices, container) for leaf in zip(*leaves, strict=True)])
+
+
+def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
+                  container: Callable[[Any], Any] | None) -> Any:
+    first = parts[0]
+    if is_array(first):
+        return PerReplica(parts, component_devices)
+    if container is not None:
+        owner = container(first)
+        if owner is not first and all(container(part) is owner for part in parts):
+            return owner
+    if all(part is first for part in parts):
+        return first
+    return PerReplica(parts, component_devices)
+
+
+def mirrored(array: Any, component_devices: Sequence[str]) -> Mirrored:
+    """The same read-only array for every device."""
+    return Mirrored((frozen(array),) * len(component_devices), component_devices)

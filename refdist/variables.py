@@ -1,0 +1,484 @@
+"""`Variable`: an array that keeps its identity while its value changes; and the stack of variable creators.
+
+`Variable(...)` asks the creators that are active, innermost first; a strategy's scope is one of them and
+makes distributed variables (`distributed_variables`).  At the end of the stack stands `ResourceVariable`,
+one array on one device.  A stored array is never written again, so reads need no copies and equal copies
+of a variable share one array.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from refdist import current, errors, journal, rules
+from refdist.arrays import cast, frozen, is_array, to_array
+from refdist.indexed_slices import IndexedSlices
+from refdist.rules import VariableAggregation, VariableSynchronization
+from refdist.values import ArrayOperators, DistributedValues
+
+
+class _VariableType(type):
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
+
+
+class Variable(ArrayOperators, metaclass=_VariableType):
+    """A value that replicas read and update.
+
+    Called inside `strategy.scope()` or inside a replica, it makes the kind of variable the strategy defines.
+
+    Args:
+        initial_value: a number, list, array, variable, or a function without arguments that returns one.
+        trainable: None means True, except for variables that are synchronized on read.
+        name: None means "Variable"; copies are called `name/replica_1` and so on.
+        dtype: None keeps the dtype of the initial value.
+        synchronization: when copies are brought together.
+        aggregation: how the updates of several replicas become one.
+        shape: None means the shape of the initial value; a tuple with None allows other sizes later.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> with strategy.scope():
+    ...     v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.SUM)
+    >>> _ = strategy.run(lambda: v.assign_add(2.0))
+    >>> float(v)
+    5.0
+
+    Raises:
+        RD25: no initial value, or an unknown synchronization or aggregation.
+        RD13, RD20: a combination that the strategy does not support.
+
+    Source: tf.Variable; tf.distribute.Strategy.scope, "What happens when Strategy.scope is entered?".
+    """
+
+    __slots__ = ("__weakref__",)
+
+    # Subclasses answer these.
+
+    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+        raise errors.InternalError("abstract")
+
+    @property
+    def _strategy(self) -> Any:
+        raise errors.InternalError("abstract")
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        raise errors.InternalError("abstract")
+
+    # Reading.
+
+    def read_value(self) -> Any:
+        """The value as a read-only array."""
+        return self._read()
+
+    def value(self) -> Any:
+        """The value as a read-only array."""
+        return self._read()
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+        """The rows at `indices` of the first dimension."""
+        return self._read()[to_array(indices)]
+
+    @property
+    def name(self) -> str:
+        """The name with ":0", as TensorFlow writes it."""
+        return f"{self._primary._name}:0"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the value; it never changes."""
+        return self._primary._array.dtype
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Shape of the value; None for dimensions that may change."""
+        return self._primary._shape
+
+    def get_shape(self) -> tuple[int | None, ...]:
+        """The same as `shape`."""
+        return self.shape
+
+    @property
+    def device(self) -> str:
+        """Canonical name of the device of the copy that a read would use."""
+        return self._primary._device
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers should update it."""
+        return self._primary._trainable
+
+    @property
+    def synchronization(self) -> VariableSynchronization:
+        """When copies are brought together."""
+        return self._primary._synchronization
+
+    @property
+    def aggregation(self) -> VariableAggregation:
+        """How updates of several replicas become one."""
+        return self._primary._aggregation
+
+    @property
+    def constraint(self) -> Callable[[Any], Any] | None:
+        """The projection given at creation, for optimizers to apply."""
+        return self._primary._constraint
+
+    @property
+    def distribute_strategy(self) -> Any:
+        """The strategy that created the variable, None outside every scope."""
+        return self._strategy
+
+    def ref(self) -> Reference:
+        """A hashable reference, because variables compare by value."""
+        return Reference(self)
+
+    # Writing.  `use_locking` and `name` are accepted for TensorFlow's sake and have no effect.
+
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None,
+               read_value: bool = True) -> Any:
+        """Replaces the value; returns the new one, or None with `read_value=False`.
+
+        Raises:
+            RD04: another shape.  RD05: a dtype that cannot be converted.
+            RD10, RD11: the variable belongs to another strategy.
+            RD12: copies of a mirrored variable would get different values.
+            RD13, RD14: see the catalogue.
+        """
+        return self._write("assign", value, read_value)
+
+    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None,
+                   read_value: bool = True) -> Any:
+        """Adds to the value; otherwise as `assign`."""
+        return self._write("assign_add", delta, read_value)
+
+    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None,
+                   read_value: bool = True) -> Any:
+        """Subtracts from the value; otherwise as `assign`."""
+        return self._write("assign_sub", delta, read_value)
+
+    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Adds slices to rows; rows that occur twice are added twice."""
+        return self._write("scatter_add", sparse_delta)
+
+    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Subtracts slices from rows."""
+        return self._write("scatter_sub", sparse_delta)
+
+    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Multiplies rows by slices."""
+        return self._write("scatter_mul", sparse_delta)
+
+    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Divides rows by slices; integers round down."""
+        return self._write("scatter_div", sparse_delta)
+
+    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """The minimum of rows and slices."""
+        return self._write("scatter_min", sparse_delta)
+
+    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """The maximum of rows and slices."""
+        return self._write("scatter_max", sparse_delta)
+
+    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
+                       name: str | None = None) -> Any:
+        """Replaces rows by slices; of slices for one row the last one stays."""
+        return self._write("scatter_update", sparse_delta)
+
+    def batch_scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
+                             name: str | None = None) -> Any:
+        """Replaces rows by slices, for variables with one copy."""
+        return self._write("batch_scatter_update", sparse_delta)
+
+    def _prepare(self, operation: str, value: Any) -> Any:
+        """`value` checked and converted for this variable; nothing is written."""
+        return prepare(self._primary, operation, value)
+
+
+class ResourceVariable(Variable):
+    """A variable with one array on one device; also each copy of a distributed one."""
+
+    __slots__ = ("_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_name", "_owner",
+                 "_shape", "_synchronization", "_trainable")
+
+    def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Any,
+                 trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
+                 constraint: Callable[[Any], Any] | None) -> None:
+        self._array = array
+        self._name = name
+        self._shape = shape
+        self._device = device
+        self._created_by = strategy
+        self._trainable = trainable
+        self._synchronization = synchronization
+        self._aggregation = aggregation
+        self._constraint = constraint
+        self._owner: Any = None
+        self._index = 0
+
+    @property
+    def _strategy(self) -> Any:
+        return self._created_by
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        return self
+
+    def _read(self) -> Any:
+        return self._array
+
+    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+        attempted = f"{operation} of variable {self.name}"
+        if self._owner is not None:
+            self._owner._check_component_write(self, attempted)
+        else:
+            situation = write_situation(self._created_by)
+            action = rules.WRITES[rules.PLAIN, self._aggregation, situation, rules.OPERATIONS[operation]]
+            if action != rules.OWN_COPY:
+                raise refused(action, attempted, self)
+        if isinstance(value, DistributedValues) and not isinstance(value, Variable):
+            value = value._local()
+        self._store(update(operation, self._array, prepare(self, operation, value)))
+        return self._array if read_value else None
+
+    def _store(self, array: Any) -> None:
+        self._array = array
+        if journal.active is not None:
+            journal.write("update", self._index, self.name, array.nbytes)
+
+    def __repr__(self) -> str:
+        return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={self._array}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ResourceVariable:
+        twin = ResourceVariable(self._array, self._name, self._shape, self._device, self._created_by,
+                                self._trainable, self._synchronization, self._aggregation, self._constraint)
+        memo[id(self)] = twin
+        return twin
+
+
+class Reference:
+    """A hashable stand-in for a variable, equal to every other reference to the same one."""
+
+    __slots__ = ("_variable",)
+
+    def __init__(self, variable: Variable) -> None:
+        self._variable = variable
+
+    def deref(self) -> Variable:
+        """The variable."""
+        return self._variable
+
+    def __hash__(self) -> int:
+        return id(self._variable)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and other._variable is self._variable
+
+
+def write_situation(strategy: Any) -> str:
+    """The situation for the table of writes; a lone replica of another strategy overwrites nobody."""
+    situation = current.situation(strategy)
+    if situation == current.OTHER_REPLICA and current.frame().strategy.num_replicas_in_sync == 1:
+        return current.OTHER_CROSS
+    return situation
+
+
+def refused(code: str, attempted: str, variable: Variable, fix: str = "") -> errors.RefdistError:
+    """The error for a cell of the table that refuses a write or a read."""
+    found = (f"the variable has {variable.synchronization} and {variable.aggregation} "
+             f"and the code runs {current.describe()}")
+    return errors.error(code, attempted, found, fix)
+
+
+# --- New values ----------------------------------------------------------------------------------------------
+
+_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+_AT = {"scatter_add": np.add, "scatter_sub": np.subtract, "scatter_mul": np.multiply, "scatter_div": np.divide,
+       "scatter_min": np.minimum, "scatter_max": np.maximum}
+
+
+def prepare(variable: ResourceVariable, operation: str, value: Any) -> Any:
+    """`value` as what `update` takes for this variable.
+
+    Raises:
+        RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is no number.
+        RD25: not an array, slices that are none, or an index out of range.
+    """
+    attempted = f"{operation} of variable {variable.name}"
+    if operation.startswith(("scatter", "batch_scatter")):
+        return _prepare_slices(variable, attempted, value)
+    array = cast(to_array(value), variable._array.dtype, attempted)
+    shape = variable._shape
+    if array.shape != shape and not _fits(array.shape, shape):
+        raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
+                           "Bring the value into the variable's shape; nothing is broadcast.")
+    if operation != "assign":
+        if array.dtype.kind not in rules.REDUCIBLE_KINDS:
+            raise errors.error("RD23", attempted, f"the variable has dtype {array.dtype}")
+        if array.shape != variable._array.shape:
+            raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
+                               f"{variable._array.shape}", "Bring the value into that shape.")
+        return array
+    # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
+    if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
+        keep = type(array) is np.ndarray and not array.flags.writeable and array.flags.owndata
+        array = array if keep else array.copy()
+    return frozen(array)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
+
+
+def _prepare_slices(variable: ResourceVariable, attempted: str, value: Any) -> IndexedSlices:
+    if not isinstance(value, IndexedSlices):
+        raise errors.error("RD25", attempted, f"got a {type(value).__name__}", "Pass a refdist.IndexedSlices.")
+    array = variable._array
+    values = cast(value.values, array.dtype, attempted)
+    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
+        raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
+                           f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
+    indices = value.indices
+    if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):
+        raise errors.error("RD25", attempted, f"indices run from {indices.min()} to {indices.max()}, rows from 0 "
+                           f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
+                           kind=errors.InvalidArgumentError)
+    return IndexedSlices(values, indices, value.dense_shape)
+
+
+def update(operation: str, old: Any, new: Any) -> Any:
+    """The array after an operation; `old` and `new` are not changed."""
+    if operation == "assign":
+        return new
+    if operation == "assign_add":
+        return _result(old + new)
+    if operation == "assign_sub":
+        return _result(old - new)
+    array = old.copy()
+    if operation in ("scatter_update", "batch_scatter_update"):
+        array[new.indices] = new.values
+    else:
+        ufunc = _AT[operation]
+        if operation == "scatter_div" and array.dtype.kind in "iu":
+            ufunc = np.floor_divide
+        ufunc.at(array, new.indices, new.values)
+    return frozen(array)
+
+
+def _result(array: Any) -> Any:
+    return frozen(np.asarray(array) if isinstance(array, np.generic) else array)
+
+
+# --- Creation ------------------------------------------------------------------------------------------------
+
+class CopyOf:
+    """An initial value that is the value of another variable, shared instead of copied."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: ResourceVariable) -> None:
+        self.variable = variable
+
+    def __call__(self) -> Any:
+        return self.variable._array
+
+
+def _create(initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
+            caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
+            import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
+            synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+            aggregation: VariableAggregation = VariableAggregation.NONE, shape: Any = None,
+            experimental_enable_variable_lifting: bool = True) -> Any:
+    attempted = f"Variable(name={name!r})"
+    for label, value, enum in (("synchronization", synchronization, VariableSynchronization),
+                               ("aggregation", aggregation, VariableAggregation)):
+        if not isinstance(value, enum):
+            raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {enum.__name__}.",
+                               kind=errors.InvalidValueError)
+    if name is not None and not isinstance(name, str):
+        raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
+    if initial_value is None:
+        raise errors.error("RD25", attempted, "there is no initial value",
+                           "Pass an array, a number, or a function that returns one.",
+                           kind=errors.InvalidValueError)
+    if trainable is None:
+        trainable = synchronization is not VariableSynchronization.ON_READ
+    kwargs = {
+        "initial_value": initial_value, "trainable": trainable, "validate_shape": validate_shape,
+        "caching_device": caching_device, "name": name, "variable_def": variable_def, "dtype": dtype,
+        "import_scope": import_scope, "constraint": constraint, "synchronization": synchronization,
+        "aggregation": aggregation, "shape": shape,
+        "experimental_enable_variable_lifting": experimental_enable_variable_lifting}
+    creator: Callable[..., Any] = default_creator
+    for outer in current.frame().creators:
+        creator = functools.partial(outer, creator)
+    return creator(**kwargs)
+
+
+def default_creator(initial_value: Any, name: str | None = None, dtype: Any = None, shape: Any = None,
+                    trainable: bool = True, constraint: Callable[[Any], Any] | None = None,
+                    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+                    aggregation: VariableAggregation = VariableAggregation.NONE,
+                    distribute_strategy: Any = None, **ignored: Any) -> ResourceVariable:
+    """The end of the stack of creators: one array on the current device."""
+    name = (name or "Variable").rstrip("/")
+    if isinstance(initial_value, CopyOf):
+        array = initial_value()
+    else:
+        value = initial_value() if callable(initial_value) else initial_value
+        array = to_array(value)
+        if dtype is not None:
+            array = cast(array, dtype, f"Variable(name={name!r})")
+        if is_array(value) or not array.flags.owndata:
+            array = array.copy()
+        array = frozen(array)
+    declared = array.shape if shape is None else tuple(shape)
+    if not _fits(array.shape, declared):
+        raise errors.error("RD04", f"Variable(name={name!r})", f"the initial value has shape {array.shape}, "
+                           f"declared is {declared}", "Declare the shape of the initial value, or None for "
+                           "sizes that may change.")
+    return ResourceVariable(array, name, declared, current.frame().device or _CPU, distribute_strategy, trainable,
+                            synchronization, aggregation, constraint)
+
+
+class variable_creator_scope:  # noqa: N801 - TensorFlow's name
+    """Calls `variable_creator` for every variable made inside the `with` block.
+
+    Args:
+        variable_creator: called as `variable_creator(next_creator, **kwargs)`; it returns the variable,
+            usually `next_creator(**kwargs)` with changed arguments.
+
+    Entered inside a strategy's scope it sees one call and gets the distributed variable; entered outside it
+    sees one call for each copy.
+
+    >>> import refdist
+    >>> def named(next_creator, **kwargs):
+    ...     return next_creator(**{**kwargs, "name": "mine"})
+    >>> with refdist.variable_creator_scope(named):
+    ...     refdist.Variable(1.0).name
+    'mine:0'
+
+    Source: tf.variable_creator_scope.
+    """
+
+    def __init__(self, variable_creator: Callable[..., Any]) -> None:
+        if not callable(variable_creator):
+            raise errors.error("RD25", "variable_creator_scope", f"got {variable_creator!r}",
+                               "Pass a function of next_creator and keyword arguments.")
+        self._creator = variable_creator
+        self._entered: list[current.Frame] = []
+
+    def __enter__(self) -> None:
+        frame = current.frame().with_creator(self._creator)
+        self._entered.append(frame)
+        current.state.top = frame
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        current.leave(self._entered.pop(), "variable_creator_scope")
