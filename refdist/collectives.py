@@ -28,6 +28,8 @@ def reducible(part: Part, attempted: str) -> None:
         RD23: booleans, strings, objects.
     """
     dtype = part.dtype
+    if dtype.kind in "iufc":
+        return
     if dtype.kind not in rules.REDUCIBLE_KINDS or dtype.names is not None or dtype.type is np.void:
         raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
 
@@ -58,6 +60,8 @@ def agree(parts: Sequence[Part], attempted: str, axis: int | None = None) -> Non
 
 def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:
     """(dtype, shape) of a part as compared between replicas; free dimensions are None."""
+    if axis is None and type(part) is not IndexedSlices:
+        return part.dtype, part.shape
     return part.dtype, _rigid(part, axis)
 
 

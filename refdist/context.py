@@ -9,12 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refdist import collectives, current, errors, lockstep, nest, rules
-from refdist.arrays import is_array, to_array
-from refdist.distributed_variables import DistributedVariable
+from refdist.arrays import ARRAY_TYPES, to_array
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators, is_splittable, regroup, splitter
-
-_CodeKey = tuple[Any, ...]
 
 
 class ReplicaContext:
@@ -144,11 +141,11 @@ class ReplicaContext:
         """
         frame = self._require("all_reduce")
         op = rules.reduce_op(reduce_op, "all_reduce")
-        _check_options(options, "all_reduce")
+        if options is not None:
+            _check_options(options, "all_reduce")
         if not nest.is_nested(value):
             part = _part(value)
-            if part.dtype.kind not in "iuf":
-                collectives.reducible(part, "all_reduce")
+            collectives.reducible(part, "all_reduce")
             request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], self._reduce)
             return lockstep.meet(frame.session, request)[0]
@@ -188,7 +185,8 @@ class ReplicaContext:
         """
         frame = self._require("all_gather")
         axis = collectives.gather_axis(axis, "all_gather")
-        _check_options(options, "all_gather")
+        if options is not None:
+            _check_options(options, "all_gather")
         parts = [_part(leaf) for leaf in nest.flatten(value)]
         for part in parts:
             collectives.check_gather(part, axis, "all_gather")
@@ -261,15 +259,11 @@ def _arguments(args: Any, attempted: str) -> tuple[Any, ...]:
 
 def _part(leaf: Any) -> Any:
     # What one replica brings for one leaf: an array or IndexedSlices.
-    if type(leaf) is IndexedSlices or (is_array(leaf) and not hasattr(leaf, "item_size") and hasattr(leaf, "flags")
-                                       and getattr(leaf, "ndim", None) is not None
-                                       and not isinstance(leaf, ArrayOperators)):
-        return leaf if isinstance(leaf, IndexedSlices) else to_array(leaf)
-    if isinstance(leaf, DistributedVariable):
-        return leaf._read()
+    if type(leaf) in ARRAY_TYPES or isinstance(leaf, IndexedSlices):
+        return leaf
     if is_splittable(leaf):
         return _part(leaf._local())
-    return to_array(leaf)
+    return to_array(leaf._read() if isinstance(leaf, ArrayOperators) else leaf)
 
 
 def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> tuple[Any, ...]:
@@ -279,7 +273,7 @@ def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> t
 
 
 def _check_options(options: Any, attempted: str) -> None:
-    if options is not None and not hasattr(options, "bytes_per_pack"):
+    if not hasattr(options, "bytes_per_pack"):
         raise errors.error("RD25", attempted, f"options is {options!r}",
                            "Pass refdist.experimental.CommunicationOptions(...) or None.")
 

@@ -195,6 +195,7 @@ class _Packed(CrossDeviceOps):
                                "it is no number of packs", "Pass an int of at least 0.",
                                kind=errors.InvalidValueError)
         self._num_packs = num_packs
+        self._checked: Sequence[str] | None = None
 
     def _packs(self, sizes: Sequence[int]) -> list[int]:
         # Neighbouring values travel together in packs of about equal size; 0 packs means one by one.
@@ -224,11 +225,15 @@ class NcclAllReduce(_Packed):
                 for step in range(2 * (count - 1)) for i in range(count)]
 
     def check_devices(self, sources: Sequence[str]) -> None:
+        """Raises unless all devices are GPUs."""
+        if sources is self._checked:
+            return
         for device in sources:
             if devices.device_type(device) != "GPU":
                 raise errors.error("RD25", "NcclAllReduce", f"{devices.short(device)} is no GPU",
                                    "Use ReductionToOneDevice or HierarchicalCopyAllReduce between other devices.",
                                    kind=errors.InvalidArgumentError)
+        self._checked = sources
 
 
 class HierarchicalCopyAllReduce(_Packed):

@@ -86,7 +86,7 @@ _DONE, _RAISED, _MET = 0, 1, 2
 
 def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
     # The whole chain, because a helper that wraps a collective is one line called from several places.
-    site = []
+    site: tuple[tuple[CodeType, int], ...] = ()
     while frame is not None:
         code = frame.f_code
         ours = _ours.get(code)
@@ -94,9 +94,9 @@ def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
             name = frame.f_globals.get("__name__", "")
             ours = _ours[code] = name == _PACKAGE or name.startswith(_PACKAGE + ".")
         if not ours:
-            site.append((code, frame.f_lasti))
+            site += ((code, frame.f_lasti),)
         frame = frame.f_back
-    return tuple(site)
+    return site
 
 
 def meet(session: Session | None, request: Request) -> Any:

@@ -215,17 +215,21 @@ MEAN_DTYPE = {
 }
 
 
+_OPS = dict(ReduceOp.__members__)
+
+
 def reduce_op(value: object, attempted: str) -> ReduceOp:
     """The ReduceOp for an op or its name in any case.
 
     Raises:
         RD25: neither a ReduceOp nor "SUM" or "MEAN" (ValueError for an unknown name, else TypeError).
     """
-    if isinstance(value, ReduceOp):
+    if type(value) is ReduceOp:
         return value
     if isinstance(value, str):
-        if value.upper() in ReduceOp.__members__:
-            return ReduceOp[value.upper()]
+        op = _OPS.get(value) or _OPS.get(value.upper())
+        if op is not None:
+            return op
         raise errors.error("RD25", attempted, f"{value!r} is not a reduce op",
                            "Pass ReduceOp.SUM or ReduceOp.MEAN.", kind=errors.InvalidValueError)
     raise errors.error("RD25", attempted, f"reduce_op is {value!r}, a {type(value).__name__}",

@@ -1,0 +1,45 @@
+# `make demo` runs the main job, `make test` passes the tests; each makes what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+LINT := .venv-lint/bin
+
+.PHONY: demo test lint wheel bench docs clean
+
+.venv/.made: setup.cfg setup.py
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo]'
+	touch $@
+
+# Type checks run against an installed copy: only there do backends/ lie inside the package.
+.venv-lint/.made: setup.cfg setup.py
+	$(PYTHON) -m venv .venv-lint
+	$(LINT)/python -m pip install --quiet --disable-pip-version-check ruff mypy numpy greenlet optree
+	touch $@
+
+demo: .venv/.made
+	$(BIN)/python examples/digits.py --replicas 4
+
+test: .venv/.made
+	$(BIN)/python -m pytest
+
+lint: .venv-lint/.made
+	$(LINT)/ruff check .
+	$(LINT)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	cd / && $(abspath $(LINT))/mypy --config-file $(CURDIR)/setup.cfg -p refdist
+
+# Builds the wheel and uses it outside the checkout.
+wheel:
+	rm -rf .venv-wheel dist build
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/refdist-*.whl
+	cd / && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/tests/outside_checkout.py $(CURDIR)
+
+bench: .venv/.made
+	$(BIN)/python benchmarks/simulator.py
+
+docs: .venv/.made
+	$(BIN)/python docs/print_tables.py
+
+clean:
+	rm -rf .venv .venv-lint .venv-wheel build dist *.egg-info out

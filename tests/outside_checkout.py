@@ -1,0 +1,22 @@
+"""Run by `make wheel` with the interpreter that has the wheel installed, outside the checkout."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import refdist
+
+checkout = Path(sys.argv[1])
+place = Path(refdist.__file__)
+assert "site-packages" in place.parts, place
+modules = [path.relative_to(checkout) for folder in ("refdist", "backends") for path in (checkout / folder).rglob("*.py")]
+for path in modules:
+    parts = path.with_suffix("").parts
+    parts = parts if parts[0] == "refdist" else ("refdist", *parts)
+    name = ".".join(parts).removesuffix(".__init__")
+    assert Path(importlib.import_module(name).__file__ or "").is_relative_to(place.parent), name
+assert (place.parent / "py.typed").exists()
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+assert [float(value) for value in result.values] == [2.0, 2.0]
+print(f"{len(modules)} modules of the wheel work outside the checkout")
