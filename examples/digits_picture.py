@@ -8,9 +8,9 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
-from refdist.journal import Event  # noqa: E402
+from refdist.journal import Event
 
 COLORS = {"all_reduce": "tab:orange", "assign_sub": "tab:green"}
 
@@ -51,4 +51,4 @@ def timeline(axes: pyplot.Axes, events: Sequence[Event], replicas: int) -> None:
              xlabel="events of one training step, in order (a bar: the replica runs or waits until its next mark)",
              title="What the replicas did")
     axes.invert_yaxis()
-    axes.legend(loc="lower right")
+    axes.legend(loc="center", bbox_to_anchor=(0.33, 0.5))

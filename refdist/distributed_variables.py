@@ -17,8 +17,9 @@ from refdist import collectives, current, errors, journal, lockstep, rules
 from refdist.arrays import cast, frozen
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization
+from refdist.updates import prepare, update
 from refdist.values import DistributedValues, Mirrored, agree_bitwise, is_splittable
-from refdist.variables import CopyOf, ResourceVariable, Variable, prepare, refused, update, write_situation
+from refdist.variables import CopyOf, ResourceVariable, Variable, refused, write_situation
 
 _REDUCE = {rules.REDUCE_SUM: ReduceOp.SUM, rules.REDUCE_MEAN: ReduceOp.MEAN}
 
@@ -228,7 +229,7 @@ class AggregatingVariable(_Shared):
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
 
-    __slots__ = ("_variable",)
+    __slots__ = ("__weakref__", "_variable")
     _kind = rules.AGGREGATING
 
     def __init__(self, variable: ResourceVariable) -> None:

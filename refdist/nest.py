@@ -36,7 +36,8 @@ def flatten(structure: Any) -> list[Any]:
     """
     if not isinstance(structure, _NESTED):
         return [structure]
-    return optree.tree_leaves(structure, none_is_leaf=True)
+    leaves: list[Any] = optree.tree_leaves(structure, none_is_leaf=True)  # type: ignore[arg-type]
+    return leaves
 
 
 def structure_of(structure: Any) -> Any:
@@ -84,7 +85,7 @@ def map_structure(func: Callable[..., Any], *structures: Any) -> Any:
         assert_same_structure(first, other)
     if not isinstance(first, _NESTED):
         return func(*structures)
-    return optree.tree_map(func, first, *others, none_is_leaf=True)
+    return optree.tree_map(func, first, *others, none_is_leaf=True)  # type: ignore[arg-type]
 
 
 def assert_same_structure(nest1: Any, nest2: Any) -> None:

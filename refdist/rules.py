@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 from itertools import product
+from typing import TypeVar
 
 from refdist import errors
 from refdist.current import CROSS, OTHER_CROSS, OTHER_REPLICA, OUTSIDE, REPLICA, SITUATIONS, UPDATE
@@ -148,7 +149,12 @@ _AGGREGATIONS = tuple(VariableAggregation)
 _NONE, _SUM, _MEAN, _FIRST = _AGGREGATIONS
 _ACROSS = (OUTSIDE, CROSS, OTHER_CROSS, OTHER_REPLICA)
 
+_T = TypeVar("_T")
 Cell = tuple[str, VariableAggregation, str, str]
+
+
+def _some(one_or_more: _T | tuple[_T, ...]) -> tuple[_T, ...]:
+    return one_or_more if isinstance(one_or_more, tuple) else (one_or_more,)
 
 
 def _write_rules() -> dict[Cell, str]:
@@ -156,9 +162,8 @@ def _write_rules() -> dict[Cell, str]:
 
     def rule(kinds: str | tuple[str, ...], aggregations: VariableAggregation | tuple[VariableAggregation, ...],
              situations: str | tuple[str, ...], classes: str | tuple[str, ...], action: str) -> None:
-        axes = [axis if isinstance(axis, tuple) else (axis,)
-                for axis in (kinds, aggregations, situations, classes)]
-        table.update(dict.fromkeys(product(*axes), action))
+        table.update(dict.fromkeys(
+            product(_some(kinds), _some(aggregations), _some(situations), _some(classes)), action))
 
     # Later rows refine earlier ones.  A variable with one copy that belongs to no replica:
     rule(PLAIN, _AGGREGATIONS, SITUATIONS, CLASSES, OWN_COPY)

@@ -6,7 +6,7 @@ Variables are distributed values too, but live in `variables`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class DistributedValues:
     Source: tf.distribute.DistributedValues.
     """
 
-    __slots__ = ("_devices", "_values")
+    __slots__ = ("__weakref__", "_devices", "_values")
 
     def __init__(self, values: Sequence[Any], component_devices: Sequence[str] = ()) -> None:
         self._values = tuple(values)

@@ -19,6 +19,7 @@ from refdist import current, errors, journal, rules
 from refdist.arrays import cast, frozen, is_array, to_array
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import VariableAggregation, VariableSynchronization
+from refdist.updates import fits, prepare, update
 from refdist.values import ArrayOperators, DistributedValues
 
 
@@ -27,7 +28,7 @@ class _VariableType(type):
         return _create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
 
 
-class Variable(ArrayOperators, metaclass=_VariableType):
+class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metaclass]
     """A value that replicas read and update.
 
     Called inside `strategy.scope()` or inside a replica, it makes the kind of variable the strategy defines.
@@ -56,7 +57,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):
     Source: tf.Variable; tf.distribute.Strategy.scope, "What happens when Strategy.scope is entered?".
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     # Subclasses answer these.
 
@@ -93,7 +94,8 @@ class Variable(ArrayOperators, metaclass=_VariableType):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the value; it never changes."""
-        return self._primary._array.dtype
+        dtype: np.dtype[Any] = self._primary._array.dtype
+        return dtype
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -204,8 +206,8 @@ class Variable(ArrayOperators, metaclass=_VariableType):
 class ResourceVariable(Variable):
     """A variable with one array on one device; also each copy of a distributed one."""
 
-    __slots__ = ("_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_name", "_owner",
-                 "_shape", "_synchronization", "_trainable")
+    __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index",
+                 "_name", "_owner", "_shape", "_synchronization", "_trainable")
 
     def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Any,
                  trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
@@ -296,83 +298,7 @@ def refused(code: str, attempted: str, variable: Variable, fix: str = "") -> err
     return errors.error(code, attempted, found, fix)
 
 
-# --- New values ----------------------------------------------------------------------------------------------
-
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
-_AT = {"scatter_add": np.add, "scatter_sub": np.subtract, "scatter_mul": np.multiply, "scatter_div": np.divide,
-       "scatter_min": np.minimum, "scatter_max": np.maximum}
-
-
-def prepare(variable: ResourceVariable, operation: str, value: Any) -> Any:
-    """`value` as what `update` takes for this variable.
-
-    Raises:
-        RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is no number.
-        RD25: not an array, slices that are none, or an index out of range.
-    """
-    attempted = f"{operation} of variable {variable.name}"
-    if operation.startswith(("scatter", "batch_scatter")):
-        return _prepare_slices(variable, attempted, value)
-    array = cast(to_array(value), variable._array.dtype, attempted)
-    shape = variable._shape
-    if array.shape != shape and not _fits(array.shape, shape):
-        raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
-                           "Bring the value into the variable's shape; nothing is broadcast.")
-    if operation != "assign":
-        if array.dtype.kind not in rules.REDUCIBLE_KINDS:
-            raise errors.error("RD23", attempted, f"the variable has dtype {array.dtype}")
-        if array.shape != variable._array.shape:
-            raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
-                               f"{variable._array.shape}", "Bring the value into that shape.")
-        return array
-    # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
-    if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
-        keep = type(array) is np.ndarray and not array.flags.writeable and array.flags.owndata
-        array = array if keep else array.copy()
-    return frozen(array)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
-
-
-def _prepare_slices(variable: ResourceVariable, attempted: str, value: Any) -> IndexedSlices:
-    if not isinstance(value, IndexedSlices):
-        raise errors.error("RD25", attempted, f"got a {type(value).__name__}", "Pass a refdist.IndexedSlices.")
-    array = variable._array
-    values = cast(value.values, array.dtype, attempted)
-    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
-        raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
-                           f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
-    indices = value.indices
-    if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):
-        raise errors.error("RD25", attempted, f"indices run from {indices.min()} to {indices.max()}, rows from 0 "
-                           f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
-                           kind=errors.InvalidArgumentError)
-    return IndexedSlices(values, indices, value.dense_shape)
-
-
-def update(operation: str, old: Any, new: Any) -> Any:
-    """The array after an operation; `old` and `new` are not changed."""
-    if operation == "assign":
-        return new
-    if operation == "assign_add":
-        return _result(old + new)
-    if operation == "assign_sub":
-        return _result(old - new)
-    array = old.copy()
-    if operation in ("scatter_update", "batch_scatter_update"):
-        array[new.indices] = new.values
-    else:
-        ufunc = _AT[operation]
-        if operation == "scatter_div" and array.dtype.kind in "iu":
-            ufunc = np.floor_divide
-        ufunc.at(array, new.indices, new.values)
-    return frozen(array)
-
-
-def _result(array: Any) -> Any:
-    return frozen(np.asarray(array) if isinstance(array, np.generic) else array)
 
 
 # --- Creation ------------------------------------------------------------------------------------------------
@@ -439,7 +365,7 @@ def default_creator(initial_value: Any, name: str | None = None, dtype: Any = No
             array = array.copy()
         array = frozen(array)
     declared = array.shape if shape is None else tuple(shape)
-    if not _fits(array.shape, declared):
+    if not fits(array.shape, declared):
         raise errors.error("RD04", f"Variable(name={name!r})", f"the initial value has shape {array.shape}, "
                            f"declared is {declared}", "Declare the shape of the initial value, or None for "
                            "sizes that may change.")

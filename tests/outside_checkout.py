@@ -9,7 +9,8 @@ import refdist
 checkout = Path(sys.argv[1])
 place = Path(refdist.__file__)
 assert "site-packages" in place.parts, place
-modules = [path.relative_to(checkout) for folder in ("refdist", "backends") for path in (checkout / folder).rglob("*.py")]
+modules = [path.relative_to(checkout) for folder in ("refdist", "backends")
+           for path in (checkout / folder).rglob("*.py")]
 for path in modules:
     parts = path.with_suffix("").parts
     parts = parts if parts[0] == "refdist" else ("refdist", *parts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import config, current, devices as names, distributed_variables, errors, rules
+from refdist import config, current, distributed_variables, errors, rules
+from refdist import devices as names
 from refdist.cross_device_ops import ReductionToOneDevice
 from refdist.rules import VariableSynchronization
 from refdist.strategies.base import Strategy

@@ -22,16 +22,16 @@ from refdist import (
     nest,
     rules,
 )
-from refdist.arrays import is_array
 from refdist.backend import Backend, find
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
 from refdist.strategies.base import ValueContext, _components
+from refdist.strategies.updates import Updates
 from refdist.values import DistributedValues, Mirrored, PerReplica, check_components, mirrored, regroup, splitter
 from refdist.variables import ResourceVariable, Variable
 
 
-class StrategyExtended:
+class StrategyExtended(Updates):
     """The less common methods of a strategy, for those who write libraries on top of it.
 
     Args:
@@ -292,116 +292,15 @@ class StrategyExtended:
                                "created in this strategy's scope")
         return nullcontext()
 
-    def update(self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
-               kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
-        """Calls `fn(copy, *args, **kwargs)` for every copy of `var`, on its device.
-
-        Args:
-            var: a variable of this strategy.
-            fn: the update; all copies of a mirrored variable must come out equal.
-            args, kwargs: passed on; of a PerReplica or Mirrored each copy gets its own component.
-            group: True puts the results together (Mirrored for arrays, None for anything else), False gives
-                a tuple with the result for each copy.
-
-        In a replica all replicas meet first and the update is made once.
-
-        Raises:
-            RD11: a variable of another strategy.  RD12: the copies would differ; nothing is changed.
-            RD25: not a variable.
-
-        Source: tf.distribute.StrategyExtended.update.
-        """
-        self._strategy._require("extended.update")
-        if not isinstance(var, Variable):
-            raise errors.error("RD25", "update", f"var is a {type(var).__name__}", "Pass a variable.",
-                               kind=errors.InvalidValueError)
-        if not callable(fn):
-            raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
-        if var._strategy is not self._strategy and not self._updates_foreign:
-            raise errors.error("RD11", f"update of variable {var.name}", "it was created "
-                               f"{'under another strategy' if var._strategy else 'outside every scope'}")
-        frame = current.frame()
-        if frame.kind == current.REPLICA and frame.strategy is self._strategy:
-            return frame.replica.merge_call(
-                lambda strategy, *a, **k: self._update(var, fn, a, k, group), tuple(args), kwargs)
-        return self._update(var, fn, tuple(args), kwargs or {}, group)
-
-    _updates_foreign = False
-
-    def _update(self, var: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                group: bool) -> Any:
-        copies = var._copies if hasattr(var, "_copies") else (var,)
-        alone = len(copies) == 1
-        check_components([args, kwargs], self._count if alone else len(copies), "update")
-        before = [component._array for component in copies]
-        args_of, kwargs_of = splitter(args), splitter(kwargs)
-        results = []
-        try:
-            for i, component in enumerate(copies):
-                with self._update_frame(i, component._device):
-                    results.append(fn(component if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)))
-            if getattr(var, "_kind", None) == rules.MIRRORED:
-                self._keep_equal(var, copies)
-        except BaseException:
-            for component, array in zip(copies, before, strict=True):
-                component._array = array
-            raise
-        return self._grouped(results, [component._device for component in copies], group)
-
-    def _keep_equal(self, var: Any, copies: Sequence[Any]) -> None:
-        arrays = [component._array for component in copies]
-        distributed_variables._agree(arrays, f"update of variable {var.name}", "RD12")
-        for component in copies:
-            component._array = arrays[0]
-
-    def _update_frame(self, i: int, device: str) -> AbstractContextManager[Any]:
-        top = current.frame()
-        creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
-        return current.pushed(current.Frame(top, self._strategy, current.UPDATE, None, i, device=device,
-                                            creators=creators))
-
-    def _grouped(self, results: Sequence[Any], names: Sequence[str], group: bool) -> Any:
-        if len(results) == 1:
-            return results[0] if group else nest.map_structure(lambda leaf: (leaf,), results[0])
-        if not group:
-            leaves = [nest.flatten(result) for result in results]
-            return nest.pack_sequence_as(results[0], list(zip(*leaves, strict=True)))
-        flat = [nest.flatten(result) for result in results]
-        merged = [Mirrored(column, names) if all(is_array(leaf) for leaf in column) else None
-                  for column in zip(*flat, strict=True)]
-        return nest.pack_sequence_as(results[0], merged) if len(merged) == len(flat[0]) else None
-
-    def update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
-                        kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
-        """Calls `fn(*args, **kwargs)` once per device of `colocate_with`.
-
-        Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
-        """
-        self._strategy._require("extended.update_non_slot")
-        names = (colocate_with,) if isinstance(colocate_with, str) else tuple(colocate_with)
-        check_components([tuple(args), kwargs or {}], len(names), "update_non_slot")
-        args_of, kwargs_of = splitter(tuple(args)), splitter(kwargs or {})
-        results = []
-        for i, name in enumerate(names):
-            with self._update_frame(i, config.check_device(name)):
-                results.append(fn(*args_of(i), **kwargs_of(i)))
-        return self._grouped(results, names, group)
-
-    def non_slot_devices(self, var_list: Any) -> tuple[str, ...]:
-        """The devices for state that belongs to no variable.
-
-        Source: tf.compat.v1.distribute.StrategyExtended.non_slot_devices.
-        """
-        return self._parameter_devices
-
     # Values.
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, DistributedValues):
             return value.values
         if nest.is_nested(value):
-            return tuple(nest.map_structure(lambda leaf: leaf.values[i] if isinstance(leaf, DistributedValues)
-                                            else leaf, value) for i in range(self._count))
+            leaves = nest.flatten(value)
+            return tuple(nest.pack_sequence_as(value, [leaf.values[i] if isinstance(leaf, DistributedValues) else leaf
+                                                       for leaf in leaves]) for i in range(self._count))
         return (value,)
 
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from refdist import config, devices as names, errors
+from refdist import config, errors
+from refdist import devices as names
 from refdist.cross_device_ops import CrossDeviceOps, NcclAllReduce, ReductionToOneDevice
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended

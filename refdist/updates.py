@@ -1,0 +1,91 @@
+"""What assign, assign_add, scatter_* make of an old array and a new value; every check they need.
+
+Pure: nothing here stores anything, and which replica or copy is meant is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, rules
+from refdist.arrays import cast, frozen, to_array
+from refdist.indexed_slices import IndexedSlices
+from refdist.values import ArrayOperators
+
+_AT = {"scatter_add": np.add, "scatter_sub": np.subtract, "scatter_mul": np.multiply, "scatter_div": np.divide,
+       "scatter_min": np.minimum, "scatter_max": np.maximum}
+
+
+def prepare(variable: Any, operation: str, value: Any) -> Any:
+    """`value` as what `update` takes for this variable.
+
+    Raises:
+        RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is no number.
+        RD25: not an array, slices that are none, or an index out of range.
+    """
+    attempted = f"{operation} of variable {variable.name}"
+    if operation.startswith(("scatter", "batch_scatter")):
+        return _prepare_slices(variable, attempted, value)
+    array = cast(to_array(value), variable._array.dtype, attempted)
+    shape = variable._shape
+    if array.shape != shape and not fits(array.shape, shape):
+        raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
+                           "Bring the value into the variable's shape; nothing is broadcast.")
+    if operation != "assign":
+        if array.dtype.kind not in rules.REDUCIBLE_KINDS:
+            raise errors.error("RD23", attempted, f"the variable has dtype {array.dtype}")
+        if array.shape != variable._array.shape:
+            raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
+                               f"{variable._array.shape}", "Bring the value into that shape.")
+        return array
+    # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
+    if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
+        keep = type(array) is np.ndarray and not array.flags.writeable and array.flags.owndata
+        array = array if keep else array.copy()
+    return frozen(array)
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether an array of `shape` may be stored where `wanted` is declared; None means any size."""
+    return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
+
+
+def _prepare_slices(variable: Any, attempted: str, value: Any) -> IndexedSlices:
+    if not isinstance(value, IndexedSlices):
+        raise errors.error("RD25", attempted, f"got a {type(value).__name__}", "Pass a refdist.IndexedSlices.")
+    array = variable._array
+    values = cast(value.values, array.dtype, attempted)
+    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
+        raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
+                           f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
+    indices = value.indices
+    if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):
+        raise errors.error("RD25", attempted, f"indices run from {indices.min()} to {indices.max()}, rows from 0 "
+                           f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
+                           kind=errors.InvalidArgumentError)
+    return IndexedSlices(values, indices, value.dense_shape)
+
+
+def update(operation: str, old: Any, new: Any) -> Any:
+    """The array after an operation; `old` and `new` are not changed."""
+    if operation == "assign":
+        return new
+    if operation == "assign_add":
+        return _result(old + new)
+    if operation == "assign_sub":
+        return _result(old - new)
+    array = old.copy()
+    if operation in ("scatter_update", "batch_scatter_update"):
+        array[new.indices] = new.values
+    else:
+        ufunc = _AT[operation]
+        if operation == "scatter_div" and array.dtype.kind in "iu":
+            ufunc = np.floor_divide
+        ufunc.at(array, new.indices, new.values)
+    return frozen(array)
+
+
+def _result(array: Any) -> Any:
+    return frozen(np.asarray(array) if isinstance(array, np.generic) else array)
