@@ -1,0 +1,212 @@
+"""Every public call in every situation: carried out, or refused with its own text; the table decides."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import current, rules
+from refdist.errors import RefdistError
+
+
+class World:
+    def __init__(self) -> None:
+        self.strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+        self.other = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        with self.strategy.scope():
+            self.v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.MEAN)
+        with self.other.scope():
+            self.w = refdist.Variable(1.0)
+        self.value = self.strategy.run(lambda: refdist.constant([1.0, 2.0]))
+
+
+CALLS: dict[str, Callable[[World], Any]] = {
+    "Strategy.scope": lambda w: w.strategy.scope().__enter__(),
+    "Strategy.run": lambda w: w.strategy.run(lambda: 1),
+    "Strategy.reduce": lambda w: w.strategy.reduce("SUM", w.value, axis=None),
+    "Strategy.gather": lambda w: w.strategy.gather(w.value, axis=0),
+    "experimental_distribute_dataset": lambda w: w.strategy.experimental_distribute_dataset([np.ones(2)]),
+    "experimental_local_results": lambda w: w.strategy.experimental_local_results(w.value),
+    "experimental_distribute_values_from_function":
+        lambda w: w.strategy.experimental_distribute_values_from_function(lambda ctx: 1),
+    "extended.reduce_to": lambda w: w.strategy.extended.reduce_to("SUM", w.value, "CPU:0"),
+    "extended.batch_reduce_to": lambda w: w.strategy.extended.batch_reduce_to("SUM", [(w.value, "CPU:0")]),
+    "extended.broadcast_to": lambda w: w.strategy.extended.broadcast_to(np.ones(2), w.v),
+    "extended.call_for_each_replica": lambda w: w.strategy.extended.call_for_each_replica(lambda: 1),
+    "extended.update": lambda w: w.strategy.extended.update(w.v, lambda x: x.assign(2.0)),
+    "extended.update_non_slot": lambda w: w.strategy.extended.update_non_slot(("CPU:0",), lambda: 1),
+    "extended.colocate_vars_with": lambda w: w.strategy.extended.colocate_vars_with(w.v),
+    "ReplicaContext.merge_call": lambda w: mine(w).merge_call(lambda s: 1),
+    "ReplicaContext.all_reduce": lambda w: mine(w).all_reduce("SUM", 1.0),
+    "ReplicaContext.all_gather": lambda w: mine(w).all_gather([np.ones(1)], axis=0),
+}
+
+
+def mine(world: World) -> refdist.ReplicaContext:
+    """The world's own context: the current one in its replicas, else one that belongs to its replica 0."""
+    now = refdist.get_replica_context()
+    return now if now is not None and now.strategy is world.strategy else refdist.ReplicaContext(world.strategy, 0)
+
+
+def in_situation(world: World, situation: str, call: Callable[[], Any]) -> Any:
+    def of_other() -> Any:
+        return call()
+
+    if situation == current.OUTSIDE:
+        return call()
+    if situation == current.CROSS:
+        with world.strategy.scope():
+            return call()
+    if situation == current.UPDATE:
+        return world.strategy.extended.update(world.v, lambda x: [call(), None][1])
+    if situation == current.REPLICA:
+        return world.strategy.run(call)
+    if situation == current.OTHER_CROSS:
+        with world.other.scope():
+            return call()
+    return world.other.run(of_other)
+
+
+def test_the_table_covers_every_call_and_every_situation() -> None:
+    assert set(rules.CALLS) == set(CALLS)
+    assert all(tuple(row) == current.SITUATIONS for row in rules.CALLS.values())
+
+
+@pytest.mark.parametrize("situation", current.SITUATIONS)
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_in_every_situation(name: str, situation: str) -> None:
+    world = World()
+    rule = rules.CALLS[name][situation]
+    top = current.state.top
+
+    def call() -> Any:
+        before = current.state.top
+        try:
+            return CALLS[name](world)
+        finally:
+            current.state.top = before
+
+    if rule == "ok":
+        in_situation(world, situation, call)
+    else:
+        with pytest.raises(RuntimeError) as caught:
+            in_situation(world, situation, call)
+        assert isinstance(caught.value, RefdistError)
+        assert caught.value.code == rule
+        assert float(world.v) == 1.0
+    assert current.state.top is top
+    assert world.strategy.run(lambda: refdist.get_replica_context() is not None) is True
+
+
+def test_outside_every_scope_one_is_replica_0_of_the_default_strategy() -> None:
+    context = refdist.get_replica_context()
+    assert context is not None
+    assert (context.replica_id_in_sync_group, context.num_replicas_in_sync) == (0, 1)
+    assert context.strategy is refdist.get_strategy()
+    assert not refdist.has_strategy()
+    assert not refdist.in_cross_replica_context()
+
+
+def test_a_scope_is_a_cross_replica_context_and_yields_the_strategy() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope() as yielded, strategy.scope():
+        assert yielded is strategy is refdist.get_strategy()
+        assert refdist.in_cross_replica_context()
+        assert refdist.get_replica_context() is None
+    assert not refdist.has_strategy()
+
+
+def test_strategies_are_told_apart_by_identity() -> None:
+    one, equal = (refdist.MirroredStrategy(["CPU:0", "CPU:1"]) for _ in range(2))
+    with one.scope(), pytest.raises(RuntimeError, match="RD10"), equal.scope():
+        pass
+
+
+def test_the_default_strategy_does_not_hide_another_one() -> None:
+    default = refdist.get_strategy()
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    with default.scope(), strategy.scope():
+        with pytest.raises(RuntimeError, match="RD10"):
+            default.scope().__enter__()
+        with pytest.raises(RuntimeError, match="RD10"):
+            default.run(lambda: 1)
+    with pytest.raises(RuntimeError, match="RD10"):
+        copy.deepcopy(default)
+
+
+def test_merge_fn_runs_across_replicas_and_may_run_the_strategy_again() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def merge(s: Any) -> Any:
+        assert s is strategy and refdist.in_cross_replica_context() and refdist.get_replica_context() is None
+        return s.run(lambda: refdist.get_replica_context().replica_id_in_sync_group)
+
+    assert strategy.run(lambda: refdist.get_replica_context().merge_call(merge)).values == (0, 1)
+
+
+def test_a_context_of_another_replica_is_refused() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    contexts: list[Any] = []
+
+    def replica() -> Any:
+        contexts.append(refdist.get_replica_context())
+        return contexts[0].merge_call(lambda s: 1)
+
+    with pytest.raises(RuntimeError, match=r"RD09.*replica 0"):
+        strategy.run(replica)
+
+
+def test_merge_call_inside_merge_call_is_refused() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def replica() -> Any:
+        context = refdist.get_replica_context()
+        return context.merge_call(lambda s: context.merge_call(lambda s: 1))
+
+    with pytest.raises(RuntimeError, match="RD09"):
+        strategy.run(replica)
+
+
+def test_set_strategy_lasts_until_another_one_is_set() -> None:
+    strategy, other = (refdist.MirroredStrategy(["CPU:0", "CPU:1"]) for _ in range(2))
+    refdist.experimental_set_strategy(strategy)
+    assert refdist.get_strategy() is strategy
+    refdist.experimental_set_strategy(other)
+    assert refdist.get_strategy() is other
+    refdist.experimental_set_strategy(None)
+    assert not refdist.has_strategy()
+    with strategy.scope(), pytest.raises(RuntimeError, match="RD09"):
+        refdist.experimental_set_strategy(other)
+    with pytest.raises(TypeError, match="RD25"):
+        refdist.experimental_set_strategy("mirrored")
+
+
+def test_scopes_are_left_in_the_reverse_order() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    before = current.state.top
+    scope = strategy.scope()
+    creator = refdist.variable_creator_scope(lambda next_creator, **kwargs: next_creator(**kwargs))
+    scope.__enter__()
+    creator.__enter__()
+    try:
+        with pytest.raises(RuntimeError, match="RD09.*entered later"):
+            scope.__exit__(None, None, None)
+    finally:
+        current.state.top = before
+
+
+def test_a_new_thread_starts_outside_every_scope() -> None:
+    import threading
+
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    seen: list[bool] = []
+    with strategy.scope():
+        thread = threading.Thread(target=lambda: seen.append(refdist.has_strategy()))
+        thread.start()
+        thread.join()
+    assert seen == [False]

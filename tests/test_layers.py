@@ -1,0 +1,84 @@
+"""Imports point down: a file may import only from rows below its own (or, where a row is ordered, before it)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+# Highest row first; within a row nobody imports anybody, except the names that follow each other with "<".
+LAYERS = [
+    "strategies.default strategies.mirrored strategies.one_device strategies.central_storage",
+    "strategies.extended",
+    "strategies.updates",
+    "strategies.base",
+    "datasets",
+    "context",
+    "cross_device_ops",
+    "distributed_variables",
+    "variables",
+    "updates",
+    "values",
+    "collectives",
+    "backends.simulated",
+    "backend",
+    "lockstep",
+    "journal rules data.dataset data.split config indexed_slices communication",
+    "arrays nest devices current",
+    "errors",
+]
+FACES = {"__init__", "experimental", "strategies.__init__", "data.__init__", "backends.__init__"}
+RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for folder, prefix in (("refdist", ""), ("backends", "backends.")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
+            found[prefix + name] = path
+    return found
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [(node.lineno, name) for name in names]
+    return [(line, name.removeprefix("refdist.")) for line, name in found if name.startswith("refdist")]
+
+
+def target_of(name: str, known: set[str]) -> str:
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def test_every_file_has_a_place() -> None:
+    stray = [name for name in modules() if name not in RANK and name not in FACES]
+    assert not stray, f"{stray} have no place in LAYERS; add each to the layer it belongs to"
+    gone = [name for name in RANK if name not in modules()]
+    assert not gone
+
+
+def test_imports_point_down() -> None:
+    known = set(RANK) | FACES
+    wrong = []
+    for name, path in modules().items():
+        if name in FACES:
+            continue
+        for line, imported in imports(path):
+            target = target_of(imported, known)
+            if not target or target in FACES or RANK[target] <= RANK[name]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {imported}, which stands above or beside "
+                             f"{name}; move what both need into a layer below")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_file_is_longer_than_it_should_be() -> None:
+    long = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
+    assert {name: count for name, count in long.items() if count > 420} == {}
