@@ -280,9 +280,9 @@ def _agree(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str]
         if isinstance(first, IndexedSlices):
             pairs = [(first.values, part.values), (first.indices, part.indices)]
         if not all(agree_bitwise(pair) for pair in pairs):
-            at = f" ({lines[0]})", f" ({lines[i]})"
-            raise errors.error(code, attempted, f"replica 0 gives {_brief(first)}{at[0] if lines else ''}, "
-                               f"replica {i} gives {_brief(part)}{at[1] if lines else ''}")
+            here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
+            raise errors.error(code, attempted, f"replica 0 gives {_brief(first)}{here}, "
+                               f"replica {i} gives {_brief(part)}{there}")
 
 
 def _brief(value: Any) -> str:

@@ -131,14 +131,6 @@ CATALOGUE: dict[str, Code] = {
         "value is not distributed", InvalidValueError,
         "SUM needs one value per replica; a value that is the same everywhere has no number of parts.",
         "Return an array from each replica, or multiply by `num_replicas_in_sync` yourself."),
-    "RD17": Code(
-        "the cluster configuration is wrong", InvalidValueError,
-        "TF_CONFIG and the cluster resolvers describe every task once.",
-        "Correct the place the message names."),
-    "RD18": Code(
-        "the dataset cannot be sharded", InvalidValueError,
-        "FILE sharding needs at least one file per worker.",
-        "Use AutoShardPolicy.DATA, or write more files."),
     "RD19": Code(
         "a per-replica value was used as an array", InvalidValueError,
         "Outside a replica a distributed value is several arrays, not one.",
@@ -175,10 +167,6 @@ CATALOGUE: dict[str, Code] = {
         "the backend is not available", NotFoundError,
         "A backend is built in or found through the entry points `refdist.backends`.",
         "Install what the message names."),
-    "RD28": Code(
-        "a device failed", InvalidContextError,
-        "A device answers every call, or the call that failed is reported with the device's name.",
-        "See the message of the device below."),
 }
 
 

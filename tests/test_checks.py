@@ -1,0 +1,267 @@
+"""At a meeting all replicas are compared before anything moves; errors name replicas and source lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.errors import RefdistError
+
+STRATEGY = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
+
+
+def me() -> Any:
+    return refdist.get_replica_context()
+
+
+def rank() -> int:
+    number: int = me().replica_id_in_sync_group
+    return number
+
+
+def returned() -> Any:
+    return 1 if rank() == 2 else me().all_reduce("SUM", 1.0)
+
+
+def fewer_calls() -> Any:
+    for _ in range(2 if rank() else 3):
+        me().all_reduce("SUM", 1.0)
+
+
+def other_kind() -> Any:
+    if rank():
+        return me().all_gather(np.ones(1), axis=0)
+    return me().all_reduce("SUM", np.ones(1))
+
+
+def other_op() -> Any:
+    return me().all_reduce(["SUM", "MEAN", "SUM"][rank()], 1.0)
+
+
+def other_axis() -> Any:
+    return me().all_gather(np.ones((2, 2)), axis=min(rank(), 1))
+
+
+def other_structure() -> Any:
+    return me().all_reduce("SUM", [1.0] if rank() else (1.0,))
+
+
+def other_keys() -> Any:
+    return me().all_reduce("SUM", {f"k{min(rank(), 1)}": 1.0})
+
+
+def other_shape() -> Any:
+    return me().all_reduce("SUM", np.ones(rank() + 1))
+
+
+def other_dtype() -> Any:
+    return me().all_reduce("SUM", np.ones(2, "float32" if rank() else "float64"))
+
+
+def other_rows() -> Any:
+    return me().all_gather(np.ones((1, rank() + 1)), axis=0)
+
+
+def swapped() -> Any:
+    a, b = np.zeros(2), np.ones(2)
+    if rank() == 1:
+        b = me().all_reduce("SUM", b)
+        return me().all_reduce("SUM", a), b
+    a = me().all_reduce("SUM", a)
+    return a, me().all_reduce("SUM", b)
+
+
+def sync(x: Any) -> Any:
+    return me().all_reduce("SUM", x)
+
+
+def swapped_in_a_helper() -> Any:
+    if rank() == 1:
+        return sync(np.zeros(2)), 1
+    return sync(np.ones(2)), 2
+
+
+def other_merge_fn() -> Any:
+    return me().merge_call([np.sum, np.prod, np.sum][rank()], args=(1,))
+
+
+def other_merge_structure() -> Any:
+    return me().merge_call(lambda s, x: 1, args=([1] * (1 + rank()),))
+
+
+def other_variable() -> Any:
+    return V[min(rank(), 1)].assign(2.0)
+
+
+def unequal_values() -> Any:
+    return V[0].assign(float(rank()))
+
+
+def other_name() -> Any:
+    return refdist.Variable(1.0, name=f"v{rank()}")
+
+
+with STRATEGY.scope():
+    V = [refdist.Variable(1.0, name="a"), refdist.Variable(1.0, name="b")]
+
+# Program, code, class, how many source lines the message names.
+FAULTS: list[tuple[Callable[[], Any], str, type, int]] = [
+    (returned, "RD01", RuntimeError, 1),
+    (fewer_calls, "RD01", RuntimeError, 1),
+    (other_kind, "RD02", RuntimeError, 2),
+    (other_op, "RD03", ValueError, 2),
+    (other_axis, "RD03", ValueError, 2),
+    (other_structure, "RD21", ValueError, 2),
+    (other_keys, "RD21", ValueError, 2),
+    (other_shape, "RD04", ValueError, 2),
+    (other_dtype, "RD05", ValueError, 2),
+    (other_rows, "RD07", ValueError, 2),
+    (swapped, "RD06", RuntimeError, 2),
+    (swapped_in_a_helper, "RD06", RuntimeError, 2),
+    (other_merge_fn, "RD02", RuntimeError, 2),
+    (other_merge_structure, "RD21", ValueError, 0),
+    (other_variable, "RD02", RuntimeError, 2),
+    (unequal_values, "RD12", ValueError, 2),
+    (other_name, "RD02", RuntimeError, 2),
+]
+
+
+@pytest.mark.parametrize(("program", "code", "kind", "lines"), FAULTS, ids=lambda item: getattr(item, "__name__", ""))
+def test_replicas_that_disagree_are_named_with_their_lines_and_nothing_changes(
+        program: Callable[[], Any], code: str, kind: type, lines: int) -> None:
+    with pytest.raises(kind) as caught:
+        STRATEGY.run(program)
+    error = caught.value
+    assert isinstance(error, RefdistError)
+    assert error.code == code, error
+    first = program.__code__.co_firstlineno
+    named = [int(line) for line in re.findall(r"test_checks\.py:(\d+)", str(error))]
+    assert len(named) >= lines
+    helper = sync.__code__.co_firstlineno
+    assert all(first <= line <= first + 8 or helper <= line <= helper + 2 for line in named)
+    if lines == 2:
+        assert "replica 0" in str(error) and "replica 1" in str(error)
+    assert [copy.numpy() for v in V for copy in v.values] == [1.0] * 6
+    again = STRATEGY.run(lambda: me().all_reduce("SUM", 1.0))
+    assert [float(value) for value in again.values] == [3.0] * 3
+
+
+def test_the_lines_of_a_swap_are_those_of_the_two_calls() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        STRATEGY.run(swapped)
+    start = swapped.__code__.co_firstlineno
+    lines = [int(line) - start for line in re.findall(r"test_checks\.py:(\d+)", str(caught.value))]
+    assert lines == [5, 3]
+
+
+def test_the_first_replica_s_own_exception_wins_and_later_ones_do_not_start() -> None:
+    started = []
+
+    def program() -> None:
+        started.append(rank())
+        if rank() == 1:
+            raise KeyError("boom")
+        if rank() == 0:
+            me().all_reduce("SUM", 1.0)
+
+    with pytest.raises(KeyError, match="boom") as caught:
+        STRATEGY.run(program)
+    assert started == [0, 1]
+    assert any("replica 1 of 3" in note for note in caught.value.__notes__)
+
+
+def test_waiting_replicas_are_unwound_with_their_finally_blocks() -> None:
+    cleaned = []
+
+    def program() -> None:
+        try:
+            if rank() == 2:
+                raise KeyError("boom")
+            me().all_reduce("SUM", 1.0)
+        finally:
+            cleaned.append(rank())
+
+    with pytest.raises(KeyError):
+        STRATEGY.run(program)
+    assert sorted(cleaned) == [0, 1, 2]
+
+
+def test_a_replica_that_swallows_everything_and_meets_again_does_not_hang() -> None:
+    seen: list[str] = []
+
+    def program() -> None:
+        for _ in range(2):
+            try:
+                me().merge_call(lambda s: 1 / 0)
+            except BaseException as error:
+                seen.append(getattr(error, "code", type(error).__name__))
+
+    with pytest.raises(ZeroDivisionError):
+        STRATEGY.run(program)
+    assert seen == ["ReplicaStopped", "RD22"] * 3
+
+
+def test_an_error_in_merge_fn_is_raised_by_run_and_the_program_goes_on() -> None:
+    with pytest.raises(ZeroDivisionError):
+        STRATEGY.run(lambda: me().merge_call(lambda s: 1 / 0))
+    assert STRATEGY.run(lambda: me().merge_call(lambda s: 7)) == 7
+
+
+def test_a_loop_and_a_condition_that_all_replicas_share_are_no_swap() -> None:
+    def program() -> Any:
+        total = 0.0
+        for i in range(3):
+            total = total + (me().all_reduce("SUM", 1.0) if i % 2 else me().all_reduce("SUM", 2.0))
+        return total
+
+    assert [float(value) for value in STRATEGY.run(program).values] == [15.0] * 3
+
+
+def test_a_write_to_a_variable_from_outside_the_scope_is_refused_where_replicas_would_overwrite_each_other() -> None:
+    v = refdist.Variable(1.0)
+    with pytest.raises(ValueError, match="RD11"):
+        STRATEGY.run(lambda: v.assign(2.0))
+    assert float(v) == 1.0
+    assert [float(value) for value in STRATEGY.run(lambda: v + 1.0).values] == [2.0] * 3
+    alone = refdist.MirroredStrategy(["GPU:0"])
+    alone.run(lambda: v.assign(2.0))
+    assert float(v) == 2.0
+
+
+def test_one_copy_of_a_mirrored_variable_is_not_written_alone() -> None:
+    with pytest.raises(ValueError, match="RD12"):
+        V[0].values[1].assign(5.0)
+    with pytest.raises(ValueError, match="RD12"):
+        STRATEGY.extended.update(V[0], lambda copy, x: copy.assign(x), args=(refdist.PerReplica([1.0, 2.0, 3.0]),))
+    with pytest.raises(ValueError, match="RD12"):
+        V[0].assign(refdist.PerReplica([1.0, 2.0, 3.0]))
+    assert [copy.numpy() for copy in V[0].values] == [1.0] * 3
+
+
+def test_an_update_that_raises_half_way_is_undone() -> None:
+    seen = []
+
+    def half(copy: Any) -> None:
+        copy.assign(9.0)
+        seen.append(1)
+        if len(seen) == 2:
+            raise KeyError("half")
+
+    with pytest.raises(KeyError, match="half"):
+        STRATEGY.extended.update(V[0], half)
+    assert [copy.numpy() for copy in V[0].values] == [1.0] * 3
+
+
+def test_every_code_that_can_be_raised_is_in_the_catalogue_and_unknown_ones_are_not() -> None:
+    from pathlib import Path
+
+    root = Path(__file__).parents[1]
+    text = "".join(path.read_text() for folder in ("refdist", "backends") for path in (root / folder).rglob("*.py")
+                   if path.name != "errors.py")
+    used = set(re.findall(r'"(RD\d\d)"', text))
+    assert used == set(refdist.errors.CATALOGUE)
