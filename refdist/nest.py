@@ -18,12 +18,12 @@ from refdist import errors
 _NESTED = (list, tuple, dict, deque)
 
 
-def is_nested(structure: Any) -> bool:
-    """Whether `structure` is a structure rather than a leaf.
+def is_nested(seq: Any) -> bool:
+    """Whether `seq` is a structure rather than a leaf.
 
     Source: tf.nest.is_nested.
     """
-    return isinstance(structure, _NESTED)
+    return isinstance(seq, _NESTED)
 
 
 def flatten(structure: Any) -> list[Any]:
@@ -66,7 +66,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
     return optree.tree_unflatten(spec, flat_sequence)
 
 
-def map_structure(func: Callable[..., Any], *structures: Any) -> Any:
+def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
     """Applies `func` to the leaves of one or more equal structures.
 
     >>> map_structure(lambda x, y: x + y, [1, (2,)], [10, (20,)])
@@ -77,14 +77,14 @@ def map_structure(func: Callable[..., Any], *structures: Any) -> Any:
 
     Source: tf.nest.map_structure.
     """
-    if not structures:
+    if not structure:
         raise errors.error("RD25", "nest.map_structure", "no structure was given", "Pass at least one structure.",
                            kind=errors.InvalidValueError)
-    first, *others = structures
+    first, *others = structure
     for other in others:
         assert_same_structure(first, other)
     if not isinstance(first, _NESTED):
-        return func(*structures)
+        return func(*structure)
     return optree.tree_map(func, first, *others, none_is_leaf=True)  # type: ignore[arg-type]
 
 
