@@ -11,7 +11,7 @@ from typing import Any
 from refdist import collectives, current, errors, lockstep, nest, rules
 from refdist.arrays import ARRAY_TYPES, to_array
 from refdist.indexed_slices import IndexedSlices
-from refdist.values import ArrayOperators, is_splittable, regroup, splitter
+from refdist.values import ArrayOperators, check_components, is_splittable, regroup, splitter
 
 
 class ReplicaContext:
@@ -110,6 +110,7 @@ class ReplicaContext:
         top = current.frame()
         with current.pushed(current.Frame(top, strategy, current.CROSS, device=top.device, creators=top.creators)):
             result = merge_fn(strategy, *args, **kwargs)
+        check_components(result, len(requests), "result of merge_fn")
         part = splitter(result) if nest.is_nested(result) else (
             lambda i: result._values[i] if is_splittable(result) else result)
         return [part(i) for i in range(len(requests))]

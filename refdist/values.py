@@ -31,6 +31,9 @@ class DistributedValues:
 
     def __init__(self, values: Sequence[Any], component_devices: Sequence[str] = ()) -> None:
         self._values = tuple(values)
+        if not self._values:
+            raise errors.error("RD25", type(self).__name__, "there is no value", "Pass one value per replica.",
+                               kind=errors.InvalidValueError)
         self._devices = tuple(component_devices)
 
     @property
@@ -213,10 +216,20 @@ def check_components(structure: Any, count: int, attempted: str) -> None:
         RD25: a value made for another number of replicas.
     """
     for leaf in nest.flatten(structure):
-        if is_splittable(leaf) and len(leaf._values) != count:
-            raise errors.error("RD25", attempted, f"an argument is a {type(leaf).__name__} of "
-                               f"{len(leaf._values)} values and there are {count} replicas",
-                               "Distribute it with this strategy.", kind=errors.InvalidValueError)
+        if is_splittable(leaf):
+            check_count(leaf, count, attempted)
+
+
+def check_count(value: DistributedValues, count: int, attempted: str) -> None:
+    """Raises unless `value` has one component per replica.
+
+    Raises:
+        RD25: a value made for another number of replicas.
+    """
+    if len(value._values) != count:
+        raise errors.error("RD25", attempted, f"a {type(value).__name__} has {len(value._values)} values and there "
+                           f"are {count} replicas", "Distribute it with this strategy.",
+                           kind=errors.InvalidValueError)
 
 
 def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str,

@@ -27,7 +27,7 @@ JUNK = st.one_of(
     st.sampled_from([np.zeros(()), np.ones(2), np.ones((0, 2)), np.ones((2, 3), np.int8), np.array([True]),
                      np.array(["a"]), np.array([None]), np.float16(2.5), np.arange(6).reshape(1, 2, 3)]),
     st.builds(lambda: refdist.IndexedSlices([1.0], [0])),
-    st.builds(lambda n: refdist.PerReplica([np.ones(i + 1) for i in range(n)]), st.integers(0, 4)),
+    st.builds(lambda n: refdist.PerReplica([np.ones(i + 1) for i in range(n)]), st.integers(1, 4)),
     st.builds(lambda n: refdist.Mirrored([np.ones(2)] * n), st.integers(1, 3)),
     st.sampled_from([refdist.ReduceOp.SUM, refdist.VariableAggregation.MEAN, refdist.VariableSynchronization.NONE]),
 )

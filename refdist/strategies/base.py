@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from refdist import collectives, current, datasets, errors, nest, rules
 from refdist.arrays import to_array
 from refdist.indexed_slices import IndexedSlices
-from refdist.values import DistributedValues
+from refdist.values import DistributedValues, check_count
 from refdist.variables import Variable
 
 
@@ -173,7 +173,7 @@ class Strategy:
             return self._extended._reduce(op, value)
         backend = self._extended.backend
         count = self.num_replicas_in_sync
-        values = _components(value) if isinstance(value, DistributedValues) else [value] * count
+        values = components(value, count, "Strategy.reduce") if isinstance(value, DistributedValues) else [value] * count
         dense = [to_array(item.values if isinstance(item, IndexedSlices) else item) for item in values]
         for part in dense:
             collectives.reducible(part, "Strategy.reduce")
@@ -207,7 +207,8 @@ class Strategy:
     def _gather_leaf(self, value: Any, axis: int) -> Any:
         distributed = isinstance(value, DistributedValues)
         parts = [item if isinstance(item, IndexedSlices) else to_array(item)
-                 for item in (_components(value) if distributed else [value])]
+                 for item in (components(value, self.num_replicas_in_sync, "Strategy.gather") if distributed
+                              else [value])]
         for part in parts:
             collectives.check_gather(part, axis, "Strategy.gather")
         collectives.agree(parts, "Strategy.gather", axis)
@@ -272,7 +273,13 @@ class Strategy:
         raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")
 
 
-def _components(value: DistributedValues) -> list[Any]:
+def components(value: DistributedValues, count: int, attempted: str) -> list[Any]:
+    """The values of all replicas; of a variable, what each replica would read.
+
+    Raises:
+        RD25: a value made for another number of replicas.
+    """
+    check_count(value, count, attempted)
     return [item._read() if isinstance(item, Variable) else item for item in value.values]
 
 

@@ -25,9 +25,9 @@ from refdist import (
 from refdist.backend import Backend, find
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
-from refdist.strategies.base import ValueContext, _components
+from refdist.strategies.base import ValueContext, components
 from refdist.strategies.updates import Updates
-from refdist.values import DistributedValues, Mirrored, PerReplica, check_components, mirrored, regroup, splitter
+from refdist.values import DistributedValues, Mirrored, PerReplica, check_components, check_count, mirrored, regroup, splitter
 from refdist.variables import ResourceVariable, Variable
 
 
@@ -160,10 +160,11 @@ class StrategyExtended(Updates):
     def _reduce_value(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
                       attempted: str) -> Any:
         if isinstance(value, DistributedValues):
+            parts = components(value, self._count, attempted)
             kind = getattr(value, "_kind", None)
             if isinstance(value, Mirrored) or kind == rules.MIRRORED:
                 return self._reduce_equal(op, value, target, attempted)
-            parts = check_parts(_components(value), attempted)
+            parts = check_parts(parts, attempted)
             return self._cross_device_ops_to(target).carry_out(
                 self.backend, op, parts, value._devices or self._worker_devices[:len(parts)], target)
         if self._count == 1:
@@ -230,7 +231,7 @@ class StrategyExtended(Updates):
                 raise errors.error("RD25", "batch_reduce_to", f"got {type(pair).__name__} where a pair was expected",
                                    "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
             if isinstance(pair[0], PerReplica):
-                check_parts(pair[0].values, "batch_reduce_to")
+                check_parts(components(pair[0], self._count, "batch_reduce_to"), "batch_reduce_to")
             pairs.append((pair[0], destinations_of(pair[1], "batch_reduce_to")))
         return [self._reduce_value(op, value, target, "batch_reduce_to") for value, target in pairs]
 
@@ -299,6 +300,9 @@ class StrategyExtended(Updates):
             return value.values
         if nest.is_nested(value):
             leaves = nest.flatten(value)
+            for leaf in leaves:
+                if isinstance(leaf, DistributedValues):
+                    check_count(leaf, self._count, "experimental_local_results")
             return tuple(nest.pack_sequence_as(value, [leaf.values[i] if isinstance(leaf, DistributedValues) else leaf
                                                        for leaf in leaves]) for i in range(self._count))
         return (value,)
