@@ -15,8 +15,9 @@ import numpy as np
 from refdist.arrays import frozen, to_array
 from refdist.backend import Backend
 
-# A block of the running sum stays in the cache while all arrays are added to it.
-_BLOCK = 1 << 14
+# Beyond the size of a cache, a block of the running sum stays there while all arrays are added to it.
+_LARGE = 1 << 22
+_BLOCK = 1 << 19
 
 
 class Simulated(Backend):
@@ -55,7 +56,7 @@ class Simulated(Backend):
             for array in arrays[1:]:
                 total = total + array[()]
             return frozen(np.asarray(total))
-        if first.size <= _BLOCK or not all(array.flags.c_contiguous for array in arrays):
+        if first.size <= _LARGE or not all(array.flags.c_contiguous for array in arrays):
             total = first + arrays[1]
             if total.ndim == 0:
                 total = np.asarray(total)

@@ -131,8 +131,8 @@ class ReplicaContext:
 
         >>> import refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
-        >>> strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", [1.0, 2.0])).values[1]
-        array([2., 4.], dtype=float32)
+        >>> strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0)).values[1]
+        array(2., dtype=float32)
 
         Raises:
             RD01 ... RD06, RD21: replicas that do not come, or come with something else.

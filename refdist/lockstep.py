@@ -24,7 +24,8 @@ FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structu
           ("dtype", "RD05"), ("shape", "RD04"))
 
 _PACKAGE = __name__.partition(".")[0]
-_ours: dict[CodeType, bool] = {}
+_ROOT = "root"
+_ours: dict[CodeType, bool | str] = {}
 
 
 class Request:
@@ -93,6 +94,8 @@ def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
         if ours is None:
             name = frame.f_globals.get("__name__", "")
             ours = _ours[code] = name == _PACKAGE or name.startswith(_PACKAGE + ".")
+        if ours is _ROOT:
+            break
         if not ours:
             site += ((code, frame.f_lasti),)
         frame = frame.f_back
@@ -136,6 +139,8 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         RD02 ... RD06, RD21: replicas met with different requests.
         Whatever a replica raised first, with a note that says which one.
     """
+    # Below the replica's own function there is nothing that a user wrote.
+    _ours[body.__code__] = _ROOT
     session = Session(getcurrent())
     state = current.state
     top = state.top

@@ -1,0 +1,187 @@
+"""What the simulator costs, beside TensorFlow in the same run.
+
+    python benchmarks/simulator.py [--tensorflow-python PYTHON]
+
+PYTHON is an interpreter that has TensorFlow (`pip install tensorflow-cpu` in an environment of its own);
+without one, its columns say "not measured".  Every figure is the median of several rounds; refdist and its
+peer take turns where they share a process.  Ratios within one run count, not the microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+IMPORT = """
+import resource, sys, time
+sys.path.insert(0, {root!r})
+import numpy
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+import {module}
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+TENSORFLOW = """
+import json, os, statistics, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 8)
+strategy = tf.distribute.MirroredStrategy(["CPU:%d" % i for i in range(8)])
+def median(call, rounds):
+    call(); call(); times = []
+    for _ in range(rounds):
+        start = time.perf_counter(); call(); times.append(time.perf_counter() - start)
+    return statistics.median(times)
+def reduce():
+    return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(tf.constant(1.0)))
+in_function = tf.function(lambda: strategy.run(reduce))
+big = tf.ones([1 << 20])
+def reduce_big():
+    return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(big))
+big_in_function = tf.function(lambda: strategy.run(reduce_big))
+print(json.dumps({
+    "noop": median(lambda: strategy.run(lambda: None), 30),
+    "reduce": median(in_function, 100),
+    "big": median(big_in_function, 20)}))
+"""
+
+
+class Row(NamedTuple):
+    what: str
+    ours: str
+    peer: str
+    ratio: str
+    budget: str
+    kept: str
+
+
+def median(call: Callable[[], Any], rounds: int, inner: int = 1) -> float:
+    call()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(inner):
+            call()
+        times.append((time.perf_counter() - start) / inner)
+    return statistics.median(times)
+
+
+def in_process(python: str, program: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True, cwd=folder)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def import_cost(python: str, module: str) -> tuple[float, float]:
+    runs = [tuple(map(float, in_process(python, IMPORT.format(root=str(ROOT), module=module)).split()))
+            for _ in range(5)]
+    return statistics.median(run[0] for run in runs), statistics.median(run[1] for run in runs)
+
+
+def verdict(kept: bool) -> str:
+    return "kept" if kept else "MISSED"
+
+
+def rows(tensorflow_python: str | None) -> list[Row]:
+    import numpy as np
+
+    import refdist
+
+    theirs: dict[str, float] = {}
+    table = []
+    seconds, megabytes = import_cost(sys.executable, "refdist")
+    peer = ratio = "not measured"
+    if tensorflow_python:
+        theirs = json.loads(in_process(tensorflow_python, TENSORFLOW))
+        tf_seconds, tf_megabytes = import_cost(tensorflow_python, "tensorflow")
+        peer, ratio = f"{tf_seconds:.2f} s, {tf_megabytes:.0f} MB", f"{tf_seconds / seconds:.0f} x"
+    table.append(Row("import, after NumPy", f"{seconds:.2f} s, {megabytes:.0f} MB", peer, ratio,
+                     "0.2 s, 60 MB", verdict(seconds <= 0.2 and megabytes <= 60)))
+
+    def against(name: str, mine: float) -> tuple[str, str, float]:
+        if name not in theirs:
+            return "not measured", "not measured", float("inf")
+        return f"{theirs[name] * 1e6:,.0f} us", f"{theirs[name] / mine:.0f} x", theirs[name] / mine
+
+    def reduce_one() -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        return context.all_reduce("SUM", 1.0)
+
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(8)])
+    noop = median(lambda: strategy.run(lambda: None), 50, 100)
+    shown, ratio, times = against("noop", noop)
+    table.append(Row("run(no-op), 8 replicas; TensorFlow eager", f"{noop * 1e6:.1f} us", shown, ratio, "25 us, 100 x",
+                     verdict(noop <= 25e-6 and times >= 100)))
+    one = median(lambda: strategy.run(reduce_one), 50, 100)
+    shown, ratio, times = against("reduce", one)
+    table.append(Row("run with a scalar all_reduce, 8 replicas; in tf.function", f"{one * 1e6:.1f} us", shown, ratio,
+                     "40 us, 20 x", verdict(one <= 40e-6 and times >= 20)))
+    for count in (1024, 16384):
+        many = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
+        each = median(lambda many=many: many.run(reduce_one), 7) / count  # type: ignore[misc]
+        table.append(Row(f"the same, {count:,} replicas, per replica", f"{each * 1e6:.2f} us", "-", "-", "5 us",
+                         verdict(each <= 5e-6)))
+
+    parts = [np.full(1 << 20, float(i), np.float32) for i in range(8)]
+
+    def plain() -> Any:
+        total = parts[0] + parts[1]
+        for part in parts[2:]:
+            np.add(total, part, out=total)
+        return total
+
+    def reduce_big() -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        return context.all_reduce("SUM", parts[context.replica_id_in_sync_group])
+
+    ours, peers = [], []
+    for _ in range(30):
+        ours.append(median(lambda: strategy.run(reduce_big), 1))
+        peers.append(median(plain, 1))
+    big, floor = statistics.median(ours), statistics.median(peers)
+    table.append(Row("all_reduce of 4 MiB, 8 replicas; the NumPy sum", f"{big * 1e3:.2f} ms", f"{floor * 1e3:.2f} ms",
+                     f"{big / floor:.2f} of it", "1.2 of it", verdict(big <= 1.2 * floor)))
+    shown, ratio, _ = against("big", big)
+    table.append(Row("the same; in tf.function", f"{big * 1e3:.2f} ms", shown, ratio, "-", "-"))
+
+    many = refdist.MirroredStrategy([f"GPU:{i}" for i in range(1024)])
+    tracemalloc.start()
+    with many.scope():
+        v = refdist.Variable(np.zeros(1 << 20, np.float32))
+    v.assign_add(np.ones(1 << 20, np.float32))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    table.append(Row("1,024 equal mirrored copies of 4 MiB", f"{used / 2**20:.1f} MiB", "4,096 MiB if copied",
+                     f"{4096 * 2**20 / used:.0f} x", "one array", verdict(used < 2 * 4 * 2**20)))
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tensorflow-python", help="an interpreter that has TensorFlow")
+    table = [Row("what", "refdist", "peer", "ratio", "budget", ""), *rows(parser.parse_args().tensorflow_python)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(Row._fields))]
+    for i, row in enumerate(table):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+        if i == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+
+
+if __name__ == "__main__":
+    main()

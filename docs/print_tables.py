@@ -1,0 +1,65 @@
+"""Prints docs/tables.md and docs/errors.md from the tables in the code; `make docs` runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from refdist import errors, rules
+from refdist.current import SITUATIONS
+from refdist.rules import VariableAggregation
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def tables() -> str:
+    calls = table(["call", *SITUATIONS], ([f"`{name}`", *row.values()] for name, row in rules.CALLS.items()))
+    writes = []
+    reads = []
+    for kind in rules.KINDS:
+        for aggregation in VariableAggregation:
+            for situation in SITUATIONS:
+                writes.append([kind, aggregation.name, situation,
+                               *(rules.WRITES[kind, aggregation, situation, one] for one in rules.CLASSES)])
+            reads.append([kind, aggregation.name,
+                          *(rules.READS[kind, aggregation, situation] for situation in SITUATIONS)])
+    means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
+    return f"""# Tables
+
+Printed from `refdist/rules.py` by `make docs`. A situation is seen from the strategy that is called, or that made the
+variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*, or in the cross-replica or replica
+context of an *other* strategy. "RDnn" is the code of the error.
+
+## Calls
+
+{calls}
+## Reads of variables
+
+{table(["kind", "aggregation", *SITUATIONS], reads)}
+## Writes to variables
+
+{table(["kind", "aggregation", "situation", *rules.CLASSES], writes)}
+## Means of integers
+
+Floats keep their dtype.
+
+{means}"""
+
+
+def catalogue() -> str:
+    parts = ["# Errors\n\nPrinted from `refdist/errors.py` by `make docs`.\n"]
+    for code, row in errors.CATALOGUE.items():
+        kind = next(base.__name__ for base in row.error.__mro__ if base.__module__ == "builtins")
+        parts.append(f"## {code}: {row.title}\n\n*{row.error.__name__}*, a `{kind}` unless the message is of another "
+                     f"kind.\n\n**Rule.** {row.rule}\n\n**What to do.** {row.fix}\n")
+    return "\n".join(parts)
+
+
+PAGES = {"tables.md": tables, "errors.md": catalogue}
+
+if __name__ == "__main__":
+    for name, text in PAGES.items():
+        (Path(__file__).parent / name).write_text(text())

@@ -1,0 +1,64 @@
+"""The examples of the README, the chapters and the docstrings run; printed pages are up to date."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refdist
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_programs_of_a_page_run_one_after_another(page: Path) -> None:
+    names: dict[str, Any] = {}
+    for program in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(program, str(page), "exec"), names)
+
+
+def printed() -> Any:
+    spec = importlib.util.spec_from_file_location("print_tables", ROOT / "docs" / "print_tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PAGES
+
+
+@pytest.mark.parametrize("name", ["tables.md", "errors.md"])
+def test_a_printed_page_is_up_to_date(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text() == printed()[name](), "run `make docs`"
+
+
+MODULES = ["refdist." + ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
+           if folder == "refdist" else f"refdist.backends.{path.stem}"
+           for folder in ("refdist", "backends") for path in sorted((ROOT / folder).rglob("*.py"))
+           if path.name != "__init__.py"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_docstrings_run(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS
+                             | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = [f"{page.name}: {link}" for page in PAGES
+              for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text()) if not (page.parent / link).exists()]
+    assert not broken
+
+
+def test_every_public_object_says_where_its_semantics_come_from() -> None:
+    own = {"config", "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
+           "Mirrored", "AggregatingVariable", "SyncOnReadVariable", "MirroredVariable"}
+    silent = [name for name in refdist.__all__
+              if name not in own and "Source:" not in (getattr(refdist, name).__doc__ or "")]
+    assert not silent
