@@ -27,8 +27,6 @@ sys.path.insert(0, str(ROOT))
 IMPORT = """
 import resource, sys, time
 sys.path.insert(0, {root!r})
-import numpy
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
 import {module}
 print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
@@ -109,7 +107,7 @@ def rows(tensorflow_python: str | None) -> list[Row]:
         theirs = json.loads(in_process(tensorflow_python, TENSORFLOW))
         tf_seconds, tf_megabytes = import_cost(tensorflow_python, "tensorflow")
         peer, ratio = f"{tf_seconds:.2f} s, {tf_megabytes:.0f} MB", f"{tf_seconds / seconds:.0f} x"
-    table.append(Row("import, after NumPy", f"{seconds:.2f} s, {megabytes:.0f} MB", peer, ratio,
+    table.append(Row("import", f"{seconds:.2f} s, {megabytes:.0f} MB", peer, ratio,
                      "0.2 s, 60 MB", verdict(seconds <= 0.2 and megabytes <= 60)))
 
     def against(name: str, mine: float) -> tuple[str, str, float]:

@@ -67,12 +67,14 @@ class ReplicaStopped(BaseException):
 
 
 class Session:
-    """One run in progress: where to switch to, and whether it was stopped."""
+    """One run in progress: where to switch to, what came out so far, and whether it was stopped."""
 
-    __slots__ = ("hub", "stopped")
+    __slots__ = ("error", "hub", "results", "stopped")
 
-    def __init__(self, hub: greenlet) -> None:
+    def __init__(self, hub: greenlet, count: int) -> None:
         self.hub = hub
+        self.results: list[Any] = [None] * count
+        self.error: BaseException | None = None
         self.stopped = False
 
 
@@ -82,7 +84,6 @@ class _Pool(threading.local):
 
 
 _pool = _Pool()
-_DONE, _RAISED, _MET = 0, 1, 2
 
 
 def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
@@ -120,7 +121,7 @@ def meet(session: Session | None, request: Request) -> Any:
     if journal.active is not None:
         journal.write("meet", mine.replica_id, request.kind, _nbytes(request), request.line)
     try:
-        return session.hub.switch((_MET, request))
+        return session.hub.switch(request)
     finally:
         state.top = mine
 
@@ -141,28 +142,25 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
     """
     # Below the replica's own function there is nothing that a user wrote.
     _ours[body.__code__] = _ROOT
-    session = Session(getcurrent())
+    session = Session(getcurrent(), count)
     state = current.state
     top = state.top
     parked = _pool.parked
     replicas: list[Any] = [None] * count
-    results: list[Any] = [None] * count
     requests: list[Any] = [None] * count
     waiting = 0
     try:
         for i in order:
             replica = parked.pop() if parked else greenlet(_replica)
             replicas[i] = replica
-            outcome, value = replica.switch((session, body, i))
-            if outcome == _MET:
-                requests[i] = value
+            requests[i] = request = replica.switch((session, body, i))
+            if request is not None:
                 waiting += 1
             else:
                 parked.append(replica)
                 replicas[i] = None
-                if outcome == _RAISED:
-                    raise _noted(value, i, count, what)
-                results[i] = value
+                if session.error is not None:
+                    raise _noted(session.error, i, count, what)
         while waiting:
             state.top = top
             if waiting != count:
@@ -172,18 +170,16 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
             waiting = 0
             met: list[Any] = [None] * count
             for i in order:
-                outcome, value = replicas[i].switch(answers[i])
-                if outcome == _MET:
-                    met[i] = value
+                met[i] = request = replicas[i].switch(answers[i])
+                if request is not None:
                     waiting += 1
                 else:
                     parked.append(replicas[i])
                     replicas[i] = None
-                    if outcome == _RAISED:
-                        raise _noted(value, i, count, what)
-                    results[i] = value
+                    if session.error is not None:
+                        raise _noted(session.error, i, count, what)
             requests = met
-        return results
+        return session.results
     except BaseException:
         session.stopped = True
         for replica in replicas:
@@ -268,8 +264,7 @@ def _noted(error: BaseException, i: int, count: int, what: str) -> BaseException
 
 
 def _stop(replica: greenlet) -> None:
-    outcome, _ = replica.throw(ReplicaStopped)
-    if outcome == _MET:
+    if replica.throw(ReplicaStopped) is not None:
         raise errors.InternalError("a stopped replica met again")
     _pool.parked.append(replica)
 
@@ -278,9 +273,12 @@ def _replica(job: tuple[Session, Callable[[int, Session], Any], int]) -> Any:
     while True:
         session, body, i = job
         try:
-            outcome = (_DONE, body(i, session))
+            session.results[i] = body(i, session)
         except GreenletExit:
             raise
         except BaseException as error:
-            outcome = (_RAISED, error)
-        job = session.hub.switch(outcome)
+            session.error = session.error or error
+        hub = session.hub
+        # A parked replica must not keep the arrays of its last run alive.
+        del session, body, job
+        job = hub.switch(None)
