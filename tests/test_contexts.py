@@ -194,7 +194,7 @@ def test_scopes_are_left_in_the_reverse_order() -> None:
     scope.__enter__()
     creator.__enter__()
     try:
-        with pytest.raises(RuntimeError, match="RD09.*entered later"):
+        with pytest.raises(RuntimeError, match=r"RD09.*entered later"):
             scope.__exit__(None, None, None)
     finally:
         current.state.top = before

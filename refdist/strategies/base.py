@@ -173,7 +173,8 @@ class Strategy:
             return self._extended._reduce(op, value)
         backend = self._extended.backend
         count = self.num_replicas_in_sync
-        values = components(value, count, "Strategy.reduce") if isinstance(value, DistributedValues) else [value] * count
+        distributed = isinstance(value, DistributedValues)
+        values = components(value, count, "Strategy.reduce") if distributed else [value] * count
         dense = [to_array(item.values if isinstance(item, IndexedSlices) else item) for item in values]
         for part in dense:
             collectives.reducible(part, "Strategy.reduce")

@@ -27,7 +27,16 @@ from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
 from refdist.strategies.base import ValueContext, components
 from refdist.strategies.updates import Updates
-from refdist.values import DistributedValues, Mirrored, PerReplica, check_components, check_count, mirrored, regroup, splitter
+from refdist.values import (
+    DistributedValues,
+    Mirrored,
+    PerReplica,
+    check_components,
+    check_count,
+    mirrored,
+    regroup,
+    splitter,
+)
 from refdist.variables import ResourceVariable, Variable
 
 
