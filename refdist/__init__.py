@@ -12,7 +12,7 @@ way, never back:
     backend                the contract with what holds the arrays (backends/)
     lockstep               replicas run one at a time and meet; what they bring is compared
     rules                  the tables that all of the above look up
-    config, journal, data, nest, devices, current, arrays, indexed_slices, communication, errors
+    config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
@@ -34,6 +34,7 @@ from refdist.context import (  # noqa: E402
     has_strategy,
     in_cross_replica_context,
 )
+from refdist.creators import variable_creator_scope  # noqa: E402
 from refdist.cross_device_ops import (  # noqa: E402
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
@@ -60,7 +61,7 @@ from refdist.strategies.extended import StrategyExtended  # noqa: E402
 from refdist.strategies.mirrored import MirroredStrategy  # noqa: E402
 from refdist.strategies.one_device import OneDeviceStrategy  # noqa: E402
 from refdist.values import DistributedValues, Mirrored, PerReplica  # noqa: E402
-from refdist.variables import Variable, variable_creator_scope  # noqa: E402
+from refdist.variables import Variable  # noqa: E402
 
 __version__ = "0.1.0"
 

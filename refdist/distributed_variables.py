@@ -180,13 +180,16 @@ class DistributedVariable(_Shared, DistributedValues):
 
     __slots__ = ()
 
+    def __init__(self, copies: Sequence[ResourceVariable]) -> None:
+        DistributedValues.__init__(self, copies, [variable._device for variable in copies])
+
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
         return self._values
 
     @classmethod
     def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
-        made = cls(copies, [variable._device for variable in copies])
+        made = cls(copies)
         _own_copies(made)
         return made
 

@@ -60,6 +60,9 @@ def _prepare_slices(variable: Any, attempted: str, value: Any) -> IndexedSlices:
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
         raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
+    if attempted.startswith("scatter_div") and array.dtype.kind in "iu" and not values.all():
+        raise errors.error("RD25", attempted, "an integer would be divided by zero", "Pass divisors other than 0.",
+                           kind=errors.InvalidArgumentError)
     indices = value.indices
     if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):
         raise errors.error("RD25", attempted, f"indices run from {indices.min()} to {indices.max()}, rows from 0 "
@@ -80,11 +83,18 @@ def update(operation: str, old: Any, new: Any) -> Any:
     if operation in ("scatter_update", "batch_scatter_update"):
         array[new.indices] = new.values
     else:
-        ufunc = _AT[operation]
         if operation == "scatter_div" and array.dtype.kind in "iu":
-            ufunc = np.floor_divide
-        ufunc.at(array, new.indices, new.values)
+            _divide_integers(array, new)
+        else:
+            _AT[operation].at(array, new.indices, new.values)
     return frozen(array)
+
+
+def _divide_integers(array: Any, slices: IndexedSlices) -> None:
+    # Towards zero, as TensorFlow does; NumPy rounds down.
+    for i, divisor in zip(slices.indices, slices.values, strict=True):
+        row = array[i]
+        array[i] = np.sign(row) * np.sign(divisor) * (abs(row) // abs(divisor))
 
 
 def _result(array: Any) -> Any:

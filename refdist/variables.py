@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,6 +58,14 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     __slots__ = ()
 
+    if TYPE_CHECKING:  # the metaclass hides the parameters from type checkers
+        def __init__(self, initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
+                     caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
+                     import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
+                     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+                     aggregation: VariableAggregation = VariableAggregation.NONE, shape: Any = None,
+                     experimental_enable_variable_lifting: bool = True) -> None: ...
+
     # Subclasses answer these.
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
@@ -83,8 +90,18 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         return self._read()
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """The rows at `indices` of the first dimension."""
-        return self._read()[to_array(indices)]
+        """The rows at `indices` of the first dimension, as a read-only array.
+
+        Raises:
+            RD25: indices that are no integers, or of rows that do not exist.
+        """
+        rows, wanted = self._read(), to_array(indices)
+        if wanted.dtype.kind not in "iu" or rows.ndim == 0 or (
+                wanted.size and not (wanted.min() >= 0 and wanted.max() < rows.shape[0])):
+            raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
+                               f"has shape {rows.shape}", "Pass integer indices of existing rows.",
+                               kind=errors.InvalidArgumentError)
+        return frozen(np.asarray(rows[wanted]))
 
     @property
     def name(self) -> str:
@@ -371,40 +388,3 @@ def default_creator(initial_value: Any, name: str | None = None, dtype: Any = No
                            "sizes that may change.")
     return ResourceVariable(array, name, declared, current.frame().device or _CPU, distribute_strategy, trainable,
                             synchronization, aggregation, constraint)
-
-
-class variable_creator_scope:  # noqa: N801 - TensorFlow's name
-    """Calls `variable_creator` for every variable made inside the `with` block.
-
-    Args:
-        variable_creator: called as `variable_creator(next_creator, **kwargs)`; it returns the variable,
-            usually `next_creator(**kwargs)` with changed arguments.
-
-    Entered inside a strategy's scope it sees one call and gets the distributed variable; entered outside it
-    sees one call for each copy.
-
-    >>> import refdist
-    >>> def named(next_creator, **kwargs):
-    ...     return next_creator(**{**kwargs, "name": "mine"})
-    >>> with refdist.variable_creator_scope(named):
-    ...     refdist.Variable(1.0).name
-    'mine:0'
-
-    Source: tf.variable_creator_scope.
-    """
-
-    def __init__(self, variable_creator: Callable[..., Any]) -> None:
-        if not callable(variable_creator):
-            raise errors.error("RD25", "variable_creator_scope", f"got {variable_creator!r}",
-                               "Pass a function of next_creator and keyword arguments.")
-        self._creator = variable_creator
-        self._entered: list[current.Frame] = []
-
-    def __enter__(self) -> None:
-        frame = current.frame().with_creator(self._creator)
-        self._entered.append(frame)
-        current.state.top = frame
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        current.leave(self._entered.pop(), "variable_creator_scope")

@@ -24,7 +24,7 @@ LAYERS = [
     "backends.simulated",
     "backend",
     "lockstep",
-    "journal rules data.dataset data.split config indexed_slices communication",
+    "journal rules data.dataset data.split config creators indexed_slices communication",
     "arrays nest devices current",
     "errors",
 ]

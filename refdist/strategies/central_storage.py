@@ -7,7 +7,6 @@ from typing import Any
 
 from refdist import config, current, distributed_variables, errors, rules
 from refdist import devices as names
-from refdist.cross_device_ops import ReductionToOneDevice
 from refdist.rules import VariableSynchronization
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
@@ -50,7 +49,7 @@ class CentralStorageStrategy(Strategy):
         if parameter_device is None:
             only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
             parameter_device = full[0] if only_gpu else "CPU:0"
-        super().__init__(CentralStorageExtended(self, full, [parameter_device], ReductionToOneDevice()))
+        super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[parameter_device]))
 
 
 class CentralStorageExtended(StrategyExtended):

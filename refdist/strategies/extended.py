@@ -52,7 +52,7 @@ class StrategyExtended(Updates):
     _cross_device_ops: CrossDeviceOps
     _kinds = rules.CREATION
 
-    def __init__(self, container_strategy: Any, worker_devices: Sequence[str] = ("CPU:0",),
+    def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
                  cross_device_ops: CrossDeviceOps | None = None) -> None:
         self._strategy = container_strategy

@@ -39,7 +39,7 @@ class MirroredStrategy(Strategy):
         if cross_device_ops is None:
             gpus = all(names.device_type(name) == "GPU" for name in full)
             cross_device_ops = NcclAllReduce() if gpus else ReductionToOneDevice()
-        super().__init__(MirroredExtended(self, full, cross_device_ops=cross_device_ops))
+        super().__init__(MirroredExtended(self, worker_devices=full, cross_device_ops=cross_device_ops))
 
 
 class MirroredExtended(StrategyExtended):

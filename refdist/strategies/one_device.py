@@ -29,7 +29,7 @@ class OneDeviceStrategy(Strategy):
     """
 
     def __init__(self, device: str) -> None:
-        super().__init__(OneDeviceExtended(self, [device]))
+        super().__init__(OneDeviceExtended(self, worker_devices=[device]))
 
 
 class OneDeviceExtended(StrategyExtended):
