@@ -13,6 +13,7 @@ import numpy as np
 
 from refdist import current, devices, errors, nest
 from refdist.arrays import frozen, is_array, to_array
+from refdist.indexed_slices import IndexedSlices
 
 
 class DistributedValues:
@@ -263,7 +264,7 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
 def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
                   container: Callable[[Any], Any] | None) -> Any:
     first = parts[0]
-    if is_array(first):
+    if is_array(first) or isinstance(first, IndexedSlices):
         return PerReplica(parts, component_devices)
     if container is not None:
         owner = container(first)

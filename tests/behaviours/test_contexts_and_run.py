@@ -4,12 +4,12 @@ does something else on purpose."""
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import world as w
-from world import C1, C2, M1, M2, M3, M4, Agg, D, O, Sync, c, dv, f, rc, rid, variable
+from world import C1, C2, M1, M2, M3, M4, Agg, D, O, Row, Sync, c, dv, f, rc, rid, variable
 
 import refdist
 
@@ -19,13 +19,6 @@ MIRRORED = "/job:localhost/replica:0/task:0/device:CPU:"
 @dataclasses.dataclass
 class Box:
     content: Any
-
-
-class Row(NamedTuple):
-    number: str
-    program: Any
-    outcome: str
-    tensorflow: str = ""  # what TensorFlow does instead, and why refdist does not
 
 
 def within(strategy: Any, program: Any) -> Any:

@@ -7,7 +7,7 @@ Behaviours are numbered as observed on TensorFlow 2.21.0; a letter is a topic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,3 +74,12 @@ def outcome(program: Callable[[], Any]) -> str:
         return f"!! {kind} {error.code}"
     except Exception as error:
         return f"!! {type(error).__name__}"
+
+
+class Row(NamedTuple):
+    """One behaviour: number, program, outcome in refdist, and what TensorFlow does where it differs on purpose."""
+
+    number: str
+    program: Callable[[], Any]
+    outcome: str
+    tensorflow: str = ""
