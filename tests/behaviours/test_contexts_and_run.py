@@ -4,6 +4,7 @@ does something else on purpose."""
 from __future__ import annotations
 
 import dataclasses
+import threading
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,25 @@ def is_same_list() -> list[bool]:
     seen: list[bool] = []
     M2.run(lambda x: seen.append(x is mine), args=(mine,))
     return seen
+
+
+def entered(context: refdist.ReplicaContext) -> list[Any]:
+    with context:
+        return [rid(), refdist.get_strategy() is M2]
+
+
+def sized(program: Any, **counts: int) -> Any:
+    refdist.config.set_simulated_devices(**counts)
+    try:
+        return program()
+    finally:
+        refdist.config.reset_simulated_devices()
+
+
+def local_value() -> Any:
+    mine = threading.local()
+    mine.value = 1
+    return M2.run(lambda: hasattr(mine, "value"))
 
 
 SHARED = f(3.0)
@@ -185,6 +205,19 @@ ROWS = [
     Row("B101", lambda: M2.run(lambda: float("nan")), "PerReplica(nan, nan)"),
     Row("B102", lambda: M2.run(lambda: 1.5), "1.5"),
     Row("B104", lambda: M2.run(lambda: [b"x", None, ...]), "[b'x', None, Ellipsis]"),
+    Row("A39", lambda: entered(refdist.ReplicaContext(M2, 1)), "[1, True]"),
+    Row("A68", lambda: sized(lambda: refdist.MirroredStrategy().extended.worker_devices, cpu=2),
+        f"('{MIRRORED}0', '{MIRRORED}1')"),
+    Row("B12", lambda: M2.run(lambda: SHARED).values[1] is SHARED, "True"),
+    Row("B64", lambda: M2.run(lambda: next(iter([]))), "!! StopIteration"),
+    Row("B81", lambda: D.run(lambda: [rid(), type(rc()).__name__]), "[0, 'ReplicaContext']"),
+    Row("B84", lambda: M2.run(lambda: threading.current_thread() is threading.main_thread()), "True",
+        "False: replicas are threads; here print and pdb work"),
+    Row("B85", lambda: local_value(), "True", "False for MirroredStrategy: replicas are threads"),
+    Row("B89", lambda: [n for n in dir(refdist.ReplicaContext) if not n.startswith("_")],
+        "['all_gather', 'all_reduce', 'devices', 'merge_call', 'num_replicas_in_sync', 'replica_id_in_sync_group', "
+        "'strategy']"),
+    Row("B92", lambda: M2.run(lambda d: [type(k).__name__ for k in d], args=({P: 1},)), "['PerReplica']"),
 ]
 ON_READ = variable(M2, 1.0, synchronization=Sync.ON_READ, aggregation=Agg.SUM)
 PLAIN = refdist.Variable(1.0)

@@ -77,6 +77,29 @@ def created_by(create: Any, strategy: Any = M2, outside: bool = False) -> Any:
         return refdist.Variable(1.0)
 
 
+def arguments(outside: bool) -> list[dict[str, Any]]:
+    seen: list[dict[str, Any]] = []
+
+    def create(next_creator: Any, **kwargs: Any) -> Any:
+        seen.append(kwargs)
+        return next_creator(**kwargs)
+
+    created_by(create, outside=outside)
+    return seen
+
+
+def kinds(outside: bool) -> list[str]:
+    seen: list[str] = []
+
+    def create(next_creator: Any, **kwargs: Any) -> Any:
+        v = next_creator(**kwargs)
+        seen.append(type(v).__name__)
+        return v
+
+    created_by(create, outside=outside)
+    return seen
+
+
 def add_rebinds() -> list[Any]:
     v = kept = variable(M2, 2.0)
     v += 1.0
@@ -219,6 +242,18 @@ ROWS = [
     Row("ref", lambda: [OPERATORS.ref() == OPERATORS.ref(), OPERATORS.ref() == ITEMS.ref(),
                         {OPERATORS.ref(): 1}[OPERATORS.ref()]], "[True, False, 1]"),
     Row("one replica", lambda: after(M1, lambda v: v.assign_add(1.0), aggregation=Agg.SUM), "MirroredVariable(1.0)"),
+    Row("F15", lambda: len({x.numpy().tobytes() for x in variable(M4, lambda: np.random.default_rng().random(2)).values}), "1"),
+    Row("F20", lambda: variable(M2, lambda *a, **k: [len(a), len(k)]), "MirroredVariable([0, 0], [0, 0])"),
+    Row("F36", lambda: [len(OPERATORS.values), OPERATORS.values[1].device[-5:]], "[2, 'CPU:1']"),
+    Row("F62", lambda: after(M2, lambda v: v.assign(5.0), aggregation=Agg.ONLY_FIRST_REPLICA), "MirroredVariable(5.0, 5.0)"),
+    Row("F80", lambda: kinds(outside=False), "['MirroredVariable']"),
+    Row("F81", lambda: kinds(outside=True), "['ResourceVariable', 'ResourceVariable']"),
+    Row("F82", lambda: sorted(arguments(outside=False)[0]),
+        "['aggregation', 'caching_device', 'constraint', 'dtype', 'experimental_enable_variable_lifting', 'import_scope', "
+        "'initial_value', 'name', 'shape', 'synchronization', 'trainable', 'validate_shape', 'variable_def']"),
+    Row("F83", lambda: [[k["name"], k["use_resource"], k["distribute_strategy"] is M2, callable(k["initial_value"])]
+                        for k in arguments(outside=True)],
+        "[[None, True, True, False], ['Variable/replica_1/', True, True, True]]"),
 ]
 variable_sum = variable(M2, 0.0, aggregation=Agg.SUM)
 refdist_plain = refdist.Variable(3.0)

@@ -170,6 +170,18 @@ ROWS = [
                                      refdist.experimental.CentralStorageStrategy(["GPU:0"]).extended
                                      .parameter_devices[0][-5:]], "['CPU:0', 'GPU:0']"),
     Row("mirrored of one", lambda: M1.extended.reduce_to("SUM", c(2.0), "CPU:0"), "float32[] 2.0"),
+    Row("E36", lambda: M2.extended.broadcast_to(c(3.0), ["CPU:0"]), "!! ValueError RD25", "AssertionError"),
+    Row("E37", lambda: D.extended.broadcast_to(c(3.0), "CPU:0"), "float32[] 3.0", "NotImplementedError"),
+    Row("E38", lambda: O.extended.broadcast_to(c(3.0), "CPU:0"), "float32[] 3.0"),
+    Row("E39", lambda: M2.run(lambda: M2.extended.broadcast_to(c(1.0), "CPU:0")), "!! RuntimeError RD09"),
+    Row("E80", lambda: [refdist.MirroredStrategy(["CPU:0", "CPU:1"], ops()).run(
+        lambda: rc().all_reduce("MEAN", f(1, 2))).values[1] for ops in
+        (refdist.ReductionToOneDevice, refdist.HierarchicalCopyAllReduce)],
+        "[float32[2] [1.0, 2.0], float32[2] [1.0, 2.0]]"),
+    Row("E98", lambda: [refdist.experimental.CommunicationOptions().bytes_per_pack,
+                        refdist.experimental.CommunicationOptions().timeout_seconds], "[0, None]"),
+    Row("E101", lambda: str(refdist.experimental.CommunicationOptions(bytes_per_pack=5)),
+        "'Options(bytes_per_pack=5,timeout_seconds=None, implementation=CommunicationImplementation.AUTO)'"),
 ]
 
 

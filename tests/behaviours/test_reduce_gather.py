@@ -145,6 +145,23 @@ ROWS = [
     Row("D147", lambda: [isinstance(x, refdist.DistributedValues) for x in (BATCH, V, c(1))], "[True, True, False]"),
     Row("ON_READ", lambda: M2.reduce("SUM", variable(M2, 3.0, synchronization=Sync.ON_READ, aggregation=Agg.MEAN),
                                      axis=None), "float32[] 6.0"),
+    Row("D36", lambda: M2.reduce("MEAN", M2.run(lambda: c(1.0)), axis=0), "!! ValueError RD08"),
+    Row("D56", lambda: M2.reduce("SUM", c(0.0), axis=None), "!! ValueError RD16"),
+    Row("D71", lambda: type(M2.reduce("SUM", M2.run(lambda: c(1.0)), axis=None)).__name__, "'ndarray'"),
+    Row("D83", lambda: list(C2.experimental_distribute_dataset(refdist.data.Dataset.range(10))), "!! ValueError RD15",
+        "IndexError"),
+    Row("D84", lambda: [C2.reduce("SUM", x, axis=axis) for axis in (None, 0) for x in
+                        C2.experimental_distribute_dataset(refdist.data.Dataset.range(8).batch(8))],
+        "[int64[4] [4, 6, 8, 10], int64[] 28]"),
+    Row("D85", lambda: C2.reduce("SUM", np.array([4, 6, 8, 10]), axis=0), "int64[] 56"),
+    Row("D91", lambda: M2.gather(dv(M2, np.ones((1, 2), np.float32), np.ones((1, 3), np.float32)), axis=0), "!! ValueError RD07"),
+    Row("D96", lambda: M2.gather(M2.run(lambda: f(1, 2)), axis=1), "!! ValueError RD08"),
+    Row("D98", lambda: M2.gather(M2.run(lambda: c(1.0)), axis=0), "!! ValueError RD08"),
+    Row("D114", lambda: C2.gather(dv(C2, [1, 2], [3]), axis=0), "int32[3] [1, 2, 3]", "AssertionError"),
+    Row("D127", lambda: M2.experimental_local_results(M2.run(lambda: SLICES.values[0]))[1] is SLICES.values[0], "True"),
+    Row("D142", lambda: repr(M2.run(lambda: c(1.0))).splitlines(),
+        "['PerReplica:{', '  0 CPU:0: float32 scalar 1.', '  1 CPU:1: float32 scalar 1.', '}']"),
+    Row("D143", lambda: repr((dv(M2, 1, "a"),)).splitlines()[1:3], "['  0 CPU:0: 1', \"  1 CPU:1: 'a'\"]"),
 ]
 
 

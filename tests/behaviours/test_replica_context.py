@@ -51,6 +51,7 @@ def dtypes(op: str, names: str, strategy: Any) -> list[str]:
 
 
 SHARED = f(1.0)
+INTS_SHARED = c(1)
 V = variable(M2, 1.0)
 TWICE = "PerReplica(float32[] 2.0, float32[] 2.0)"
 INTS = "int8 int16 uint8 uint16 int32 uint32 int64 uint64"
@@ -150,6 +151,19 @@ ROWS = [
     Row("D152", lambda: M4.reduce("SUM", dv(M4, *map(np.float32, (1e8, 1.0, -1e8, 1.0))), axis=None), "float32[] 1.0"),
     Row("D153", lambda: reduced(M4, "SUM", lambda: np.float32([1e8, 1.0, -1e8, 1.0][rid()])).values[3],
         "float32[] 1.0"),
+    Row("C32", lambda: reduced(M2, "SUM", lambda: [1.0, 1.0]), f"[{TWICE}, {TWICE}]", "AttributeError"),
+    Row("C56", lambda: first(C2, "MEAN", lambda: c([1, 2]) + rid()), "float64[2] [1.5, 2.5]"),
+    Row("C79", lambda: M1.run(lambda: [rc().all_reduce("SUM", c([1, 2])), rc().all_reduce("MEAN", c([1, 2]))]),
+        "[int32[2] [1, 2], float64[2] [1.0, 2.0]]", "MEAN stays an int on one replica"),
+    Row("C93", lambda: gathered(M2, lambda: np.ones([2] * (rid() + 1), np.float32)), "!! ValueError RD07"),
+    Row("C97", lambda: gathered(M2, lambda: c([[1, 2]]) + rid(), -1).values[0], "int32[1, 4] [[1, 2, 2, 3]]"),
+    Row("C105", lambda: [str(gathered(s, lambda x=x: x).values[1].dtype) for s in (C2, M2) for x in
+                         (np.array(["a"]), np.array([True]), np.array([1], np.uint8), np.array([1j]), np.float16([1]))],
+        str(["<U1", "bool", "uint8", "complex128", "float16"] * 2), "MirroredStrategy refuses all but float16 (C102-C108)"),
+    Row("C113", lambda: gathered(C2, lambda: np.ones((1, rid() + 1)), -1).values[0], "float64[1, 3] [[1.0, 1.0, 1.0]]"),
+    Row("C127", lambda: [first(s, "SUM", lambda: c(1)) for s in (M2, M4, C2)], "[int32[] 2, int32[] 4, int32[] 2]"),
+    Row("C137", lambda: reduced(M2, "SUM", lambda: INTS_SHARED), "PerReplica(int32[] 2, int32[] 2)", "1: not summed"),
+    Row("C138", lambda: reduced(C2, "SUM", lambda: SHARED), "PerReplica(float32[1] [2.0], float32[1] [2.0])", "1.0: not summed"),
 ]
 
 
