@@ -58,12 +58,12 @@ class DistributedIterator:
         """The next element.
 
         Raises:
-            OutOfRangeError: there is none.
+            RD29: there is none.
         """
         try:
             return next(self)
         except StopIteration:
-            raise errors.OutOfRangeError("the distributed dataset has no more elements", "RD15") from None
+            raise errors.error("RD29", "DistributedIterator.get_next", "there are no more elements") from None
 
 
 class DistributedDataset:

@@ -167,6 +167,10 @@ CATALOGUE: dict[str, Code] = {
         "the backend is not available", NotFoundError,
         "A backend is built in or found through the entry points `refdist.backends`.",
         "Install what the message names."),
+    "RD29": Code(
+        "the input has ended", OutOfRangeError,
+        "A dataset ends; `get_next` says so by this error.",
+        "Use a `for` loop, or `dataset.repeat()`."),
 }
 
 
