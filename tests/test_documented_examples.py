@@ -124,7 +124,7 @@ def test_scope_makes_a_mirrored_variable_with_a_copy_on_each_device() -> None:
 
 def test_cross_device_ops_are_chosen_at_construction() -> None:
     """MirroredStrategy, "Args": cross_device_ops."""
-    for ops in (refdist.NcclAllReduce(num_packs=2), refdist.HierarchicalCopyAllReduce(), refdist.ReductionToOneDevice()):
+    for ops in (refdist.NcclAllReduce(2), refdist.HierarchicalCopyAllReduce(), refdist.ReductionToOneDevice()):
         strategy = refdist.MirroredStrategy(GPUS4, cross_device_ops=ops)
         result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.arange(3.0)))
         assert [x.tolist() for x in result.values] == [[0, 4, 8]] * 4
