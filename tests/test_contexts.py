@@ -210,3 +210,18 @@ def test_a_new_thread_starts_outside_every_scope() -> None:
         thread.start()
         thread.join()
     assert seen == [False]
+
+
+def test_a_variable_made_in_merge_fn_is_the_strategy_s_and_seen_by_the_creators_around_run() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    seen: list[str] = []
+
+    def create(next_creator: Any, **kwargs: Any) -> Any:
+        seen.append(kwargs["name"])
+        return next_creator(**kwargs)
+
+    with refdist.variable_creator_scope(create):
+        made = strategy.run(lambda: refdist.get_replica_context().merge_call(
+            lambda s: refdist.Variable(1.0, name="merged")))
+    assert isinstance(made, refdist.MirroredVariable)
+    assert seen == ["merged", "merged/replica_1/"]
