@@ -17,6 +17,7 @@ ARRAY_TYPES: set[type] = {np.ndarray}
 
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
+_FLOAT32 = np.dtype(np.float32)
 
 
 def is_array(value: Any) -> bool:
@@ -34,8 +35,11 @@ def to_array(value: Any, dtype: Any = None) -> Any:
     Raises:
         RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
     """
-    if type(value) in ARRAY_TYPES and dtype is None:
-        return value
+    if dtype is None:
+        if type(value) in ARRAY_TYPES:
+            return value
+        if type(value) is float:
+            return np.array(value, _FLOAT32)
     if isinstance(value, np.generic) and dtype is None:
         return np.asarray(value)
     if dtype is None and isinstance(value, (bool, int, float, complex)):

@@ -18,7 +18,7 @@ from refdist.rules import ReduceOp
 from refdist.values import DistributedValues, Mirrored, PerReplica, mirrored
 from refdist.variables import Variable
 
-_CPU = devices.canonical("CPU:0")
+CPU = devices.canonical("CPU:0")
 
 
 class Transfer(NamedTuple):
@@ -45,12 +45,12 @@ def destinations_of(destinations: Any, attempted: str) -> Destinations:
     if isinstance(destinations, str):
         return Destinations((devices.canonical(destinations),), False)
     if isinstance(destinations, DistributedValues):
-        found = destinations._devices or (_CPU,) * len(destinations.values)
+        found = destinations._devices or (CPU,) * len(destinations.values)
         return Destinations(found, len(found) > 1)
     if isinstance(destinations, Variable):
         return Destinations((destinations.device,), False)
     if is_array(destinations) or isinstance(destinations, IndexedSlices):
-        return Destinations((current.frame().device or _CPU,), False)
+        return Destinations((current.frame().device or CPU,), False)
     raise errors.error("RD25", attempted, f"destinations is {destinations!r}",
                        "Pass a device name, an array, a variable or a distributed value.",
                        kind=errors.InvalidValueError)
@@ -107,7 +107,7 @@ class CrossDeviceOps:
         """The array on all `destinations`: a Mirrored, or the array itself for a single device."""
         array = to_array(tensor)
         target = destinations_of(destinations, "broadcast")
-        source = current.frame().device or _CPU
+        source = current.frame().device or CPU
         write_transfers([Transfer(source, device, array.nbytes) for device in target.devices])
         return mirrored(self._backend.asarray(array).copy(), target.devices) if target.distributed else array
 
@@ -275,7 +275,7 @@ def _read(value: Any) -> Any:
 def _devices_of(value: Any) -> tuple[str, ...]:
     if isinstance(value, (PerReplica, Mirrored, DistributedValues)) and value._devices:
         return value._devices
-    return (_CPU,) * (len(value.values) if isinstance(value, DistributedValues) else 1)
+    return (CPU,) * (len(value.values) if isinstance(value, DistributedValues) else 1)
 
 
 def _nbytes(part: Any) -> int:

@@ -89,7 +89,7 @@ class _Shared(Variable):
         if not is_splittable(value):
             return prepare(self._primary, operation, value)
         parts = [prepare(self._primary, operation, part) for part in value.values]
-        _agree(parts, attempted, "RD12" if self._kind != rules.ON_READ else "RD19")
+        check_equal(parts, attempted, "RD12" if self._kind != rules.ON_READ else "RD19")
         return parts[0]
 
     def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
@@ -120,7 +120,7 @@ class _Shared(Variable):
         parts = [request.payload[0] for request in requests]
         primary = self._primary
         if action == rules.AGREED:
-            _agree(parts, attempted, "RD12", [request.line for request in requests])
+            check_equal(parts, attempted, "RD12", [request.line for request in requests])
             value = parts[0]
         elif action == rules.FIRST_REPLICA or len(parts) == 1:
             value = parts[0]
@@ -276,7 +276,13 @@ def _component(value: Any) -> Any:
     return value._local() if is_splittable(value) else value
 
 
-def _agree(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = ()) -> None:
+def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = ()) -> None:
+    """Raises unless the values for all copies are equal to the bit.
+
+    Args:
+        code: the row of the catalogue.
+        lines: the source line of each replica, when they are known.
+    """
     first = parts[0]
     for i, part in enumerate(parts):
         pairs = [(first, part)]

@@ -7,6 +7,7 @@ Variables are distributed values too, but live in `variables`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,6 @@ class DistributedValues:
         return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         cells = "".join(f"<tr><th>{escape(label)}</th><td><code>{escape(text)}</code></td></tr>"
                         for label, text in _shorten(self._rows()))
         return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"

@@ -163,7 +163,7 @@ class StrategyExtended(Updates):
         return collectives.gather(self.backend, parts, axis)
 
     def _reduce(self, op: rules.ReduceOp, value: Any) -> Any:
-        device = current.frame().device or cross_device_ops._CPU
+        device = current.frame().device or cross_device_ops.CPU
         return self._reduce_value(op, value, cross_device_ops.Destinations((device,), False), "Strategy.reduce")
 
     def _reduce_value(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,

@@ -81,7 +81,7 @@ class Updates:
 
     def _keep_equal(self, var: Any, copies: Sequence[Any]) -> None:
         arrays = [component._array for component in copies]
-        distributed_variables._agree(arrays, f"update of variable {var.name}", "RD12")
+        distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
         for component in copies:
             component._array = arrays[0]
 
