@@ -44,6 +44,7 @@ from refdist.cross_device_ops import (  # noqa: E402
 from refdist.datasets import (  # noqa: E402
     DistributedDataset,
     DistributedIterator,
+    InputContext,
     InputOptions,
     InputReplicationMode,
 )
@@ -67,7 +68,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AggregatingVariable", "CrossDeviceOps", "DistributedDataset", "DistributedIterator", "DistributedValues",
-    "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputOptions", "InputReplicationMode",
+    "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputContext", "InputOptions",
+    "InputReplicationMode",
     "Mirrored", "MirroredStrategy", "MirroredVariable", "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp",
     "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
     "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "config", "constant", "data",

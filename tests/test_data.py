@@ -105,3 +105,81 @@ def test_get_next_says_when_it_is_over() -> None:
     assert iterator.get_next().tolist() == [1.0]
     with pytest.raises(refdist.errors.OutOfRangeError):
         iterator.get_next()
+
+
+def shown(distributed: Any) -> list[Any]:
+    return [[part.tolist() for part in element.values] for element in distributed]
+
+
+TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+
+def test_a_function_makes_batches_that_replicas_take_in_turn() -> None:
+    """Observed on TensorFlow 2.21 (G78, G79, G81, G85)."""
+    contexts: list[Any] = []
+
+    def dataset_fn(context: refdist.InputContext) -> Any:
+        contexts.append(context)
+        return Dataset.range(6).batch(2)
+
+    distributed = TWO.distribute_datasets_from_function(dataset_fn)
+    assert shown(distributed) == shown(distributed) == [[[0, 1], [2, 3]], [[4, 5], []]]
+    [context] = contexts
+    assert (context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync) == (1, 0, 2)
+    assert shown(TWO.distribute_datasets_from_function(lambda _: Dataset.range(4))) == [[0, 1], [2, 3]]
+    one = refdist.OneDeviceStrategy("GPU:0").distribute_datasets_from_function(lambda _: Dataset.range(2))
+    assert rows(one) == [0, 1]
+
+
+def test_a_function_is_called_for_each_replica_when_asked() -> None:
+    """Observed on TensorFlow 2.21 (G86), without its lasting change of the strategy (G87)."""
+    options = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode.PER_REPLICA)
+
+    def dataset_fn(context: refdist.InputContext) -> Any:
+        assert context.num_input_pipelines == 2
+        first = context.input_pipeline_id * 10
+        return Dataset.range(first, first + 3 - context.input_pipeline_id).batch(1)
+
+    assert shown(TWO.distribute_datasets_from_function(dataset_fn, options)) == [[[0], [10]], [[1], [11]], [[2], []]]
+    seen: list[int] = []
+    TWO.distribute_datasets_from_function(lambda context: [seen.append(context.num_input_pipelines)])
+    assert seen == [1]
+
+
+def test_a_scalar_that_is_missing_at_the_end_is_an_error_and_not_dropped() -> None:
+    elements = iter(TWO.distribute_datasets_from_function(lambda _: Dataset.range(3)))
+    next(elements)
+    with pytest.raises(ValueError, match=r"RD15.*replica 1 has no element left in step 1"):
+        next(elements)
+
+
+def test_bad_input_functions_are_refused() -> None:
+    for bad in (5, None, "rows"):
+        with pytest.raises(TypeError, match="RD25"):
+            TWO.distribute_datasets_from_function(bad)
+        with pytest.raises(TypeError, match="RD25"):
+            TWO.distribute_datasets_from_function(lambda _, bad=bad: bad)
+    with pytest.raises(TypeError, match="RD25"):
+        TWO.distribute_datasets_from_function(lambda _: Dataset.range(1), options=3)
+
+
+def test_the_batch_size_of_a_replica() -> None:
+    context = refdist.InputContext(num_replicas_in_sync=4)
+    assert context.get_per_replica_batch_size(8) == 2
+    assert str(context) == "tf.distribute.InputContext(input pipeline id 0, total: 1)"
+    with pytest.raises(ValueError, match=r"RD25.*6 and there are 4"):
+        context.get_per_replica_batch_size(6)
+    with pytest.raises(TypeError, match="RD25"):
+        context.get_per_replica_batch_size(2.0)  # type: ignore[arg-type]
+
+
+def test_optionals_and_reductions_over_a_distributed_dataset() -> None:
+    """Observed on TensorFlow 2.21 (G47, G53)."""
+    distributed = TWO.experimental_distribute_dataset(Dataset.range(6).batch(2))
+    assert distributed.reduce(0, lambda state, x: state + int(TWO.reduce("SUM", x, axis=0))) == 15
+    iterator = iter(TWO.experimental_distribute_dataset(Dataset.range(2).batch(2)))
+    first, second = iterator.get_next_as_optional(), iterator.get_next_as_optional()
+    assert first.has_value() and [part.tolist() for part in first.get_value().values] == [[0], [1]]
+    assert not second.has_value()
+    with pytest.raises(ValueError, match="RD29"):
+        second.get_value()

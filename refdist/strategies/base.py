@@ -260,6 +260,33 @@ class Strategy:
         """
         return datasets.distribute(self, dataset, options)
 
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
+        """A dataset from a function that makes one for each worker; nothing is split or sharded.
+
+        Args:
+            dataset_fn: called with an InputContext; its dataset has batches for one replica, and in every
+                step each replica takes the next one.
+            options: an InputOptions, or None; with PER_REPLICA the function is called once per replica.
+
+        Returns:
+            A DistributedDataset.  Replicas for which the last step has no batch get empty arrays.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> def dataset_fn(ctx):
+        ...     return refdist.data.Dataset.range(6).batch(ctx.get_per_replica_batch_size(4))
+        >>> for x in strategy.distribute_datasets_from_function(dataset_fn):
+        ...     print(*x.values)
+        [0 1] [2 3]
+        [4 5] []
+
+        Raises:
+            RD25: bad arguments.
+
+        Source: tf.distribute.Strategy.distribute_datasets_from_function.
+        """
+        return datasets.distribute_from_function(self, dataset_fn, options)
+
     def _require(self, call: str) -> None:
         top = current.state.top
         if top.kind == current.CROSS and top.strategy is self:
