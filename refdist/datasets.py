@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from refdist import errors, nest
 from refdist.arrays import to_array
-from refdist.data.split import split_batch
+from refdist.data.dataset import Dataset
+from refdist.data.options import AutoShardPolicy
+from refdist.data.split import split_batch, split_stream
 from refdist.values import PerReplica, regroup
 
 
@@ -192,6 +194,11 @@ def distribute(strategy: Any, dataset: Any, options: Any) -> DistributedDataset:
                            "PER_WORKER is the only mode for a dataset.")
     _check_dataset(dataset, "experimental_distribute_dataset")
     count = strategy.num_replicas_in_sync
+    if count > 1 and isinstance(dataset, Dataset) and dataset._batch_size is not None:
+        policy = dataset.options().experimental_distribute.auto_shard_policy
+        if policy not in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
+            size = dataset._batch_size
+            return DistributedDataset(strategy, lambda: split_stream(dataset, size, count))
     return DistributedDataset(
         strategy, lambda: (split_batch(batch, count, position) for position, batch in enumerate(dataset)))
 

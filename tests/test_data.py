@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refdist
-from refdist.data import Dataset
-from refdist.data.split import split_batch
+from refdist.data import AutoShardPolicy, Dataset, Options
+from refdist.data.split import split_batch, split_stream
 
 
 def rows(dataset: Any) -> list[Any]:
@@ -183,3 +183,61 @@ def test_optionals_and_reductions_over_a_distributed_dataset() -> None:
     assert not second.has_value()
     with pytest.raises(ValueError, match="RD29"):
         second.get_value()
+
+
+def with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    return dataset.with_options(options)
+
+
+OFF = AutoShardPolicy.OFF
+FOUR = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+
+
+@pytest.mark.parametrize(("strategy", "rows_and_batch", "expected"), [
+    (FOUR, (12, 6), [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8, 9], [10], [11]]]),  # G20
+    (FOUR, (9, 6), [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8], [], []]]),  # G21
+    (TWO, (6, 4), [[[0, 1], [2, 3]], [[4, 5], []]]),  # G22
+    (TWO, (5, 4), [[[0, 1], [2, 3]], [[4], []]]),  # G23
+    (FOUR, (4, 2), [[[0], [1], [], []], [[2], [3], [], []]]),  # G23
+    (TWO, (10, 5), [[[0, 1, 2], [3, 4]], [[5, 6, 7], [8, 9]]]),  # G24
+])
+def test_off_cuts_the_stream_with_the_sizes_of_a_full_batch(strategy: Any, rows_and_batch: tuple[int, int],
+                                                            expected: list[Any]) -> None:
+    """Observed on TensorFlow 2.21."""
+    count, batch = rows_and_batch
+    dataset = Dataset.range(count).batch(batch)
+    for policy in (AutoShardPolicy.OFF, AutoShardPolicy.FILE, AutoShardPolicy.HINT):
+        assert shown(strategy.experimental_distribute_dataset(with_policy(dataset, policy))) == expected
+
+
+def test_data_and_auto_cut_every_batch_by_its_own_size() -> None:
+    """Observed on TensorFlow 2.21 (G26)."""
+    dataset = Dataset.range(9).batch(6)
+    for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
+        assert shown(FOUR.experimental_distribute_dataset(with_policy(dataset, policy))) == [
+            [[0, 1], [2, 3], [4, 5], []], [[6], [7], [8], []]]
+
+
+def test_a_filter_after_the_batch_hides_its_size_so_that_batches_are_cut_one_by_one() -> None:
+    """Observed on TensorFlow 2.21 (G33)."""
+    dataset = with_policy(Dataset.range(12).batch(6).filter(lambda x: True), OFF)
+    assert shown(FOUR.experimental_distribute_dataset(dataset))[0] == [[0, 1], [2, 3], [4, 5], []]
+
+
+@given(st.integers(0, 40), st.integers(1, 12), st.integers(2, 8))
+def test_the_stream_loses_and_repeats_no_row(count: int, batch: int, replicas: int) -> None:
+    batches = [np.arange(start, min(start + batch, count)) for start in range(0, count, batch)]
+    steps = list(split_stream(batches, batch, replicas))
+    assert all(len(step) == replicas for step in steps)
+    assert [int(row) for step in steps for piece in step for row in piece] == list(range(count))
+    sizes = [batch // replicas + (i < batch % replicas) for i in range(replicas)]
+    assert all([len(piece) for piece in step] == sizes for step in steps[:-1])
+
+
+def test_options_are_checked_and_kept_by_transformations() -> None:
+    dataset = with_policy(Dataset.range(4).batch(2), OFF).map(lambda x: x).take(1).repeat(2).shuffle(2, seed=0)
+    assert dataset.options().experimental_distribute.auto_shard_policy is OFF
+    with pytest.raises(TypeError, match="RD25"):
+        dataset.with_options("OFF")  # type: ignore[arg-type]

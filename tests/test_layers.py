@@ -24,7 +24,8 @@ LAYERS = [
     "backends.simulated",
     "backend",
     "lockstep",
-    "journal rules data.dataset data.split config creators indexed_slices communication",
+    "data.dataset",
+    "journal rules data.options data.split config creators indexed_slices communication",
     "arrays nest devices current",
     "errors",
 ]

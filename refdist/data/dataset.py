@@ -15,6 +15,7 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.arrays import to_array
+from refdist.data.options import Options
 
 
 class Dataset:
@@ -30,8 +31,14 @@ class Dataset:
     Source: tf.data.Dataset.
     """
 
-    def __init__(self, iterate: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, iterate: Callable[[], Iterator[Any]], batch_size: int | None = None,
+                 options: Options | None = None) -> None:
         self._iterate = iterate
+        self._batch_size = batch_size  # rows of a full batch, where it is known before reading
+        self._options = options or Options()
+
+    def _then(self, iterate: Callable[[], Iterator[Any]], batch_size: int | None = None) -> Dataset:
+        return Dataset(iterate, batch_size, self._options)
 
     def __iter__(self) -> Iterator[Any]:
         return self._iterate()
@@ -98,7 +105,8 @@ class Dataset:
             # Rows that lie side by side are a slice, not a copy.
             rows = self._iterate
             stop = rows.count - rows.count % batch_size if drop_remainder else rows.count
-            return Dataset(lambda: (rows.slice(i, min(i + batch_size, stop)) for i in range(0, stop, batch_size)))
+            return self._then(
+                lambda: (rows.slice(i, min(i + batch_size, stop)) for i in range(0, stop, batch_size)), batch_size)
 
         def iterate() -> Iterator[Any]:
             elements = iter(self)
@@ -107,7 +115,7 @@ class Dataset:
                 if len(chunk) == batch_size or not drop_remainder:
                     yield _stack(chunk, start)
                 start += len(chunk)
-        return Dataset(iterate)
+        return self._then(iterate, batch_size)
 
     def map(self, map_func: Callable[..., Any]) -> Dataset:
         """Applies a function to every element; the parts of a tuple are passed as arguments."""
@@ -116,7 +124,7 @@ class Dataset:
         def iterate() -> Iterator[Any]:
             for element in self:
                 yield map_func(*element) if type(element) is tuple else map_func(element)
-        return Dataset(iterate)
+        return self._then(iterate, self._batch_size)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keeps the elements for which the function is true."""
@@ -126,7 +134,7 @@ class Dataset:
             for element in self:
                 if predicate(*element) if type(element) is tuple else predicate(element):
                     yield element
-        return Dataset(iterate)
+        return self._then(iterate)
 
     def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
         """Draws the next element at random from a buffer of `buffer_size`.
@@ -148,7 +156,7 @@ class Dataset:
                     yield buffer.pop()
             draw.shuffle(buffer)
             yield from buffer
-        return Dataset(iterate)
+        return self._then(iterate, self._batch_size)
 
     def repeat(self, count: int | None = None) -> Dataset:
         """The elements `count` times over; None and -1 mean for ever."""
@@ -164,17 +172,17 @@ class Dataset:
                     yield element
                 if empty:
                     return
-        return Dataset(iterate)
+        return self._then(iterate, self._batch_size)
 
     def take(self, count: int) -> Dataset:
         """The first `count` elements; -1 means all."""
         _check_count("take", "count", count, -1)
-        return Dataset(lambda: itertools.islice(iter(self), None if count == -1 else count))
+        return self._then(lambda: itertools.islice(iter(self), None if count == -1 else count), self._batch_size)
 
     def skip(self, count: int) -> Dataset:
         """All but the first `count` elements."""
         _check_count("skip", "count", count, 0)
-        return Dataset(lambda: itertools.islice(iter(self), count, None))
+        return self._then(lambda: itertools.islice(iter(self), count, None), self._batch_size)
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
@@ -187,7 +195,21 @@ class Dataset:
         if index >= num_shards:
             raise errors.error("RD25", "Dataset.shard", f"index is {index} of {num_shards} shards",
                                "Pass an index below num_shards.", kind=errors.InvalidValueError)
-        return Dataset(lambda: itertools.islice(iter(self), index, None, num_shards))
+        return self._then(lambda: itertools.islice(iter(self), index, None, num_shards), self._batch_size)
+
+    def options(self) -> Options:
+        """The options that `with_options` set, or the defaults."""
+        return self._options
+
+    def with_options(self, options: Options) -> Dataset:
+        """The same elements with other options.
+
+        Raises:
+            RD25: not an Options.
+        """
+        if not isinstance(options, Options):
+            raise errors.error("RD25", "Dataset.with_options", f"got {options!r}", "Pass a refdist.data.Options.")
+        return Dataset(self._iterate, self._batch_size, options)
 
 
 class _Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,57 @@ def split_batch(batch: Any, num_replicas: int, position: int) -> list[Any]:
     leaves = [to_array(leaf) for leaf in nest.flatten(batch)]
     if num_replicas == 1:
         return [nest.pack_sequence_as(batch, leaves)]
+    each = -(-_rows(leaves, num_replicas, position) // num_replicas)
+    pieces = []
+    for i in range(num_replicas):
+        part = slice(i * each, (i + 1) * each)
+        pieces.append(nest.pack_sequence_as(batch, [leaf[part] for leaf in leaves]))
+    return pieces
+
+
+def split_stream(batches: Iterable[Any], batch_size: int, num_replicas: int) -> Iterator[list[Any]]:
+    """The pieces of a stream of batches whose boundaries are ignored, one list per step.
+
+    The pieces of a step have batch_size // num_replicas rows, the first batch_size % num_replicas of them one
+    more; only the last piece is shorter, and pieces that are missing in the last step are empty.
+
+    >>> import numpy as np
+    >>> [[piece.tolist() for piece in step] for step in split_stream([np.arange(6), np.arange(6, 9)], 6, 4)]
+    [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8], [], []]]
+
+    Raises:
+        RD15: a component without a batch dimension.  RD26: components with different numbers of rows.
+
+    Source: observed, TensorFlow 2.21, AutoShardPolicy.OFF.
+    """
+    sizes = [batch_size // num_replicas + (i < batch_size % num_replicas) for i in range(num_replicas)]
+    step: list[Any] = []
+    rest: list[Any] | None = None
+    structure: Any = None
+    for position, batch in enumerate(batches):
+        leaves = [to_array(leaf) for leaf in nest.flatten(batch)]
+        _rows(leaves, num_replicas, position)
+        structure = batch
+        rest = leaves if rest is None or not len(rest[0]) else [
+            np.concatenate(pair) for pair in zip(rest, leaves, strict=True)]
+        while len(rest[0]) >= sizes[len(step)]:
+            size = sizes[len(step)]
+            step.append(nest.pack_sequence_as(structure, [leaf[:size] for leaf in rest]))
+            rest = [leaf[size:] for leaf in rest]
+            if len(step) == num_replicas:
+                yield step
+                step = []
+                if not len(rest[0]):
+                    break
+    if rest is None or not (step or len(rest[0])):
+        return
+    while len(step) < num_replicas:
+        step.append(nest.pack_sequence_as(structure, rest))
+        rest = [leaf[:0] for leaf in rest]
+    yield step
+
+
+def _rows(leaves: Sequence[Any], num_replicas: int, position: int) -> int:
     rows = None
     for leaf in leaves:
         if np.ndim(leaf) == 0:
@@ -42,9 +94,4 @@ def split_batch(batch: Any, num_replicas: int, position: int) -> list[Any]:
         elif leaf.shape[0] != rows:
             raise errors.error("RD26", "distributing a dataset", f"element {position} has components with {rows} "
                                f"and {leaf.shape[0]} rows", "Give all components the same batch size.")
-    each = -(-(rows or 0) // num_replicas)
-    pieces = []
-    for i in range(num_replicas):
-        part = slice(i * each, (i + 1) * each)
-        pieces.append(nest.pack_sequence_as(batch, [leaf[part] for leaf in leaves]))
-    return pieces
+    return rows or 0

@@ -1,0 +1,45 @@
+"""Options of a dataset: how it is split over replicas and workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class AutoShardPolicy(Enum):
+    """How a dataset is divided.
+
+    AUTO and DATA cut every batch into pieces of the same rounded-up size.  OFF, FILE and HINT cut the stream of
+    rows, batch boundaries aside, into pieces whose sizes differ by at most one.
+
+    Source: tf.data.experimental.AutoShardPolicy.
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+@dataclass
+class DistributeOptions:
+    """What concerns distribution.
+
+    Source: tf.data.experimental.DistributeOptions.
+    """
+
+    auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
+
+
+@dataclass
+class Options:
+    """Options of a dataset.
+
+    >>> options = Options()
+    >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
+
+    Source: tf.data.Options.
+    """
+
+    experimental_distribute: DistributeOptions = field(default_factory=DistributeOptions)
