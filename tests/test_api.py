@@ -23,9 +23,7 @@ API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json")
 LATER = {
     "datasets": """
         DistributedDataset.element_spec DistributedIterator.element_spec
-        *.experimental_distribute_datasets_from_function data.experimental
-        *.configure *.experimental_run *.group *.make_dataset_iterator *.make_input_fn_iterator *.unwrap
-        *.update_config_proto *Strategy.colocate_vars_with""",
+        data.experimental""",
     "clusters and workers": """
         cluster_resolver cluster_resolver.* MultiWorkerMirroredStrategy experimental.MultiWorkerMirroredStrategy
         Server ParameterServerStrategy experimental.ParameterServerStrategy coordinator coordinator.*

@@ -13,6 +13,7 @@ LAYERS = [
     "strategies.extended",
     "strategies.updates",
     "strategies.base",
+    "strategies.deprecated",
     "datasets",
     "context",
     "cross_device_ops",

@@ -65,7 +65,7 @@ class Dataset:
     @staticmethod
     def from_tensors(tensors: Any) -> Dataset:
         """One element: the whole nest."""
-        element = nest.map_structure(to_array, tensors)
+        element = _arrays(tensors)
         return Dataset(lambda: iter([element]))
 
     @staticmethod
@@ -75,9 +75,7 @@ class Dataset:
         Raises:
             RD15: a scalar has no rows.  RD26: arrays with different numbers of rows.
         """
-        if isinstance(tensors, list):
-            tensors = to_array(tensors)
-        structure = nest.map_structure(to_array, tensors)
+        structure = _arrays(tensors)
         return Dataset(_Rows(structure, _rows(nest.flatten(structure), "Dataset.from_tensor_slices")))
 
     @staticmethod
@@ -90,7 +88,7 @@ class Dataset:
         if not callable(generator):
             raise errors.error("RD25", "Dataset.from_generator", f"got {generator!r}",
                                "Pass a function without arguments that returns an iterable.")
-        return Dataset(lambda: (nest.map_structure(to_array, item) for item in generator()))
+        return Dataset(lambda: map(_arrays, generator()))
 
     # Transformations.
 
@@ -224,6 +222,18 @@ class _Rows:
 
     def slice(self, start: int, stop: int) -> Any:
         return nest.map_structure(lambda array: array[start:stop], self._structure)
+
+
+def _arrays(structure: Any) -> Any:
+    # As in tf.data, a list is an array and not a structure.
+    if isinstance(structure, list):
+        return to_array(structure)
+    if isinstance(structure, dict):
+        return type(structure)((key, _arrays(item)) for key, item in structure.items())
+    if isinstance(structure, tuple):
+        items = map(_arrays, structure)
+        return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
+    return to_array(structure)
 
 
 def _rows(arrays: list[Any], attempted: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from refdist import collectives, current, datasets, errors, nest, rules
 from refdist.arrays import to_array
 from refdist.indexed_slices import IndexedSlices
+from refdist.strategies.deprecated import Deprecated
 from refdist.values import DistributedValues, check_count
 from refdist.variables import Variable
 
@@ -53,7 +54,7 @@ class ValueContext:
         return f"tf.distribute.ValueContext(replica id {self._id},  total replicas in sync: {self._count})"
 
 
-class Strategy:
+class Strategy(Deprecated):
     """How one program runs on several devices.
 
     Args:

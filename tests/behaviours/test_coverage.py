@@ -16,7 +16,7 @@ NOT_APPLICABLE = {
     "ragged and sparse tensors, bfloat16, Keras, tf.Module, tf.random, checks of TensorFlow's own":
         "B62 B76 C42 C70 C71 D104 F98",
     "internals of TensorFlow: private methods, class hierarchies, text of the default repr": "A76 C120 C130 E6 E7 E24",
-    "what TensorFlow 1 left behind; later work": "A56 A58 A59 A60 A61 A62 A63 A64 D150 D151 F78",
+    "graph mode": "F78",
     "copies that differ; here they cannot": "F42 F43",
     "no array knows its device": "D137",
     "PerReplica and Mirrored are public here": "D148",
@@ -27,6 +27,7 @@ ELSEWHERE = {
     "tests/test_api.py": "E93 E95",
     "rows of several numbers": "C47 C48 C49 C50 C102 C104 C106 C108",
     "tests/test_data.py": "D140",
+    "tests/test_deprecated.py": "A56 A58 A59 A60 A61 A62 A63 A64 D150 D151",
 }
 
 

@@ -1,0 +1,132 @@
+"""Methods that older versions of tf.distribute had; each works, warns, and names its successor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from refdist import datasets, errors
+from refdist.data.dataset import Dataset
+from refdist.datasets import InputReplicationMode
+
+
+class InputIterator:
+    """Reads a distributed dataset from its beginning after every `initialize()`.
+
+    Source: tf.compat.v1.distribute.Strategy.make_dataset_iterator (TensorFlow 1.14).
+    """
+
+    def __init__(self, distributed: datasets.DistributedDataset) -> None:
+        self._distributed = distributed
+        self._iterator = iter(distributed)
+
+    def initialize(self) -> None:
+        """Starts again from the first element."""
+        self._iterator = iter(self._distributed)
+
+    @property
+    def initializer(self) -> None:
+        """The same as `initialize()`."""
+        self.initialize()
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises:
+            RD29: there is none.
+        """
+        return self._iterator.get_next()
+
+    def __iter__(self) -> datasets.DistributedIterator:
+        return self._iterator
+
+
+class Deprecated:
+    """The part of Strategy that is kept for older programs."""
+
+    extended: Any
+    run: Callable[..., Any]
+    scope: Callable[[], Any]
+    experimental_local_results: Callable[[Any], tuple[Any, ...]]
+    experimental_distribute_dataset: Callable[..., Any]
+    distribute_datasets_from_function: Callable[..., Any]
+
+    def experimental_run_v2(self, fn: Callable[..., Any], args: Sequence[Any] = (),
+                            kwargs: dict[str, Any] | None = None) -> Any:
+        """`run` under its name of TensorFlow 2.0.
+
+        Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
+        """
+        _warn("experimental_run_v2", "run")
+        return self.run(fn, args, kwargs)
+
+    def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Any:
+        """`run` with the next element of an iterator as the only argument, or with none."""
+        _warn("experimental_run", "run")
+        return self.run(fn) if input_iterator is None else self.run(fn, args=(input_iterator.get_next(),))
+
+    def experimental_distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any],
+                                                       options: Any = None) -> Any:
+        """`distribute_datasets_from_function` under its older name."""
+        _warn("experimental_distribute_datasets_from_function", "distribute_datasets_from_function")
+        return self.distribute_datasets_from_function(dataset_fn, options)
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Dataset:
+        """A dataset of the rows of arrays; a list of arrays is stacked.
+
+        Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
+        """
+        _warn("experimental_make_numpy_dataset", "refdist.data.Dataset.from_tensor_slices")
+        return Dataset.from_tensor_slices(numpy_input)
+
+    def make_dataset_iterator(self, dataset: Any) -> InputIterator:
+        """An iterator over a dataset whose batches are split over the replicas."""
+        _warn("make_dataset_iterator", "experimental_distribute_dataset")
+        return InputIterator(self.experimental_distribute_dataset(dataset))
+
+    def make_input_fn_iterator(self, input_fn: Callable[[Any], Any],
+                               replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
+                               ) -> InputIterator:
+        """An iterator over the dataset that `input_fn(input_context)` returns, called in the strategy's scope.
+
+        Raises:
+            RD25: a replication mode other than PER_WORKER (ValueError), or no dataset.
+        """
+        _warn("make_input_fn_iterator", "distribute_datasets_from_function")
+        if replication_mode is not InputReplicationMode.PER_WORKER:
+            raise errors.error("RD25", "make_input_fn_iterator", f"replication_mode is {replication_mode!r}",
+                               "Use PER_WORKER, or `distribute_datasets_from_function`.",
+                               kind=errors.InvalidValueError)
+        with self.scope():
+            return InputIterator(self.distribute_datasets_from_function(input_fn))
+
+    def unwrap(self, value: Any) -> tuple[Any, ...]:
+        """`experimental_local_results` under its older name."""
+        _warn("unwrap", "experimental_local_results")
+        return self.experimental_local_results(value)
+
+    def group(self, value: Any, name: str | None = None) -> None:
+        """Waits for a value; there is nothing to wait for."""
+        _warn("group", "nothing: values are there when they are returned")
+
+    def configure(self, session_config: Any = None, cluster_spec: Any = None, task_type: str | None = None,
+                  task_id: int | None = None) -> None:
+        """Configured a session; there are none."""
+        _warn("configure", "nothing: there are no sessions")
+
+    def update_config_proto(self, config_proto: Any) -> Any:
+        """Returns its argument."""
+        _warn("update_config_proto", "nothing: there are no sessions")
+        return config_proto
+
+    def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
+        """`extended.colocate_vars_with`."""
+        _warn("colocate_vars_with", "extended.colocate_vars_with")
+        scope: AbstractContextManager[Any] = self.extended.colocate_vars_with(colocate_with_variable)
+        return scope
+
+
+def _warn(old: str, new: str) -> None:
+    warnings.warn(f"Strategy.{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)

@@ -1,0 +1,92 @@
+"""Older names work, warn, and say what to use instead.  Numbers are behaviours of TensorFlow 2.21."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.data import Dataset
+
+TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+
+def shown(value: Any) -> list[Any]:
+    return [part.tolist() for part in value.values]
+
+
+def deprecated(new: str) -> Any:
+    return pytest.warns(DeprecationWarning, match=f"use {new}")
+
+
+def test_run_v2_of_the_2_0_page_is_run() -> None:
+    """CentralStorageStrategy (TensorFlow 2.0), "For Example"; removed since."""
+    strategy = refdist.experimental.CentralStorageStrategy()
+    with deprecated("run"):
+        results = [strategy.experimental_run_v2(lambda x: x + 1, args=(x,))
+                   for x in strategy.experimental_distribute_dataset(Dataset.range(5).batch(2))]
+    assert [result.tolist() for result in results] == [[1, 2], [3, 4], [5]]
+
+
+def test_datasets_from_a_function_of_the_2_0_page() -> None:
+    """CentralStorageStrategy.experimental_distribute_datasets_from_function (TensorFlow 2.0); A64."""
+    strategy = refdist.experimental.CentralStorageStrategy(["CPU:0", "GPU:0"], "CPU:0")
+
+    def dataset_fn(context: refdist.InputContext) -> Dataset:
+        size = context.get_per_replica_batch_size(4)
+        dataset = Dataset.from_tensors([[1.0]]).repeat().batch(size)
+        return dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+
+    with deprecated("distribute_datasets_from_function"):
+        batch = next(iter(strategy.experimental_distribute_datasets_from_function(dataset_fn)))
+    assert [part.shape for part in batch.values] == [(2, 1, 1), (2, 1, 1)]
+
+
+def test_numpy_arrays_become_a_dataset() -> None:
+    """CentralStorageStrategy.experimental_make_numpy_dataset (TensorFlow 2.0); A58, A59, G95, G96."""
+    with deprecated("refdist.data.Dataset.from_tensor_slices"):
+        ones = TWO.experimental_make_numpy_dataset(np.ones([10], np.float32))
+    assert [shown(x) for x in TWO.experimental_distribute_dataset(ones.batch(4))][-1] == [[1.0], [1.0]]
+    with pytest.warns(DeprecationWarning):
+        nested = TWO.experimental_make_numpy_dataset({"a": np.arange(4.0), "b": np.arange(8).reshape(4, 2)})
+        listed = TWO.experimental_make_numpy_dataset([np.arange(4.0), np.arange(4.0) + 10])
+    assert next(iter(nested.batch(2)))["b"].tolist() == [[0, 1], [2, 3]]
+    assert next(iter(listed)).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_iterators_that_are_initialized_and_asked() -> None:
+    """A60, A61, A62, G104: make_dataset_iterator, make_input_fn_iterator, experimental_run."""
+    with pytest.warns(DeprecationWarning):
+        iterator = TWO.make_dataset_iterator(Dataset.range(4).batch(2))
+        assert [shown(iterator.get_next()), shown(iterator.get_next())] == [[[0], [1]], [[2], [3]]]
+        with pytest.raises(IndexError, match="RD29"):
+            iterator.get_next()
+        iterator.initialize()
+        assert shown(TWO.experimental_run(lambda x: x + 1, iterator)) == [[1], [2]]
+        assert TWO.experimental_run(lambda: 3) == 3
+        seen: list[bool] = []
+        made = TWO.make_input_fn_iterator(lambda context: [seen.append(refdist.has_strategy()),
+                                                           Dataset.range(4).batch(1)][1])
+        assert shown(made.get_next()) == [[0], [1]]
+        assert seen == [True]
+
+
+def test_a_replication_mode_that_is_not_supported() -> None:
+    """A63."""
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD25"):
+        TWO.make_input_fn_iterator(lambda context: Dataset.range(1), refdist.InputReplicationMode.PER_REPLICA)
+
+
+def test_what_is_left_of_sessions() -> None:
+    """A56, D150, D151."""
+    with TWO.scope():
+        v = refdist.Variable(1.0)
+    with pytest.warns(DeprecationWarning):
+        assert TWO.unwrap(refdist.PerReplica([1, 2])) == (1, 2)
+        assert TWO.group(1) is None  # type: ignore[func-returns-value]
+        assert TWO.configure() is None  # type: ignore[func-returns-value]
+        assert TWO.update_config_proto("config") == "config"
+        with TWO.scope(), TWO.colocate_vars_with(v):
+            assert isinstance(refdist.Variable(2.0), refdist.MirroredVariable)
