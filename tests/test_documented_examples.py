@@ -204,3 +204,136 @@ def test_variable_aggregation_none_is_an_error_for_updates_that_differ() -> None
     with pytest.raises(ValueError, match="RD12"):
         strategy.run(lambda: v.assign(float(rank())))
     assert float(v) == 0.0
+
+
+def test_each_replica_knows_its_number() -> None:
+    """tf.distribute.ReplicaContext, the example of the class."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    assert strategy.run(rank).values == (0, 1)
+
+
+def test_contexts_outside_a_scope_inside_it_and_in_a_replica() -> None:
+    """tf.distribute.get_replica_context, in_cross_replica_context and has_strategy, "For example"."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+
+    def state() -> tuple[bool, bool, bool]:
+        return refdist.get_replica_context() is None, refdist.in_cross_replica_context(), refdist.has_strategy()
+
+    assert state() == (False, False, False)
+    with strategy.scope():
+        assert state() == (True, True, True)
+        in_replicas = strategy.run(lambda: [state(), refdist.get_replica_context().num_replicas_in_sync])
+    assert in_replicas == [(False, False, True), 2]
+
+
+def test_run_with_a_number_and_with_a_value_for_each_replica() -> None:
+    """Strategy.run, the three examples."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    make = strategy.experimental_distribute_values_from_function
+    doubled = strategy.run(lambda x: x * 2.0, args=(refdist.constant(3.0),))
+    assert [float(x) for x in doubled.values] == [6.0, 6.0]
+    counts = strategy.run(lambda x: refdist.constant(x) * 2, args=(make(lambda ctx: ctx.num_replicas_in_sync),))
+    assert [int(x) for x in counts.values] == [4, 4]
+    ids = make(lambda ctx: refdist.constant(ctx.replica_id_in_sync_group))
+    summed = strategy.run(lambda x: refdist.get_replica_context().all_reduce("sum", x), args=(ids,))
+    assert [int(x) for x in summed.values] == [1, 1]
+
+
+def test_reduce_of_scalars_along_an_axis_is_an_error_although_the_page_shows_it() -> None:
+    """Strategy.reduce, the first example, and the two lines with "sum" that follow.
+
+    The page reduces the same scalars with axis=None and with axis=0; scalars have no axis 0.
+    """
+    strategy = refdist.MirroredStrategy(GPUS2)
+    per_replica = strategy.run(lambda: refdist.constant(rank()))
+    assert strategy.reduce("SUM", per_replica, axis=None) == 1
+    assert strategy.reduce("sum", per_replica, axis=None) == 1
+    with pytest.raises(ValueError, match="RD08"):
+        strategy.reduce("sum", per_replica, axis=0)
+
+
+def test_distributed_values_reduced_along_the_batch() -> None:
+    """tf.distribute.DistributedValues, the example with `axis = 0`."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    dataset = refdist.data.Dataset.from_tensor_slices([5.0, 6.0, 7.0, 8.0]).batch(2)
+    first = next(iter(strategy.experimental_distribute_dataset(dataset)))
+    assert strategy.reduce(refdist.ReduceOp.SUM, first, axis=0) == 11.0
+    assert [part.tolist() for part in strategy.experimental_local_results(first)] == [[5.0], [6.0]]
+
+
+def test_all_reduce_of_a_list_and_all_gather_of_arrays_of_different_rank() -> None:
+    """ReplicaContext.all_reduce, second example; ReplicaContext.all_gather, first and second example."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+
+    def step() -> Any:
+        replica = refdist.get_replica_context()
+        vector, square = refdist.constant([1, 2, 3]), refdist.constant([[1, 2], [3, 4]])
+        return (replica.all_reduce(refdist.ReduceOp.SUM, [refdist.constant(1.0), refdist.constant(2.0)]),
+                replica.all_gather([vector, square], axis=0))
+
+    sums, gathered = strategy.run(step)
+    assert [[float(x) for x in total.values] for total in sums] == [[2.0, 2.0], [4.0, 4.0]]
+    for of_replica in range(2):
+        assert gathered[0].values[of_replica].tolist() == [1, 2, 3, 1, 2, 3]
+        assert gathered[1].values[of_replica].tolist() == [[1, 2], [3, 4], [1, 2], [3, 4]]
+
+
+def test_update_assigns_to_every_copy_without_the_variable_s_aggregation() -> None:
+    """StrategyExtended.update, the example: a SUM variable assigned 1 holds 1, not 2."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    with strategy.scope():
+        v = refdist.Variable(5.0, aggregation=refdist.VariableAggregation.SUM)
+    result = strategy.extended.update(v, lambda copy: copy.assign(1.0))
+    assert isinstance(result, refdist.Mirrored)
+    assert [float(x) for x in result.values] == [1.0, 1.0]
+    assert float(v) == 1.0
+
+
+def test_colocated_variables_are_updated_together() -> None:
+    """StrategyExtended.colocate_vars_with, "Example usage"."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    with strategy.scope():
+        first = refdist.Variable(1.0)
+        with strategy.extended.colocate_vars_with(first):
+            second = refdist.Variable(2.0)
+    assert [part.device for part in first.values] == [part.device for part in second.values]
+    strategy.extended.update(first, lambda one, two: one.assign(two + 10.0), args=(second,))
+    assert [float(part.numpy()) for part in first.values] == [12.0, 12.0]
+
+
+def test_a_strategy_knows_the_variables_made_in_its_scope() -> None:
+    """StrategyExtended.variable_created_in_scope, both examples."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    with strategy.scope():
+        inside = refdist.Variable(1.0)
+    assert strategy.extended.variable_created_in_scope(inside)
+    assert not strategy.extended.variable_created_in_scope(refdist.Variable(1.0))
+
+
+def test_a_function_called_in_the_scope_makes_mirrored_variables() -> None:
+    """tf.distribute.MirroredStrategy, the example of a function that creates its variable once."""
+    strategy = refdist.MirroredStrategy(GPUS2)
+    kept: list[Any] = []
+
+    def variable_of_the_program() -> Any:
+        if not kept:
+            kept.append(refdist.Variable(1.0))
+        return kept[0]
+
+    with strategy.scope():
+        assert variable_of_the_program() is variable_of_the_program()
+    assert [part.name for part in kept[0].values] == ["Variable:0", "Variable/replica_1:0"]
+
+
+def test_strategies_set_one_after_another() -> None:
+    """tf.distribute.experimental_set_strategy, the example beside nested scopes."""
+    one, two = refdist.OneDeviceStrategy("GPU:0"), refdist.MirroredStrategy(GPUS2)
+    seen = []
+    try:
+        for strategy in (one, two, None):
+            refdist.experimental_set_strategy(strategy)
+            seen.append(refdist.get_strategy())
+    finally:
+        refdist.experimental_set_strategy(None)
+    assert seen[:2] == [one, two]
+    assert not refdist.has_strategy()

@@ -136,6 +136,53 @@ OPERATORS = variable(M2, 2.0)
 ITEMS = variable(M2, [1.0, 2.0, 3.0])
 SUM_READ = {"synchronization": Sync.ON_READ, "aggregation": Agg.SUM}
 
+
+def created_in_replicas() -> list[Any]:
+    seen: list[Any] = []
+
+    def step() -> Any:
+        seen.append(refdist.Variable(1.0, name="inrun"))
+        return seen[-1]
+
+    made = M2.run(step)
+    return [len(seen), seen[0] is made, seen[1] is made, [part.name for part in made.values]]
+
+
+def placed() -> list[tuple[str, str]]:
+    seen: list[tuple[str, str]] = []
+
+    def create(next_creator: Any, **kwargs: Any) -> Any:
+        v = next_creator(**kwargs)
+        seen.append((v.name, v.device[-5:]))
+        return v
+
+    created_by(create, outside=True)
+    return seen
+
+
+def plain_in_one_replica() -> Any:
+    v = refdist.Variable(0.0)
+    M1.run(lambda: v.assign_add(1.0))
+    return v
+
+
+def plain_in_two_replicas() -> list[Any]:
+    v = refdist.Variable(0.0)
+    return [w.outcome(lambda: M2.run(lambda: v.assign_add(1.0))), v]
+
+
+def mirrored_in_merge() -> list[Any]:
+    v = variable(M2, 0.0)
+    return [w.outcome(lambda: M2.run(lambda: v.assign(1.0 + rid()))), v]
+
+
+def failed_writes() -> list[Any]:
+    v = variable(M2, 0.0, aggregation=Agg.SUM)
+    writes = (lambda: v.assign_add(f(1, 2)), lambda: v.assign_sub(1.0) if rid() else v.assign_add(1.0),
+              lambda: None if rid() else v.assign_add(1.0))
+    return [*(w.outcome(lambda write=write: M2.run(write)) for write in writes), v]
+
+
 ROWS = [
     Row("F2", lambda: repr(variable(M2, 1.0, **SUM_READ)).splitlines()[1], "'  0..1 CPU:0 .. CPU:1: float32 scalar 1.'",
         "one line for each copy, equal or not"),
@@ -254,6 +301,26 @@ ROWS = [
     Row("F83", lambda: [[k["name"], k["use_resource"], k["distribute_strategy"] is M2, callable(k["initial_value"])]
                         for k in arguments(outside=True)],
         "[[None, True, True, False], ['Variable/replica_1/', True, True, True]]"),
+
+    Row("F9b", created_in_replicas, "[2, True, True, ['inrun:0', 'inrun/replica_1:0']]"),
+    Row("F22b", lambda: type(variable(C2, 1.0, synchronization=Sync.ON_READ)).__name__, "'AggregatingVariable'"),
+    Row("F27b", lambda: refdist.Variable(1.0, synchronization=Sync.ON_READ).trainable, "False"),
+    Row("F32b", lambda: ITEMS.distribute_strategy is M2, "True"),
+    Row("F38b", lambda: [OPERATORS <= 1.0, OPERATORS >= 2.0, OPERATORS != 2.0, 7.0 // OPERATORS, 2.0 ** OPERATORS],
+        "[bool[] False, bool[] True, bool[] False, float32[] 3.0, float32[] 4.0]"),
+    Row("F67b", lambda: across(M2, lambda v: v.assign_add(1.0).numpy())[0], "float32[] 1.0"),
+    Row("F71b", plain_in_one_replica, "Variable(1.0)"),
+    Row("F71c", plain_in_two_replicas, "['!! ValueError RD11', Variable(0.0)]", "2.0: every replica adds"),
+    Row("F81b", placed, "[('Variable:0', 'CPU:0'), ('Variable/replica_1:0', 'CPU:1')]"),
+    Row("F93b", lambda: variable(M2, [1.0], shape=(None,)).shape, "(None,)"),
+    Row("F93c", lambda: w.outcome(lambda: variable(M2, [1.0], shape=(None,)).assign([[1.0]])), "'!! ValueError RD04'"),
+    Row("F95b", lambda: [copy.deepcopy(variable(M2, 1.0, **SUM_READ)), copy.deepcopy(variable(C2, 1.0))],
+        "[SyncOnReadVariable(1.0, 1.0), AggregatingVariable(1.0)]"),
+    Row("F97b", lambda: isinstance(ITEMS, np.ndarray), "False"),
+    Row("F109b", mirrored_in_merge, "['!! ValueError RD12', MirroredVariable(0.0, 0.0)]",
+        "the copies become 1 and 2, and merge_call reads replica 0's"),
+    Row("failed writes in replicas", failed_writes,
+        "['!! ValueError RD04', '!! RuntimeError RD02', '!! RuntimeError RD01', MirroredVariable(0.0, 0.0)]"),
 ]
 variable_sum = variable(M2, 0.0, aggregation=Agg.SUM)
 refdist_plain = refdist.Variable(3.0)

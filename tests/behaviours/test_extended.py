@@ -67,6 +67,44 @@ V2 = variable(M2, 1.0)
 VC = variable(C2, 1.0)
 PLAIN = refdist.Variable(3.0)
 
+called_with: list[Any] = []
+
+
+def central_copy() -> list[Any]:
+    v, seen = variable(C2, 1.0), []
+    C2.extended.update(v, seen.append)
+    return [len(seen), seen[0] is v.get()]
+
+
+def failing_update() -> list[Any]:
+    v = variable(M2, 1.0)
+
+    def change(x: Any) -> None:
+        x.assign(9.0)
+        if x is v.values[1]:
+            raise KeyError
+
+    return [w.outcome(lambda: M2.extended.update(v, change)), v]
+
+
+def updated_rows() -> Any:
+    v = variable(M2, [1.0, 2.0])
+    M2.extended.update(v, lambda x: x.scatter_add(refdist.IndexedSlices(f(1), [0])))
+    return v
+
+
+def differing_in_replicas() -> list[Any]:
+    v = variable(M2, 1.0)
+    return [w.outcome(lambda: M2.run(lambda: M2.extended.update(
+        v, lambda x, a: x.assign(a), args=(c(1.0 + rid()),)))), v]
+
+
+def merged_options() -> list[Any]:
+    options, kinds = refdist.experimental.CommunicationOptions, refdist.experimental.CommunicationImplementation
+    both = options(1, 2.0, kinds.RING).merge(options(0, 3.0, kinds.AUTO))
+    return [both.bytes_per_pack, both.timeout_seconds, both.implementation.name, options().merge(None).bytes_per_pack]
+
+
 ROWS = [
     Row("E1", lambda: [s.extended.worker_devices for s in (O, M2, C2)],
         f"[('{DEVICE}0',), ('{DEVICE}0', '{DEVICE}1'), ('{DEVICE}0', '{DEVICE}1')]"),
@@ -182,6 +220,44 @@ ROWS = [
                         refdist.experimental.CommunicationOptions().timeout_seconds], "[0, None]"),
     Row("E101", lambda: str(refdist.experimental.CommunicationOptions(bytes_per_pack=5)),
         "'Options(bytes_per_pack=5,timeout_seconds=None, implementation=CommunicationImplementation.AUTO)'"),
+
+    Row("E2b", lambda: D.extended.parameter_devices, "!! RuntimeError RD20"),
+    Row("E4b", lambda: [C2.extended.non_slot_devices([]), O.extended.non_slot_devices([])],
+        f"[('{DEVICE}0',), ('{DEVICE}0',)]", "Central: ValueError, min() of nothing"),
+    Row("E5b", lambda: [[s.extended.experimental_between_graph, s.extended.experimental_should_init,
+                         s.extended.should_checkpoint, s.extended.should_save_summary,
+                         s.extended.experimental_require_static_shapes] for s in (O, C2, D)],
+        str([[False, True, True, True, False]] * 3),
+        "Central: experimental_between_graph is True; default: the first two raise NotImplementedError"),
+    Row("E19b", lambda: M2.extended.reduce_to("MEAN", M2.extended.reduce_to("SUM", X, X), "CPU:0"), "float32[] 2.0",
+        "returns the Mirrored itself, not what is asked for: one array on one device"),
+    Row("E21b", lambda: [D.extended.reduce_to("MEAN", 3, "CPU:0"), O.extended.reduce_to("SUM", 3, "CPU:0")],
+        "[float64[] 3.0, int32[] 3]", "returns 3 and 3"),
+    Row("broadcast_to of a PerReplica", lambda: M2.extended.broadcast_to(dv(M2, f(1), f(2)), "CPU:0"), "!! ValueError RD19"),
+    Row("E51b", lambda: updated(O, lambda x: (called_with.append(x), None)[1])[1] is called_with[-1], "True"),
+    Row("E52b", central_copy, "[1, True]"),
+    Row("E54b", lambda: [D.extended.update(PLAIN, lambda x: x is PLAIN)], "[True]"),
+    Row("E58b", lambda: M2.extended.update_non_slot(M2.extended.non_slot_devices(None), lambda: refdist.Variable(
+        1.0).device[-5:], group=False), "('CPU:0', 'CPU:1')"),
+    Row("E60b", lambda: M2.extended.update_non_slot(("CPU:0", "CPU:1"), lambda: None), "None"),
+    Row("E68b", lambda: D.extended.value_container(None), "None"),
+    Row("E73b", lambda: [x.device[-5:] for x in colocated().values], "['CPU:0', 'CPU:1']"),
+    Row("E77b", lambda: within(C2, lambda: C2.extended.colocate_vars_with(PLAIN)), "!! ValueError RD11"),
+    Row("E89b", lambda: [w.outcome(lambda pairs=pairs: refdist.ReductionToOneDevice().batch_reduce(SUM, pairs))
+                         for pairs in ([(X, X, X)], [(X, 5)])], "['!! ValueError RD25', '!! ValueError RD25']"),
+    Row("E92b", lambda: [w.outcome(lambda a=a: refdist.ReduceOp.from_variable_aggregation(a).name)
+                         for a in (Agg.MEAN, Agg.ONLY_FIRST_REPLICA)], "[\"'MEAN'\", '!! ValueError RD13']"),
+    Row("E97b", lambda: [x.value for x in refdist.experimental.CommunicationImplementation], "['AUTO', 'RING', 'NCCL']"),
+    Row("E98b", lambda: refdist.experimental.CommunicationOptions().implementation.name, "'AUTO'"),
+    Row("E100b", merged_options, "[1, 3.0, 'RING', 0]"),
+    Row("update: failure", failing_update, "['!! KeyError', MirroredVariable(1.0, 1.0)]",
+        "the first copy stays changed"),
+    Row("update: scatter", updated_rows, "MirroredVariable([2.0, 2.0], [2.0, 2.0])"),
+    Row("update: nests of arguments", lambda: updated(M2, lambda x, a: x.assign(a["k"][0]),
+                                                      args=({"k": [dv(M2, c(5.0), c(5.0))]},))[1],
+        "MirroredVariable(5.0, 5.0)"),
+    Row("update in replicas: different values", differing_in_replicas, "['!! ValueError RD12', MirroredVariable(1.0, 1.0)]",
+        "the copies become 1 and 2"),
 ]
 
 

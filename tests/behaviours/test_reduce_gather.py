@@ -16,6 +16,7 @@ SQUARE = M2.run(lambda: c([[1.0, 2.0], [3.0, 4.0]]))
 ONES = M2.run(lambda: np.ones((2, 3), np.float32) * (1.0 + rid()))
 SLICES = M2.run(lambda: refdist.IndexedSlices(f(1, 2), [0, 0], [3]))
 V = variable(M2, [1.0, 2.0])
+ITEM = f(3)
 
 
 def ints(*names: str) -> list[str]:
@@ -162,6 +163,35 @@ ROWS = [
     Row("D142", lambda: repr(M2.run(lambda: c(1.0))).splitlines(),
         "['PerReplica:{', '  0 CPU:0: float32 scalar 1.', '  1 CPU:1: float32 scalar 1.', '}']"),
     Row("D143", lambda: repr((dv(M2, 1, "a"),)).splitlines()[1:3], "['  0 CPU:0: 1', \"  1 CPU:1: 'a'\"]"),
+
+    Row("D60b", lambda: M2.reduce("SUM", M2.run(lambda: ITEM), axis=None), "float32[1] [6.0]",
+        "ValueError; the same array on every replica is still one contribution for each"),
+    Row("D68b", lambda: M2.reduce("MEAN", refdist.Mirrored([f(1, 2)] * 2), axis=0), "float32[] 1.5"),
+    Row("D80b", lambda: [C2.reduce(op, dv(C2, f(0, 1, 2, 3), f(4, 5, 6, 7)), axis=axis) for op in ("SUM", "MEAN")
+                         for axis in (None, 0)],
+        "[float32[4] [4.0, 6.0, 8.0, 10.0], float32[] 28.0, float32[4] [2.0, 3.0, 4.0, 5.0], float32[] 3.5]"),
+    Row("D112b", lambda: [O.gather(c([1]), axis=0), failed(lambda: D.gather("x", axis=0))],
+        "[int32[1] [1], '!! ValueError RD08']", "'x' is returned; a scalar has no axis on any strategy"),
+    Row("D121b", lambda: [type(M2.experimental_local_results(V)).__name__,
+                          *(x is y for x, y in zip(M2.experimental_local_results(V), V.values, strict=True))],
+        "['tuple', True, True]"),
+    Row("D126b", lambda: D.experimental_local_results(dv(M2, 1, 2)), "(PerReplica(1, 2),)"),
+    Row("D134b", lambda: D.experimental_distribute_values_from_function(str),
+        "'tf.distribute.ValueContext(replica id 0,  total replicas in sync: 1)'"),
+    Row("ValueContext: defaults", lambda: [refdist.experimental.ValueContext().replica_id_in_sync_group,
+                                           refdist.experimental.ValueContext().num_replicas_in_sync], "[0, 1]"),
+    Row("public names", lambda: [hasattr(refdist, name) for name in (
+        "PerReplica", "Mirrored", "DistributedValues", "DistributedIterator", "DistributedDataset")],
+        "[True, True, True, True, True]", "PerReplica and Mirrored are private"),
+    Row("variable: axis", lambda: [failed(lambda: M2.reduce("SUM", V, axis=None)), M2.reduce("SUM", V, axis=0),
+                                   M2.reduce("MEAN", V, axis=0)], "['!! ValueError RD16', float32[] 6.0, float32[] 1.5]"),
+    Row("lists in a PerReplica", lambda: [M2.reduce("SUM", dv(M2, [1, 2], [3, 4]), axis=axis) for axis in (None, 0)],
+        "[int32[2] [4, 6], int32[] 10]", "AttributeError"),
+    Row("axis twice", lambda: M2.reduce("SUM", ONES, axis=(0, -2)), "!! ValueError RD08"),
+    Row("one replica checks", lambda: [
+        failed(lambda op=op, axis=axis: O.reduce(op, f(1), axis=axis)) for op, axis in (
+        (None, None), (3, 0), ("MAX", None), ("SUM", 1), ("SUM", 0.5))],
+        "['!! TypeError RD25', '!! TypeError RD25', '!! ValueError RD25', '!! ValueError RD08', '!! TypeError RD25']"),
 ]
 
 
