@@ -25,6 +25,11 @@ def is_array(value: Any) -> bool:
     return type(value) in ARRAY_TYPES or isinstance(value, (np.ndarray, np.generic))
 
 
+def has_dtype(value: Any) -> bool:
+    """True for values that bring a dtype of their own; Python numbers and lists of them do not."""
+    return is_array(value) or hasattr(value, "__array__")
+
+
 def to_array(value: Any, dtype: Any = None) -> Any:
     """`value` as an array; arrays are returned as they are.
 
@@ -54,9 +59,11 @@ def to_array(value: Any, dtype: Any = None) -> Any:
         raise _not_an_array(value) from error
     if array.dtype == object:
         raise _not_an_array(value)
-    if isinstance(value, (list, tuple)) and not _has_array(value):
-        array = _narrow(array, value)
-    return array if dtype is None else cast(array, dtype, "constant")
+    weak = isinstance(value, (bool, int, float, complex)) or (
+        isinstance(value, (list, tuple)) and not _has_array(value))
+    if dtype is not None:
+        return _cast_weak(array, np.dtype(dtype)) if weak else cast(array, dtype, "constant")
+    return _narrow(array, value) if weak else array
 
 
 def cast(array: Any, dtype: Any, attempted: str) -> Any:
@@ -68,10 +75,26 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
     dtype = np.dtype(dtype)
     if array.dtype == dtype:
         return array
-    if np.can_cast(array.dtype, dtype, "same_kind"):
+    if array.dtype.kind == dtype.kind and dtype.kind in "US":
+        return array  # a longer string must not be cut
+    if np.can_cast(array.dtype, dtype, "same_kind") and _in_range(array, dtype):
         return array.astype(dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
                        f"Cast explicitly: `.astype({str(dtype)!r})`.", kind=errors.InvalidArgumentError)
+
+
+def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
+    # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.
+    if array.dtype.kind == "i" and dtype.kind == "u" and _in_range(array, dtype):
+        return array.astype(dtype)
+    return cast(array, dtype, "constant")
+
+
+def _in_range(array: Any, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind not in "iu" or array.dtype.kind not in "iu" or not array.size:
+        return True
+    limits = np.iinfo(dtype)
+    return bool(array.min() >= limits.min and array.max() <= limits.max)
 
 
 def _narrow(array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:

@@ -52,6 +52,9 @@ def agree(parts: Sequence[Part], attempted: str, axis: int | None = None) -> Non
         if part.dtype != first.dtype:
             raise errors.error("RD05", attempted, f"replica 0 brought dtype {first.dtype}, replica {i} "
                                f"{part.dtype}")
+        if sparse and part.shape != first.shape:
+            raise errors.error("RD04", attempted, f"replica 0 brought slices of shape {first.shape}, replica {i} "
+                               f"of {part.shape}")
         if _rigid(part, axis) != _rigid(first, axis):
             code, what = ("RD04", "shape") if axis is None else ("RD07", f"shape (gathered along axis {axis})")
             raise errors.error(code, attempted, f"replica 0 brought {what} {_shape(first)}, replica {i} "
@@ -145,6 +148,22 @@ def check_gather(part: Part, axis: int, attempted: str) -> None:
 def gather(backend: Backend, parts: Sequence[Part], axis: int) -> Part:
     """The parts one after another along `axis`; lengths along it may differ."""
     return backend.concatenate(parts, axis % parts[0].ndim)
+
+
+def dense(part: Part, attempted: str) -> Any:
+    """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
+
+    Raises:
+        RD25: slices without a dense shape.
+    """
+    if not isinstance(part, IndexedSlices):
+        return part
+    if part.shape is None:
+        raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
+                           "Pass one, or reduce with `axis=None`.", kind=errors.InvalidValueError)
+    array = np.zeros(part.shape, part.dtype)
+    np.add.at(array, part.indices, part.values)
+    return array
 
 
 def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:

@@ -76,7 +76,9 @@ class _Shared(Variable):
             raise refused(action, attempted, self, _ADVICE.get((action, rules.OPERATIONS[operation]), ""))
         if action == rules.OWN_COPY:
             own = self._own()
-            own._store(update(operation, own._array, prepare(own, operation, _component(value))))
+            new = update(operation, own._array, prepare(own, operation, _component(value)))
+            self._note_update()
+            own._store(new)
             return own._array if read_value else None
         if situation == current.REPLICA:
             new = self._meet(operation, action, prepare(self._primary, operation, _component(value)))
@@ -142,6 +144,12 @@ class _Shared(Variable):
     def _written(self) -> Any:
         return self
 
+    def _note_update(self) -> None:
+        # `extended.update` compares, and if need be restores, every variable that is written inside it.
+        frame = current.frame()
+        if frame.kind == current.UPDATE and frame.session is not None:
+            frame.session.setdefault(id(self), (self, [variable._array for variable in self._copies]))
+
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
         """Raises when writing to one copy alone would make copies differ.
 
@@ -151,7 +159,9 @@ class _Shared(Variable):
         frame = current.frame()
         updating = (frame.kind == current.UPDATE and frame.strategy is self._strategy
                     and frame.replica_id == component._index)
-        if not updating and len(self._copies) > 1:
+        if updating:
+            self._note_update()
+        elif len(self._copies) > 1:
             raise errors.error("RD12", attempted, f"it is copy {component._index} of {len(self._copies)} and "
                                f"the code runs {current.describe()}",
                                "Write to the variable itself, or inside `strategy.extended.update`.")
@@ -220,7 +230,7 @@ class SyncOnReadVariable(DistributedVariable):
     _kind = rules.ON_READ
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
-        pass
+        self._note_update()
 
     def _written(self) -> Any:
         return self._read()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, rules
-from refdist.arrays import cast, frozen, to_array
+from refdist.arrays import cast, frozen, has_dtype, to_array
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators
 
@@ -28,7 +28,7 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
     attempted = f"{operation} of variable {variable.name}"
     if operation.startswith(("scatter", "batch_scatter")):
         return _prepare_slices(variable, attempted, value)
-    array = cast(to_array(value), variable._array.dtype, attempted)
+    array = cast(to_array(value, None if has_dtype(value) else variable._array.dtype), variable._array.dtype, attempted)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",

@@ -118,6 +118,9 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         return self._read()[key]
 
+    def __iter__(self) -> Any:
+        return iter(self._read())
+
     def __len__(self) -> int:
         return len(self._read())
 
@@ -258,6 +261,22 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
     leaves = [nest.flatten(part) for part in parts]
     return nest.pack_sequence_as(
         first, [_regroup_leaf(leaf, component_devices, container) for leaf in zip(*leaves, strict=True)])
+
+
+def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempted: str) -> Any:
+    """As `regroup`, but every leaf becomes a PerReplica.
+
+    Raises:
+        RD21: structures differ.
+    """
+    if not any(map(nest.is_nested, parts)):
+        return PerReplica(parts, component_devices)
+    difference = nest.compare(parts)
+    if difference is not None:
+        i, path, mine, theirs = difference
+        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs} {path}".rstrip())
+    columns = zip(*map(nest.flatten, parts), strict=True)
+    return nest.pack_sequence_as(parts[0], [PerReplica(column, component_devices) for column in columns])
 
 
 def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import current, errors, journal, rules
-from refdist.arrays import cast, frozen, is_array, to_array
+from refdist.arrays import cast, frozen, has_dtype, is_array, to_array
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import VariableAggregation, VariableSynchronization
 from refdist.updates import fits, prepare, update
@@ -375,7 +375,7 @@ def default_creator(initial_value: Any, name: str | None = None, dtype: Any = No
         array = initial_value()
     else:
         value = initial_value() if callable(initial_value) else initial_value
-        array = to_array(value)
+        array = to_array(value, None if has_dtype(value) else dtype)
         if dtype is not None:
             array = cast(array, dtype, f"Variable(name={name!r})")
         if is_array(value) or not array.flags.owndata:

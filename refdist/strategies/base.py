@@ -176,10 +176,11 @@ class Strategy(Deprecated):
         count = self.num_replicas_in_sync
         distributed = isinstance(value, DistributedValues)
         values = components(value, count, "Strategy.reduce") if distributed else [value] * count
-        dense = [to_array(item.values if isinstance(item, IndexedSlices) else item) for item in values]
-        for part in dense:
+        parts = [collectives.dense(item, "Strategy.reduce") if isinstance(item, IndexedSlices) else to_array(item)
+                 for item in values]
+        for part in parts:
             collectives.reducible(part, "Strategy.reduce")
-        sums = [collectives.reduce_axes(part, axes, "Strategy.reduce") for part in dense]
+        sums = [collectives.reduce_axes(part, axes, "Strategy.reduce") for part in parts]
         totals = [total for total, _ in sums]
         collectives.agree(totals, f"Strategy.reduce of the sums along {axes}")
         total = collectives.reduce(backend, rules.ReduceOp.SUM, totals)

@@ -34,6 +34,7 @@ from refdist.values import (
     check_components,
     check_count,
     mirrored,
+    per_replica,
     regroup,
     splitter,
 )
@@ -181,7 +182,7 @@ class StrategyExtended(Updates):
             result = collectives.reduce(self.backend, op, parts)
             return mirrored(result, target.devices) if target.distributed else result
         if op is rules.ReduceOp.MEAN:
-            return value
+            return value._read() if isinstance(value, Variable) else value
         raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is not distributed, over "
                            f"{self._count} replicas")
 
@@ -234,6 +235,9 @@ class StrategyExtended(Updates):
         """
         self._strategy._require("extended.batch_reduce_to")
         op = rules.reduce_op(reduce_op, "batch_reduce_to")
+        if not isinstance(value_destination_pairs, (list, tuple)):
+            raise errors.error("RD25", "batch_reduce_to", f"got a {type(value_destination_pairs).__name__}",
+                               "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
         pairs = []
         for pair in value_destination_pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
@@ -317,8 +321,8 @@ class StrategyExtended(Updates):
         return (value,)
 
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
-        return PerReplica([value_fn(ValueContext(i, self._count)) for i in range(self._count)],
-                          self._worker_devices)
+        values = [value_fn(ValueContext(i, self._count)) for i in range(self._count)]
+        return per_replica(values, self._worker_devices, "experimental_distribute_values_from_function")
 
 
 def _brief(value: Any) -> str:

@@ -6,7 +6,6 @@ The copies of a mirrored variable come out equal, or nothing has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from refdist import config, current, distributed_variables, errors, nest, rules
@@ -64,32 +63,33 @@ class Updates:
         copies = var._copies if hasattr(var, "_copies") else (var,)
         alone = len(copies) == 1
         check_components([args, kwargs], self._count if alone else len(copies), "update")
-        before = [component._array for component in copies]
         args_of, kwargs_of = splitter(args), splitter(kwargs)
-        results = []
-        try:
-            for i, component in enumerate(copies):
-                with self._update_frame(i, component._device):
-                    results.append(fn(component if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)))
-            if getattr(var, "_kind", None) == rules.MIRRORED:
-                self._keep_equal(var, copies)
-        except BaseException:
-            for component, array in zip(copies, before, strict=True):
-                component._array = array
-            raise
+        results = self._call_for_each_copy(
+            [component._device for component in copies],
+            lambda i: fn(copies[i] if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)))
         return self._grouped(results, [component._device for component in copies], group)
 
-    def _keep_equal(self, var: Any, copies: Sequence[Any]) -> None:
-        arrays = [component._array for component in copies]
-        distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
-        for component in copies:
-            component._array = arrays[0]
-
-    def _update_frame(self, i: int, device: str) -> AbstractContextManager[Any]:
+    def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any]) -> list[Any]:
+        # Every distributed variable that is written goes into `written` with the arrays it had before.
+        written: dict[int, tuple[Any, list[Any]]] = {}
         top = current.frame()
         creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
-        return current.pushed(current.Frame(top, self._strategy, current.UPDATE, None, i, device=device,
-                                            creators=creators))
+        results = []
+        try:
+            for i, name in enumerate(names):
+                frame = current.Frame(top, self._strategy, current.UPDATE, None, i, written, name, creators)
+                with current.pushed(frame):
+                    results.append(call(i))
+            for var, _ in written.values():
+                if var._kind == rules.MIRRORED:
+                    arrays = [component._array for component in var._copies]
+                    distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
+                    var._store_each([arrays[0]] * len(arrays))
+        except BaseException:
+            for var, before in written.values():
+                var._store_each(before)
+            raise
+        return results
 
     def _grouped(self, results: Sequence[Any], names: Sequence[str], group: bool) -> Any:
         if len(results) == 1:
@@ -109,13 +109,14 @@ class Updates:
         Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
         """
         self._strategy._require("extended.update_non_slot")
-        names = (colocate_with,) if isinstance(colocate_with, str) else tuple(colocate_with)
+        names = (colocate_with,) if isinstance(colocate_with, str) else colocate_with
+        if not isinstance(names, (list, tuple)) or not names:
+            raise errors.error("RD25", "update_non_slot", f"colocate_with is {colocate_with!r}",
+                               "Pass device names, as `non_slot_devices` gives them.", kind=errors.InvalidValueError)
+        names = [config.check_device(name) for name in names]
         check_components([tuple(args), kwargs or {}], len(names), "update_non_slot")
         args_of, kwargs_of = splitter(tuple(args)), splitter(kwargs or {})
-        results = []
-        for i, name in enumerate(names):
-            with self._update_frame(i, config.check_device(name)):
-                results.append(fn(*args_of(i), **kwargs_of(i)))
+        results = self._call_for_each_copy(names, lambda i: fn(*args_of(i), **kwargs_of(i)))
         return self._grouped(results, names, group)
 
     def non_slot_devices(self, var_list: Any) -> tuple[str, ...]:
