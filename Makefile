@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test lint wheel bench docs clean
+.PHONY: demo test interop lint wheel bench docs clean
 
 .venv/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv
@@ -21,6 +21,11 @@ demo: .venv/.made
 
 test: .venv/.made
 	$(BIN)/python -m pytest
+
+# The tests that need a large library of somebody else's.
+interop: .venv/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
+	$(BIN)/python -m pytest tests/test_dataloader.py
 
 lint: .venv-lint/.made
 	$(LINT)/ruff check .

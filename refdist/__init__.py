@@ -4,7 +4,7 @@ A call goes strategy -> context -> variables and values -> collectives -> backen
 way, never back:
 
     strategies/            what users call; one file per strategy
-    datasets               which replica gets which rows
+    datasets, sharding     which replica gets which rows
     context                ReplicaContext, merge_call, who am I
     cross_device_ops       which way values travel between devices
     distributed_variables, variables, values
@@ -12,7 +12,7 @@ way, never back:
     backend                the contract with what holds the arrays (backends/)
     lockstep               replicas run one at a time and meet; what they bring is compared
     rules                  the tables that all of the above look up
-    config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, errors
+    inputs, config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
@@ -41,13 +41,8 @@ from refdist.cross_device_ops import (  # noqa: E402
     NcclAllReduce,
     ReductionToOneDevice,
 )
-from refdist.datasets import (  # noqa: E402
-    DistributedDataset,
-    DistributedIterator,
-    InputContext,
-    InputOptions,
-    InputReplicationMode,
-)
+from refdist.data.spec import TensorSpec  # noqa: E402
+from refdist.datasets import DistributedDataset, DistributedIterator  # noqa: E402
 from refdist.distributed_variables import (  # noqa: E402
     AggregatingVariable,
     DistributedVariable,
@@ -55,6 +50,7 @@ from refdist.distributed_variables import (  # noqa: E402
     SyncOnReadVariable,
 )
 from refdist.indexed_slices import IndexedSlices  # noqa: E402
+from refdist.inputs import InputContext, InputOptions, InputReplicationMode  # noqa: E402
 from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.default import array_module, experimental_set_strategy  # noqa: E402
@@ -72,6 +68,7 @@ __all__ = [
     "InputReplicationMode",
     "Mirrored", "MirroredStrategy", "MirroredVariable", "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp",
     "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
+    "TensorSpec",
     "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "config", "constant", "data",
     "device", "errors", "experimental", "experimental_set_strategy", "get_replica_context", "get_strategy",
     "has_strategy", "in_cross_replica_context", "journal", "nest", "variable_creator_scope",

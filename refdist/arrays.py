@@ -25,6 +25,11 @@ def is_array(value: Any) -> bool:
     return type(value) in ARRAY_TYPES or isinstance(value, (np.ndarray, np.generic))
 
 
+def is_text(value: Any) -> bool:
+    """True for Python's own text and bytes; NumPy's text arrays would cut trailing zero bytes."""
+    return type(value) is bytes or type(value) is str
+
+
 def has_dtype(value: Any) -> bool:
     """True for values that bring a dtype of their own; Python numbers and lists of them do not."""
     return is_array(value) or hasattr(value, "__array__")

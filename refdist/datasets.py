@@ -1,120 +1,25 @@
 """Distributed datasets: which replica gets which rows of every batch.
 
-The split itself is a pure function in `data.split`; elements become PerReplica values here.
+How the rows are shared out is chosen in `sharding.py`; elements become PerReplica values here.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from enum import Enum
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from refdist import errors, nest
-from refdist.arrays import to_array
+import numpy as np
+
+from refdist import errors, nest, sharding
 from refdist.data.dataset import Dataset
-from refdist.data.options import AutoShardPolicy
-from refdist.data.split import split_batch, split_stream
-from refdist.values import PerReplica, regroup
-
-
-class InputReplicationMode(Enum):
-    """For whom an input function is called.
-
-    Source: tf.distribute.InputReplicationMode.
-    """
-
-    PER_WORKER = "PER_WORKER"
-    PER_REPLICA = "PER_REPLICA"
-
-
-class InputOptions(NamedTuple):
-    """Options of a distributed dataset; memory is shared here, so placement has no effect.
-
-    Source: tf.distribute.InputOptions.
-    """
-
-    experimental_fetch_to_device: bool = True
-    experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
-    experimental_place_dataset_on_device: bool = False
-    experimental_per_replica_buffer_size: int = 1
-
-
-class InputContext:
-    """What an input function is told: for which input pipeline it makes a dataset.
-
-    >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(32)
-    8
-
-    Source: tf.distribute.InputContext.
-    """
-
-    __slots__ = ("_id", "_pipelines", "_replicas")
-
-    def __init__(self, num_input_pipelines: int = 1, input_pipeline_id: int = 0, num_replicas_in_sync: int = 1) -> None:
-        self._pipelines = num_input_pipelines
-        self._id = input_pipeline_id
-        self._replicas = num_replicas_in_sync
-
-    @property
-    def num_input_pipelines(self) -> int:
-        """How many input pipelines there are, one per worker."""
-        return self._pipelines
-
-    @property
-    def input_pipeline_id(self) -> int:
-        """This pipeline, from 0."""
-        return self._id
-
-    @property
-    def num_replicas_in_sync(self) -> int:
-        """How many replicas there are on all workers."""
-        return self._replicas
-
-    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """The global batch size divided by the number of replicas.
-
-        Raises:
-            RD25: it is no int, or the number of replicas does not divide it.
-        """
-        if isinstance(global_batch_size, bool) or not isinstance(global_batch_size, int):
-            raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {global_batch_size!r}",
-                               "Pass an int.")
-        if global_batch_size % self._replicas:
-            raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {global_batch_size} and "
-                               f"there are {self._replicas} replicas", "Pass a multiple of the number of replicas.",
-                               kind=errors.InvalidValueError)
-        return global_batch_size // self._replicas
-
-    def __str__(self) -> str:
-        return f"tf.distribute.InputContext(input pipeline id {self._id}, total: {self._pipelines})"
-
-
-class Optional:
-    """An element, or the word that there is none.
-
-    Source: tf.experimental.Optional.
-    """
-
-    __slots__ = ("_values",)
-
-    def __init__(self, *values: Any) -> None:
-        self._values = values
-
-    def has_value(self) -> bool:
-        """Whether there is an element."""
-        return bool(self._values)
-
-    def get_value(self) -> Any:
-        """The element.
-
-        Raises:
-            RD29: there is none.
-        """
-        if not self._values:
-            raise errors.error("RD29", "Optional.get_value", "there is no element", "Ask `has_value()` first.",
-                               kind=errors.InvalidArgumentError)
-        return self._values[0]
+from refdist.data.explanation import Explanation
+from refdist.data.facts import UNKNOWN_CARDINALITY
+from refdist.data.options import UnevenEnd
+from refdist.data.spec import spec_of, with_rows
+from refdist.inputs import InputContext, InputOptions, InputReplicationMode, Optional
+from refdist.values import PerReplica, per_replica
 
 
 class DistributedIterator:
@@ -124,14 +29,37 @@ class DistributedIterator:
     """
 
     def __init__(self, dataset: DistributedDataset) -> None:
-        self._devices = dataset._strategy.extended._worker_devices
+        self._dataset = dataset
+        self._strategy = dataset._strategy
+        extended = dataset._strategy.extended
+        self._devices = extended._worker_devices
+        self._put = extended.backend.put if dataset._options.experimental_fetch_to_device else None
         self._steps = dataset._steps()
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return regroup(next(self._steps), self._devices, "dataset element")
+        self._strategy._require("DistributedIterator.get_next")
+        step = next(self._steps)
+        if self._put is not None:
+            step = [self._on_device(element, device)
+                    for element, device in zip(step, self._devices, strict=True)]
+        return step[0] if len(step) == 1 else per_replica(step, self._devices, "dataset element")
+
+    def _on_device(self, element: Any, device: str) -> Any:
+        put: Any = self._put
+        if not nest.is_nested(element):
+            return put(element, device)
+        return nest.map_structure(lambda leaf: put(leaf, device), element)
+
+    @property
+    def element_spec(self) -> Any:
+        """The same as the dataset's.
+
+        Source: tf.distribute.DistributedIterator.element_spec.
+        """
+        return self._dataset.element_spec
 
     def get_next_as_optional(self) -> Optional:
         """The next element, or an Optional without one.
@@ -140,6 +68,11 @@ class DistributedIterator:
         >>> iterator = iter(refdist.OneDeviceStrategy("CPU:0").experimental_distribute_dataset([np.ones(2)]))
         >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
         [True, False]
+
+        Raises:
+            RD09, RD10: wrong context.
+
+        Source: tf.distribute.DistributedIterator.get_next_as_optional.
         """
         for element in self:
             return Optional(element)
@@ -149,7 +82,9 @@ class DistributedIterator:
         """The next element.
 
         Raises:
-            RD29: there is none.
+            RD09, RD10: wrong context.  RD29: there is none.
+
+        Source: tf.distribute.DistributedIterator.get_next.
         """
         try:
             return next(self)
@@ -160,16 +95,18 @@ class DistributedIterator:
 class DistributedDataset:
     """One element per replica and step; can be read again and again.
 
-    Args:
-        strategy: whose replicas read it.
-        steps: called for every iteration; yields one list per step with the element of each replica.
-
     Source: tf.distribute.DistributedDataset.
     """
 
-    def __init__(self, strategy: Any, steps: Callable[[], Iterator[list[Any]]]) -> None:
+    def __init__(self, strategy: Any, split: sharding.Split, options: InputOptions) -> None:
         self._strategy = strategy
-        self._steps = steps
+        self._split = split
+        self._options = options
+        for text in split.warnings:
+            warnings.warn(text, UserWarning, stacklevel=4)
+
+    def _steps(self) -> Iterator[list[Any]]:
+        return self._split.steps(self._split.open(), self._strategy.extended._worker_index)
 
     def __iter__(self) -> DistributedIterator:
         return DistributedIterator(self)
@@ -181,26 +118,92 @@ class DistributedDataset:
             state = reduce_func(state, element)
         return state
 
+    @property
+    def cardinality(self) -> np.int64:
+        """The number of elements of the dataset that was distributed; -1 infinite, -2 unknown."""
+        source = self._split.pipelines[0]
+        if isinstance(source, Dataset):
+            return source.cardinality()
+        return np.int64(len(source) if hasattr(source, "__len__") else UNKNOWN_CARDINALITY)
 
-def distribute(strategy: Any, dataset: Any, options: Any) -> DistributedDataset:
-    """What `Strategy.experimental_distribute_dataset` returns.
+    @property
+    def element_spec(self) -> Any:
+        """A nest of PerReplica values with a TensorSpec for each replica; bare with one replica.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> batches = refdist.data.Dataset.range(7).batch(4, drop_remainder=True)
+        >>> strategy.experimental_distribute_dataset(batches).element_spec.values[0]
+        TensorSpec(shape=(2,), dtype=int64)
+
+        Source: tf.distribute.DistributedDataset.element_spec.
+        """
+        devices = self._strategy.extended._worker_devices
+        source = self._split.pipelines[0]
+        spec = self._split.spec(source.element_spec if isinstance(source, Dataset) else _first_spec(source))
+        return spec if len(devices) == 1 else nest.map_structure(
+            lambda one: PerReplica([one] * len(devices), devices), spec)
+
+    def explain(self, steps: int = 3) -> Explanation:
+        """Who gets which rows: the policy and why, and the numbers of the rows in the first steps.
+
+        The first elements are read for it.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> print(strategy.experimental_distribute_dataset(refdist.data.Dataset.range(7).batch(4)).explain())
+        MirroredStrategy: 2 replicas on 1 worker
+        AUTO: every batch is cut into pieces of the same rounded-up size, as no files are read
+        <BLANKLINE>
+                   step 0  step 1
+        replica 0  0-1     4-5
+        replica 1  2-3     6
+
+        Raises:
+            RD15: what is read cannot be split.  RD25: `steps` is no int.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise errors.error("RD25", "DistributedDataset.explain", f"steps is {steps!r}", "Pass an int of 1 or more.")
+        extended = self._strategy.extended
+        local, total = len(extended._worker_devices), extended._num_workers
+        shares: list[tuple[str, list[Any]]] = []
+        for worker in range(total) if self._split.others else [extended._worker_index]:
+            numbered: list[Iterable[Any]] = [*map(_numbered, self._split.open(peek=True))]
+            read = list(itertools.islice(self._split.steps(numbered, worker), steps))
+            of = f" of worker {worker}" if total > 1 else ""
+            shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
+                       for i in range(local)]
+        title = (f"{type(self._strategy).__name__}: {sharding.counted(local * total, 'replica')} on "
+                 f"{sharding.counted(total, 'worker')}")
+        return Explanation(title, self._split.policy, shares, self._split.warnings)
+
+
+def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
+    """The options, None replaced by the defaults, of a dataset that can be distributed.
 
     Raises:
         RD25: a dataset that cannot be iterated again, or bad options.
     """
-    _check_input_options(options, "experimental_distribute_dataset")
-    if options is not None and options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
-        raise errors.error("RD20", "experimental_distribute_dataset", "the replication mode is PER_REPLICA",
+    if isinstance(dataset, (str, bytes, PerReplica, DistributedDataset)) or not hasattr(dataset, "__iter__") \
+            or hasattr(dataset, "__next__"):
+        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
+                           "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
+    return _check_options(options, attempted)
+
+
+def distribute(strategy: Any, dataset: Any, options: Any) -> Any:
+    """What `Strategy.experimental_distribute_dataset` returns.
+
+    Raises:
+        RD18: the files or rows cannot be shared out.  RD20: the mode PER_REPLICA.
+        RD25: a dataset that cannot be iterated again, or bad options.
+    """
+    attempted = "experimental_distribute_dataset"
+    options = check(dataset, options, attempted)
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA",
                            "PER_WORKER is the only mode for a dataset.")
-    _check_dataset(dataset, "experimental_distribute_dataset")
-    count = strategy.num_replicas_in_sync
-    if count > 1 and isinstance(dataset, Dataset) and dataset._batch_size is not None:
-        policy = dataset.options().experimental_distribute.auto_shard_policy
-        if policy not in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
-            size = dataset._batch_size
-            return DistributedDataset(strategy, lambda: split_stream(dataset, size, count))
-    return DistributedDataset(
-        strategy, lambda: (split_batch(batch, count, position) for position, batch in enumerate(dataset)))
+    return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
 
 
 def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext], Any],
@@ -208,65 +211,68 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
     """What `Strategy.distribute_datasets_from_function` returns.
 
     Raises:
+        RD20: a mode that the strategy does not have.
         RD25: bad arguments, or a dataset that cannot be iterated again.
     """
     attempted = "distribute_datasets_from_function"
     if not callable(dataset_fn):
         raise errors.error("RD25", attempted, f"dataset_fn is {dataset_fn!r}", "Pass a function of an InputContext.")
-    _check_input_options(options, attempted)
-    count = strategy.num_replicas_in_sync
-    per_replica = options is not None and options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
-    pipelines = count if per_replica else 1
-    datasets = [dataset_fn(InputContext(pipelines, i, count)) for i in range(pipelines)]
+    options = _check_options(options, attempted)
+    extended = strategy.extended
+    local, workers = len(extended._worker_devices), extended._num_workers
+    per_replica_mode = options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
+    if per_replica_mode and workers > 1:
+        raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA on several workers",
+                           "Use PER_WORKER.")
+    count = workers * local
+    contexts = [InputContext(local, i, count) for i in range(local)] if per_replica_mode else [
+        InputContext(workers, extended._worker_index, count)]
+    datasets = [dataset_fn(context) for context in contexts]
     for dataset in datasets:
-        _check_dataset(dataset, f"the dataset_fn of {attempted}")
-    if per_replica:
-        return DistributedDataset(strategy, lambda: _side_by_side(datasets))
-    return DistributedDataset(strategy, lambda: _in_turn(datasets[0], count))
+        check(dataset, options, f"the dataset_fn of {attempted}")
+    problems = []
+    pipelines = max(workers, len(contexts))
+    if pipelines > 1 and not any(context._asked for context in contexts):
+        problems.append(f"dataset_fn did not ask for input_pipeline_id, so all {pipelines} pipelines may read the same "
+                        "rows; use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`")
+    split = sharding.of_pipelines(extended, datasets, per_replica_mode, options.uneven_end)
+    return DistributedDataset(strategy, split._replace(warnings=problems), options)
 
 
-def _in_turn(dataset: Any, count: int) -> Iterator[list[Any]]:
-    # Every replica takes the next element; those that get none at the end get empty arrays.
-    elements = iter(dataset)
-    for step in itertools.count():
-        taken = list(itertools.islice(elements, count))
-        if not taken:
-            return
-        yield [*taken, *(_empty(taken[0], i, step) for i in range(len(taken), count))]
+def _numbered(pipeline: Iterable[Any]) -> Iterator[Any]:
+    # The numbers of the rows in place of the rows, so that the split itself tells who gets which.
+    start = 0
+    for element in pipeline:
+        leaf = nest.flatten(element)[0]
+        count = len(leaf) if np.ndim(leaf) else 1
+        yield np.arange(start, start + count) if np.ndim(leaf) else np.asarray(start)
+        start += count
 
 
-def _side_by_side(datasets: list[Any]) -> Iterator[list[Any]]:
-    iterators = [iter(dataset) for dataset in datasets]
-    for step in itertools.count():
-        taken = [next(iterator, _NOTHING) for iterator in iterators]
-        present = [element for element in taken if element is not _NOTHING]
-        if not present:
-            return
-        yield [_empty(present[0], i, step) if element is _NOTHING else element for i, element in enumerate(taken)]
+def _rows_of(element: Any) -> Any:
+    if isinstance(element, tuple):
+        rows, mask = element
+        return rows[mask]
+    return element
 
 
-_NOTHING = object()
+def _first_spec(source: Iterable[Any]) -> Any:
+    for element in source:
+        return with_rows(spec_of(element), None)
+    raise errors.error("RD29", "DistributedDataset.element_spec", "there is no element to tell it from",
+                       "Give a dataset with at least one element.")
 
 
-def _empty(like: Any, replica: int, step: int) -> Any:
-    def none_of(leaf: Any) -> Any:
-        array = to_array(leaf)
-        if array.ndim == 0:
-            raise errors.error("RD15", "reading a distributed dataset", f"replica {replica} has no element left in "
-                               f"step {step}, and no empty array can stand for a scalar",
-                               "Batch the dataset, or make its length a multiple of the number of replicas.")
-        return array[:0]
-
-    return nest.map_structure(none_of, like)
-
-
-def _check_dataset(dataset: Any, attempted: str) -> None:
-    if isinstance(dataset, (str, bytes, PerReplica)) or not hasattr(dataset, "__iter__") \
-            or hasattr(dataset, "__next__"):
-        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
-                           "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
-
-
-def _check_input_options(options: Any, attempted: str) -> None:
-    if options is not None and not isinstance(options, InputOptions):
+def _check_options(options: Any, attempted: str) -> InputOptions:
+    if options is None:
+        return InputOptions()
+    if not isinstance(options, InputOptions):
         raise errors.error("RD25", attempted, f"options is {options!r}", "Pass InputOptions or None.")
+    if not isinstance(options.uneven_end, UnevenEnd):
+        raise errors.error("RD25", attempted, f"uneven_end is {options.uneven_end!r}", "Pass a refdist.data.UnevenEnd.")
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA \
+            and options.experimental_place_dataset_on_device and options.experimental_fetch_to_device:
+        raise errors.error("RD25", attempted, "a dataset that is placed on the device is to be fetched to it too",
+                           "With PER_REPLICA set only one of experimental_place_dataset_on_device and "
+                           "experimental_fetch_to_device.", kind=errors.InvalidValueError)
+    return options

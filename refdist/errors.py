@@ -53,6 +53,10 @@ class OutOfRangeError(RefdistError, IndexError):
     """A position past the end."""
 
 
+class DataLossError(RefdistError):
+    """Data that cannot be read back (`tf.errors.DataLossError`)."""
+
+
 class InternalError(RefdistError):
     """A fault of refdist itself.  A legal program never sees it."""
 
@@ -131,6 +135,10 @@ CATALOGUE: dict[str, Code] = {
         "value is not distributed", InvalidValueError,
         "SUM needs one value per replica; a value that is the same everywhere has no number of parts.",
         "Return an array from each replica, or multiply by `num_replicas_in_sync` yourself."),
+    "RD18": Code(
+        "the rows cannot be shared out", InvalidArgumentError,
+        "Every worker and every replica gets a share of the rows, by the policy chosen.",
+        "Choose another `AutoShardPolicy`, or another number of rows or files."),
     "RD19": Code(
         "a per-replica value was used as an array", InvalidValueError,
         "Outside a replica a distributed value is several arrays, not one.",
@@ -171,6 +179,10 @@ CATALOGUE: dict[str, Code] = {
         "the input has ended", OutOfRangeError,
         "A dataset ends; `get_next` says so by this error.",
         "Use a `for` loop, or `dataset.repeat()`."),
+    "RD30": Code(
+        "a file cannot be read", DataLossError,
+        "Files exist and are complete; the checksum of every record is compared.",
+        "Write the file anew, or leave it out."),
 }
 
 

@@ -76,6 +76,7 @@ _CALLS = """
     experimental_distribute_dataset     ok      ok    ok     ok      ok          ok
     experimental_local_results          ok      ok    ok     ok      ok          ok
     experimental_distribute_values_from_function  ok ok ok   ok      ok          ok
+    DistributedIterator.get_next        ok      ok    ok     RD09   RD10        RD10
     extended.reduce_to                  ok      ok    ok     RD09    RD10        RD10
     extended.batch_reduce_to            ok      ok    ok     RD09    RD10        RD10
     extended.broadcast_to               ok      ok    ok     RD09    RD10        RD10
@@ -103,6 +104,7 @@ INSTEAD = {
     "Strategy.reduce": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
     "Strategy.run": "Replicas run already; call the function itself, or use "
                     "`get_replica_context().merge_call(...)` to leave them.",
+    "DistributedIterator.get_next": "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
     "extended.colocate_vars_with": "Enter `with strategy.scope():` first.",
     "ReplicaContext.merge_call": "Ask `get_replica_context()` anew inside the function given to "
                                  "`strategy.run`.",

@@ -21,9 +21,6 @@ API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json")
 
 # What does not exist yet, by topic.  A name that exists must not stand here.
 LATER = {
-    "datasets": """
-        DistributedDataset.element_spec DistributedIterator.element_spec
-        data.experimental""",
     "clusters and workers": """
         cluster_resolver cluster_resolver.* MultiWorkerMirroredStrategy experimental.MultiWorkerMirroredStrategy
         Server ParameterServerStrategy experimental.ParameterServerStrategy coordinator coordinator.*
@@ -40,6 +37,7 @@ NOT_PLANNED = {
         Variable.initialized_value Variable.initializer Variable.load Variable.op Variable.to_proto
         Variable.SaveSliceInfo Variable.set_shape Variable.experimental_ref IndexedSlices.consumers
         IndexedSlices.graph IndexedSlices.name IndexedSlices.op IndexedSlices.device""",
+    "hints to graph rewriters": "data.experimental.DistributeOptions.num_devices",
     "indexing that NumPy writes with brackets": """
         Variable.gather_nd Variable.scatter_nd_add Variable.scatter_nd_sub Variable.scatter_nd_update""",
 }
@@ -58,6 +56,8 @@ OTHER_DEFAULTS = {
 # More parameters than TensorFlow's that can also be given by position, with the reason.
 POSITIONAL = {
     "experimental.CollectiveHints": "another name of CommunicationOptions",
+    "InputOptions": "a named tuple has no keyword-only fields",
+    "data.experimental.DistributeOptions": "a dataclass whose fields can be given when it is made",
 }
 
 

@@ -22,6 +22,7 @@ class World:
             self.v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.MEAN)
         with self.other.scope():
             self.w = refdist.Variable(1.0)
+        self.iterator = iter(self.strategy.experimental_distribute_dataset([np.ones(2)] * 2))
         self.value = self.strategy.run(lambda: refdist.constant([1.0, 2.0]))
 
 
@@ -34,6 +35,7 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "experimental_local_results": lambda w: w.strategy.experimental_local_results(w.value),
     "experimental_distribute_values_from_function":
         lambda w: w.strategy.experimental_distribute_values_from_function(lambda ctx: 1),
+    "DistributedIterator.get_next": lambda w: w.iterator.get_next(),
     "extended.reduce_to": lambda w: w.strategy.extended.reduce_to("SUM", w.value, "CPU:0"),
     "extended.batch_reduce_to": lambda w: w.strategy.extended.batch_reduce_to("SUM", [(w.value, "CPU:0")]),
     "extended.broadcast_to": lambda w: w.strategy.extended.broadcast_to(np.ones(2), w.v),

@@ -1,6 +1,23 @@
 """`refdist.data`: the part of `tf.data` that distribution needs."""
 
-from refdist.data.dataset import Dataset
-from refdist.data.options import AutoShardPolicy, DistributeOptions, Options
+from refdist.data import experimental
+from refdist.data.dataset import Dataset, TextLineDataset, TFRecordDataset
+from refdist.data.facts import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from refdist.data.files import TFRecordWriter
+from refdist.data.options import AutoShardPolicy, DistributeOptions, Options, UnevenEnd
+from refdist.data.transformations import AUTOTUNE
 
-__all__ = ["AutoShardPolicy", "Dataset", "DistributeOptions", "Options"]
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "Dataset",
+    "DistributeOptions",
+    "Options",
+    "TFRecordDataset",
+    "TFRecordWriter",
+    "TextLineDataset",
+    "UnevenEnd",
+    "experimental",
+]

@@ -22,6 +22,20 @@ class AutoShardPolicy(Enum):
     HINT = 3
 
 
+class UnevenEnd(Enum):
+    """What happens where the replicas would get different numbers of rows.
+
+    EMPTY is what TensorFlow does: some replicas get fewer rows, or none.  DROP leaves rows out until all have
+    the same number.  PAD fills up with zeros and makes every element a pair of it and a mask that is true for
+    real rows.  ERROR refuses.
+    """
+
+    EMPTY = "EMPTY"
+    DROP = "DROP"
+    PAD = "PAD"
+    ERROR = "ERROR"
+
+
 @dataclass
 class DistributeOptions:
     """What concerns distribution.

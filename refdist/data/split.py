@@ -1,4 +1,7 @@
-"""How one global batch is split over replicas.  Pure functions; the pieces are views, never copies."""
+"""How global batches are split over replicas.  Pure functions; the pieces are views, never copies.
+
+A step is a list with the element of each replica.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import to_array
+from refdist.arrays import is_text, to_array
+from refdist.data import elements
+from refdist.data.options import UnevenEnd
 
 
-def split_batch(batch: Any, num_replicas: int, position: int) -> list[Any]:
+def split_batch(batch: Any, num_replicas: int, position: int, whole: bool = True) -> list[Any]:
     """The pieces of a global batch, one per replica, in order.
 
     Every piece has ceil(rows / num_replicas) rows as long as rows are left; then come a shorter one and empty
@@ -19,7 +24,9 @@ def split_batch(batch: Any, num_replicas: int, position: int) -> list[Any]:
 
     Args:
         batch: a nest of arrays with the same number of rows.
+        num_replicas: on all workers.
         position: the number of the batch in the dataset, for messages.
+        whole: False to give every replica floor(rows / num_replicas) rows and to leave the rest out.
 
     >>> import numpy as np
     >>> split_batch(np.arange(6), 4, 0)
@@ -30,10 +37,11 @@ def split_batch(batch: Any, num_replicas: int, position: int) -> list[Any]:
 
     Source: observed, TensorFlow 2.21, MirroredStrategy.experimental_distribute_dataset.
     """
-    leaves = [to_array(leaf) for leaf in nest.flatten(batch)]
+    leaves = [leaf if is_text(leaf) else to_array(leaf) for leaf in nest.flatten(batch)]
     if num_replicas == 1:
         return [nest.pack_sequence_as(batch, leaves)]
-    each = -(-_rows(leaves, num_replicas, position) // num_replicas)
+    rows = _rows(leaves, num_replicas, position)
+    each = -(-rows // num_replicas) if whole else rows // num_replicas
     pieces = []
     for i in range(num_replicas):
         part = slice(i * each, (i + 1) * each)
@@ -41,14 +49,27 @@ def split_batch(batch: Any, num_replicas: int, position: int) -> list[Any]:
     return pieces
 
 
-def split_stream(batches: Iterable[Any], batch_size: int, num_replicas: int) -> Iterator[list[Any]]:
-    """The pieces of a stream of batches whose boundaries are ignored, one list per step.
+def piece_sizes(batch_size: int, num_replicas: int, first: int = 0) -> list[int]:
+    """The sizes of the pieces of a stream, for the worker whose first replica is `first`.
 
-    The pieces of a step have batch_size // num_replicas rows, the first batch_size % num_replicas of them one
-    more; only the last piece is shorter, and pieces that are missing in the last step are empty.
+    >>> piece_sizes(7, 4), piece_sizes(7, 4, first=2)
+    ([2, 2, 2, 1], [2, 1, 2, 2])
+
+    Source: observed, TensorFlow 2.21, batch_sizes_for_worker.
+    """
+    sizes = [batch_size // num_replicas + (i < batch_size % num_replicas) for i in range(num_replicas)]
+    return sizes[first:] + sizes[:first]
+
+
+def split_stream(batches: Iterable[Any], sizes: Sequence[int], per_step: int) -> Iterator[list[Any]]:
+    """The pieces of a stream of batches whose boundaries are ignored, `per_step` of them in each step.
+
+    The pieces have the sizes given, in turn; only the last one is shorter, and pieces that are missing in the
+    last step are empty.
 
     >>> import numpy as np
-    >>> [[piece.tolist() for piece in step] for step in split_stream([np.arange(6), np.arange(6, 9)], 6, 4)]
+    >>> steps = split_stream([np.arange(6), np.arange(6, 9)], [2, 2, 1, 1], 4)
+    >>> [[piece.tolist() for piece in step] for step in steps]
     [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8], [], []]]
 
     Raises:
@@ -56,31 +77,66 @@ def split_stream(batches: Iterable[Any], batch_size: int, num_replicas: int) -> 
 
     Source: observed, TensorFlow 2.21, AutoShardPolicy.OFF.
     """
-    sizes = [batch_size // num_replicas + (i < batch_size % num_replicas) for i in range(num_replicas)]
     step: list[Any] = []
     rest: list[Any] | None = None
     structure: Any = None
+    turn = 0
     for position, batch in enumerate(batches):
         leaves = [to_array(leaf) for leaf in nest.flatten(batch)]
-        _rows(leaves, num_replicas, position)
+        _rows(leaves, len(sizes), position)
         structure = batch
         rest = leaves if rest is None or not len(rest[0]) else [
             np.concatenate(pair) for pair in zip(rest, leaves, strict=True)]
-        while len(rest[0]) >= sizes[len(step)]:
-            size = sizes[len(step)]
+        while len(rest[0]) >= sizes[turn]:
+            size = sizes[turn]
             step.append(nest.pack_sequence_as(structure, [leaf[:size] for leaf in rest]))
             rest = [leaf[size:] for leaf in rest]
-            if len(step) == num_replicas:
+            turn = (turn + 1) % len(sizes)
+            if len(step) == per_step:
                 yield step
                 step = []
                 if not len(rest[0]):
                     break
     if rest is None or not (step or len(rest[0])):
         return
-    while len(step) < num_replicas:
+    while len(step) < per_step:
         step.append(nest.pack_sequence_as(structure, rest))
         rest = [leaf[:0] for leaf in rest]
     yield step
+
+
+def even_out(step: list[Any], policy: UnevenEnd, rows: int | None, number: int) -> list[Any] | None:
+    """A step as the policy wants it, None when it is to be dropped.
+
+    Args:
+        step: one element per replica.
+        policy: what to do where replicas have different numbers of rows.
+        rows: to how many rows PAD brings each element; None for the longest of the step.
+        number: of the step, for messages.
+
+    Raises:
+        RD15: PAD of scalars.  RD18: the numbers of rows differ, and the policy is ERROR.
+    """
+    if policy is UnevenEnd.EMPTY:
+        return step
+    counts = [len(leaf) if np.ndim(leaf) else 1 for leaf in (nest.flatten(element)[0] for element in step)]
+    if policy is UnevenEnd.PAD:
+        return [_pad(element, max(rows or 0, *counts, 0), number) for element in step]
+    if len(set(counts)) == 1:
+        return step
+    if policy is UnevenEnd.DROP:
+        return None
+    raise errors.error("RD18", "reading a distributed dataset", f"the replicas have {counts} rows in step {number}",
+                       "Take batches that the number of replicas divides and drop the remainder, or choose another "
+                       "`uneven_end`.", kind=errors.InvalidValueError)
+
+
+def _pad(element: Any, rows: int, number: int) -> Any:
+    leaves = nest.flatten(element)
+    count = elements.count_rows(leaves, f"padding step {number}")
+    padded = leaves if count == rows else [
+        np.concatenate([leaf, np.zeros((rows - count, *leaf.shape[1:]), leaf.dtype)]) for leaf in leaves]
+    return nest.pack_sequence_as(element, padded), np.arange(rows) < count
 
 
 def _rows(leaves: Sequence[Any], num_replicas: int, position: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from refdist import context, current, errors
+from refdist import context, current, datasets, errors
+from refdist.inputs import InputContext
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
 
@@ -30,6 +31,28 @@ class DefaultStrategy(Strategy):
             RD10: in the scope of another strategy.
         """
         return _NoScope(self)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The dataset itself.
+
+        Raises:
+            RD25: a dataset that cannot be iterated again, or bad options.
+        """
+        datasets.check(dataset, options, "experimental_distribute_dataset")
+        return dataset
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
+        """The dataset that the function makes for the only pipeline there is.
+
+        Raises:
+            RD25: no function, bad options, or a dataset that cannot be iterated again.
+        """
+        if not callable(dataset_fn):
+            raise errors.error("RD25", "distribute_datasets_from_function", f"dataset_fn is {dataset_fn!r}",
+                               "Pass a function of an InputContext.")
+        dataset = dataset_fn(InputContext())
+        datasets.check(dataset, options, "distribute_datasets_from_function")
+        return dataset
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         raise errors.error("RD10", "copy of the default strategy", "there is only one",

@@ -9,7 +9,7 @@ from typing import Any
 
 from refdist import datasets, errors
 from refdist.data.dataset import Dataset
-from refdist.datasets import InputReplicationMode
+from refdist.inputs import InputReplicationMode
 
 
 class InputIterator:

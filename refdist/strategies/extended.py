@@ -52,6 +52,8 @@ class StrategyExtended(Updates):
 
     _cross_device_ops: CrossDeviceOps
     _kinds = rules.CREATION
+    _num_workers = 1
+    _worker_index = 0
 
     def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,

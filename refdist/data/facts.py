@@ -1,0 +1,101 @@
+"""What is known of a dataset before it is read: how many elements, of what shape, from which files."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+
+class Facts(NamedTuple):
+    """Attributes:
+        cardinality: number of elements, or one of the two constants.
+        spec: a nest of TensorSpecs, None when only reading the first element tells.
+        batch_size: rows of a full batch, where elements are batches of a known size.
+        static: every batch is full.
+        files: the files that are read, for AutoShardPolicy.FILE.
+    """
+
+    cardinality: int = UNKNOWN_CARDINALITY
+    spec: Any = None
+    batch_size: int | None = None
+    static: bool = False
+    files: tuple[str, ...] = ()
+
+    def elements_only(self, cardinality: int) -> Facts:
+        """The facts after elements were chosen, repeated or put into another order."""
+        return self._replace(cardinality=cardinality)
+
+
+class Reading(NamedTuple):
+    """One reading of a dataset: which part of its files, and the seed that all workers agreed upon.
+
+    Attributes:
+        num_shards, shard: of the files, every `num_shards`-th from number `shard` is read.
+        seed: for shuffles that were given none; None draws a new one.
+        peek: looking only, so the next reading is shuffled as if this one had not been.
+    """
+
+    num_shards: int = 1
+    shard: int = 0
+    seed: int | None = None
+    peek: bool = False
+
+
+WHOLE = Reading()
+PEEK = Reading(peek=True)
+
+
+def batches(count: int, size: int, drop_remainder: bool) -> int:
+    """How many batches of `size` come out of `count` elements."""
+    return count if count < 0 else count // size if drop_remainder else -(-count // size)
+
+
+def windows(count: int, size: int, shift: int, stride: int, drop_remainder: bool) -> int:
+    """How many windows come out of `count` elements."""
+    if count < 0:
+        return count
+    first = (size - 1) * stride + 1 if drop_remainder else 1
+    return 0 if count < first else (count - first) // shift + 1
+
+
+def repeated(count: int, times: int | None) -> int:
+    """How many elements there are `times` times over; None is for ever."""
+    if count == 0 or times == 0:
+        return 0
+    if times is None:
+        return INFINITE_CARDINALITY
+    return count if count < 0 else count * times
+
+
+def taken(count: int, limit: int) -> int:
+    """How many of `count` elements there are among the first `limit`; -1 means all."""
+    if limit == -1 or limit == 0:
+        return count if limit else 0
+    return limit if count == INFINITE_CARDINALITY else min(count, limit) if count >= 0 else count
+
+
+def skipped(count: int, number: int) -> int:
+    """How many of `count` elements are left after the first `number`."""
+    return max(count - number, 0) if count >= 0 else count
+
+
+def sharded(count: int, num_shards: int, index: int) -> int:
+    """How many of `count` elements are in one of `num_shards`."""
+    return len(range(index, count, num_shards)) if count >= 0 else count
+
+
+def zipped(counts: list[int]) -> int:
+    """How many elements there are until the shortest of several datasets ends."""
+    finite = [count for count in counts if count != INFINITE_CARDINALITY]
+    if UNKNOWN_CARDINALITY in finite:
+        return UNKNOWN_CARDINALITY
+    return min(finite) if finite else INFINITE_CARDINALITY
+
+
+def concatenated(first: int, second: int) -> int:
+    """How many elements there are in one dataset and then another."""
+    if INFINITE_CARDINALITY in (first, second):
+        return INFINITE_CARDINALITY
+    return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in (first, second) else first + second

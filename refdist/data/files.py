@@ -1,0 +1,195 @@
+"""Files as sources: their names, lines of text, and records in TensorFlow's format, read and written.
+
+A record is its length (8 bytes, little endian), the masked CRC-32C of these, the data, and the masked CRC-32C
+of the data; source: tensorflow.org, "TFRecord and tf.train.Example", section "TFRecords format details".
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import IO, Any
+
+from refdist import errors, nest
+from refdist.data.facts import Reading
+
+COMPRESSIONS = {None: open, "": open, "GZIP": gzip.open}
+_LENGTH = struct.Struct("<Q")
+_CHECK = struct.Struct("<I")
+
+
+def match(patterns: Any) -> list[str]:
+    """The files that match one pattern or several, sorted.
+
+    Raises:
+        RD25: no text.  RD30: no file matches.
+    """
+    wanted = names(patterns, "Dataset.list_files")
+    found = sorted({name for pattern in wanted for name in glob.glob(pattern)})
+    if not found:
+        raise errors.error("RD30", "Dataset.list_files", f"no file matches {', '.join(wanted) or 'no pattern'}",
+                           "Correct the pattern; it is read as by `glob.glob`.", kind=errors.InvalidArgumentError)
+    return found
+
+
+def names(filenames: Any, attempted: str) -> list[str]:
+    """A list of file names from a name, a list, an array or a dataset of names.
+
+    Raises:
+        RD25: something that is no name.
+    """
+    if isinstance(filenames, (str, bytes, os.PathLike)):
+        filenames = [filenames]
+    found = []
+    try:
+        items = nest.flatten(filenames) if nest.is_nested(filenames) else list(filenames)
+    except TypeError:
+        items = [filenames]
+    for item in items:
+        if not isinstance(item, (str, bytes, os.PathLike)):
+            raise errors.error("RD25", attempted, f"got {item!r}", "Pass the name of a file, or a list of names.")
+        found.append(os.fsdecode(item))
+    return found
+
+
+def check_compression(compression: str | None, attempted: str) -> None:
+    """Raises unless files compressed this way can be read and written.
+
+    Raises:
+        RD25: they cannot.
+    """
+    if compression not in COMPRESSIONS:
+        raise errors.error("RD25", attempted, f"compression is {compression!r}", "Pass None or \"GZIP\".",
+                           kind=errors.InvalidValueError)
+
+
+def read_each(filenames: list[str], reading: Reading, read: Callable[[str], Iterable[bytes]]) -> Iterator[bytes]:
+    """What `read` gives for each of the files that this reading is for."""
+    for name in filenames[reading.shard::reading.num_shards]:
+        yield from read(name)
+
+
+def lines(name: str) -> Iterator[bytes]:
+    """The lines of a file, without "\\n" and "\\r\\n".
+
+    Raises:
+        RD30: no such file.
+    """
+    with _open(name, None, "TextLineDataset") as file:
+        for line in file:
+            yield line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
+
+
+def records(name: str, compression: str | None) -> Iterator[bytes]:
+    """The records of a file.
+
+    Raises:
+        RD27: `google-crc32c` is not installed.
+        RD30: no such file, or a record that is truncated or damaged, with its number.
+    """
+    checksum = _checksum("TFRecordDataset")
+    with _open(name, compression, "TFRecordDataset") as file:
+        number = 0
+        while True:
+            try:
+                header = file.read(_LENGTH.size + _CHECK.size)
+                if not header:
+                    return
+                if len(header) < _LENGTH.size + _CHECK.size:
+                    raise _damaged(name, number, f"its header has {len(header)} of 12 bytes")
+                (length,) = _LENGTH.unpack_from(header)
+                if checksum(header[:_LENGTH.size]) != _CHECK.unpack_from(header, _LENGTH.size)[0]:
+                    raise _damaged(name, number, "the checksum of its length is wrong")
+                data = file.read(length)
+                footer = file.read(_CHECK.size)
+            except (EOFError, gzip.BadGzipFile) as error:
+                raise _damaged(name, number, str(error)) from error
+            if len(data) + len(footer) < length + _CHECK.size:
+                raise _damaged(name, number, f"it has {len(data)} of {length} bytes")
+            if checksum(data) != _CHECK.unpack(footer)[0]:
+                raise _damaged(name, number, "the checksum of its data is wrong")
+            yield data
+            number += 1
+
+
+class TFRecordWriter:
+    """Writes records that `TFRecordDataset`, here and in TensorFlow, reads.
+
+    Args:
+        path: the file, which is replaced.
+        options: None, "", or "GZIP".
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "rows")
+    >>> with TFRecordWriter(path) as writer:
+    ...     writer.write(b"a row")
+    >>> list(records(path, None))
+    [b'a row']
+
+    Raises:
+        RD25: another compression.  RD27: the package `google-crc32c` is not installed.
+
+    Source: tf.io.TFRecordWriter.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: str | None = None) -> None:
+        check_compression(options, "TFRecordWriter")
+        self._checksum = _checksum("TFRecordWriter")
+        self._file: Any = COMPRESSIONS[options](path, "wb")  # type: ignore[operator]
+
+    def write(self, record: bytes) -> None:
+        """Appends a record.
+
+        Raises:
+            RD25: not bytes.
+        """
+        if not isinstance(record, bytes):
+            raise errors.error("RD25", "TFRecordWriter.write", f"got a {type(record).__name__}", "Pass bytes.")
+        length = _LENGTH.pack(len(record))
+        self._file.write(length + _CHECK.pack(self._checksum(length)) + record
+                         + _CHECK.pack(self._checksum(record)))
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _open(name: str, compression: str | None, attempted: str) -> IO[bytes]:
+    try:
+        file: IO[bytes] = COMPRESSIONS[compression](name, "rb")  # type: ignore[operator]
+    except OSError as error:
+        raise errors.error("RD30", attempted, f"{name} cannot be opened: {error.strerror}",
+                           kind=errors.NotFoundError) from error
+    return file
+
+
+def _damaged(name: str, number: int, found: str) -> errors.RefdistError:
+    return errors.error("RD30", "TFRecordDataset", f"record {number} of {name} is damaged: {found}")
+
+
+def _checksum(attempted: str) -> Callable[[bytes], int]:
+    try:
+        import google_crc32c
+    except ImportError as error:
+        raise errors.error("RD27", attempted, "the package google-crc32c is not installed",
+                           "Run `pip install refdist[records]`.") from error
+
+    def masked(data: bytes) -> int:
+        crc: int = google_crc32c.value(data)
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return masked

@@ -1,0 +1,76 @@
+"""Elements from a Python generator, each compared with what was promised or with the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.arrays import to_array
+from refdist.data import elements
+from refdist.data.iterators import noted
+from refdist.data.spec import TensorSpec, spec_of
+
+
+def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], spec: Any) -> Iterator[Any]:
+    """What `generator(*args)` yields.
+
+    Args:
+        generator: returns an iterable.
+        args: its arguments.
+        spec: a nest of TensorSpecs that every element must fit; None to take structure and dtypes of the first.
+
+    Raises:
+        RD26: an element that does not fit, with its number.
+        What the generator raises, with a note that says at which element.
+    """
+    number = 0
+    source = iter(generator(*args))
+    while True:
+        try:
+            raw = next(source)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise noted(error, "from_generator", number) from None
+        element = elements.arrays(raw) if spec is None else _typed(raw, spec, number)
+        if spec is None:
+            spec = nest.map_structure(lambda one: TensorSpec(None, one.dtype), spec_of(element))
+        _check(spec, element, number)
+        yield element
+        number += 1
+
+
+def _typed(raw: Any, spec: Any, number: int) -> Any:
+    # Python numbers and lists have no dtype of their own: they take the one wanted.
+    if isinstance(spec, dict) and isinstance(raw, dict) and spec.keys() == raw.keys():
+        return type(spec)((key, _typed(raw[key], spec[key], number)) for key in spec)
+    if isinstance(spec, (tuple, list)) and isinstance(raw, (tuple, list)) and len(spec) == len(raw):
+        items = [_typed(item, one, number) for item, one in zip(raw, spec, strict=True)]
+        return type(spec)(*items) if hasattr(spec, "_fields") else type(spec)(items)
+    if not isinstance(spec, TensorSpec) or spec.dtype == object or isinstance(raw, (np.ndarray, np.generic)):
+        return elements.arrays(raw)
+    try:
+        return to_array(raw, spec.dtype)
+    except errors.RefdistError as error:
+        raise _misfit(number, f"it is {raw!r}", spec) from error
+
+
+def _check(spec: Any, element: Any, number: int) -> None:
+    difference = nest.compare([spec, element])
+    if difference is not None:
+        _, path, wanted, found = difference
+        raise _misfit(number, f"it is a {found} {path}".rstrip(), wanted)
+    for one, leaf in zip(nest.flatten(spec), nest.flatten(element), strict=True):
+        if not one.is_compatible_with(leaf):
+            found = spec_of(leaf)
+            raise _misfit(number, f"it has shape {found.shape} and dtype {found.dtype}", one)
+
+
+def _misfit(number: int, found: str, wanted: Any) -> errors.RefdistError:
+    if isinstance(wanted, TensorSpec):
+        wanted = f"{'any shape' if wanted.shape is None else f'shape {wanted.shape}'} and dtype {wanted.dtype}"
+    return errors.error("RD26", f"Dataset.from_generator, element {number}", f"{found}; wanted is {wanted}",
+                        "Let all elements have one structure and dtype, the ones of `output_signature` if it is given.")

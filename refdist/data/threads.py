@@ -1,0 +1,93 @@
+"""Threads for datasets: elements read ahead, and functions applied to several elements at once.
+
+A thread lives as long as the iterator that started it: it ends when the iterator is finished or forgotten.
+An exception in a thread is raised where the element would have come.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from refdist.data.iterators import apply, noted
+
+_END = object()
+
+
+class ReadAhead:
+    """An iterator of which another thread reads up to `count` elements before they are asked for."""
+
+    def __init__(self, read: Callable[[], Iterable[Any]], count: int) -> None:
+        self._queue: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(count)
+        self._over = False
+        stop = threading.Event()
+        # The thread holds the queue and the event, never this object, so that forgetting it ends the thread.
+        weakref.finalize(self, _finish, self._queue, stop)
+        threading.Thread(target=_read, args=(read, self._queue, stop), daemon=True, name="refdist prefetch").start()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        element, error = self._queue.get()
+        if element is _END:
+            self._over = True
+            if error is not None:
+                raise error
+            raise StopIteration
+        return element
+
+
+def _read(read: Callable[[], Iterable[Any]], elements: queue.Queue[Any], stop: threading.Event) -> None:
+    error: BaseException | None = None
+    try:
+        for element in read():
+            elements.put((element, None))
+            if stop.is_set():
+                return
+    except BaseException as raised:
+        error = raised
+    elements.put((_END, error))
+
+
+def _finish(elements: queue.Queue[Any], stop: threading.Event) -> None:
+    stop.set()
+    # A thread that waits for room is let go; it puts at most one more element, for which there is room now.
+    while True:
+        try:
+            elements.get_nowait()
+        except queue.Empty:
+            return
+
+
+def map_in_threads(function: Callable[..., Any], stream: Iterable[Any], threads: int) -> Iterator[Any]:
+    """`function` of every element, in order, with up to `threads` calls at once.
+
+    Raises:
+        What the function raises, with a note that says which element it was.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="refdist map") as pool:
+        elements = iter(stream)
+        waiting = deque(pool.submit(apply, function, element) for element in itertools.islice(elements, threads))
+        number = 0
+        try:
+            while waiting:
+                future = waiting.popleft()
+                try:
+                    result = future.result()
+                except Exception as error:
+                    raise noted(error, "map", number) from None
+                waiting.extend(pool.submit(apply, function, element) for element in itertools.islice(elements, 1))
+                yield result
+                number += 1
+        finally:
+            for future in waiting:
+                future.cancel()

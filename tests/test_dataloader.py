@@ -1,0 +1,57 @@
+"""A PyTorch DataLoader as the source of a distributed dataset; runs where PyTorch is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed; `make interop` installs it")
+
+
+class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int) -> tuple[Any, int]:
+        return torch.full((3,), float(i)), i
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_a_loader_are_split_and_every_epoch_is_another_reading(workers: int) -> None:
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=workers)
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    distributed = strategy.experimental_distribute_dataset(loader)
+    for _ in range(2):
+        seen = []
+        for images, labels in distributed:
+            assert all(type(part) is np.ndarray for part in images.values)
+            sums = strategy.run(lambda x, y: x.sum() - 3 * y.sum(), args=(images, labels))
+            assert [float(one) for one in sums.values] == [0.0, 0.0]
+            seen += [part.tolist() for part in labels.values]
+        assert seen == [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9]]
+    assert distributed.cardinality == 3
+    assert distributed.element_spec[0].values[0] == refdist.TensorSpec((None, 3), np.float32)
+
+
+def test_the_memory_of_a_tensor_is_used_and_not_copied() -> None:
+    tensor = torch.arange(8)
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    [element] = strategy.experimental_distribute_dataset([tensor])
+    tensor[5] = 100
+    assert [part.tolist() for part in element.values] == [[0, 1, 2, 3], [4, 100, 6, 7]]
+
+
+def test_replica_functions_may_return_tensors() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=6)
+
+    def total(x: Any, labels: Any) -> Any:
+        return torch.as_tensor(x).sum().numpy()
+
+    totals = [float(strategy.reduce("SUM", strategy.run(total, args=batch), axis=None))
+              for batch in strategy.experimental_distribute_dataset(loader)]
+    assert totals == [45.0, 90.0]

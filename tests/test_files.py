@@ -1,0 +1,121 @@
+"""Files as sources.  The bytes of RECORDS were written by TensorFlow 2.21's tf.io.TFRecordWriter."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refdist
+from refdist.data import Dataset, TextLineDataset, TFRecordDataset, TFRecordWriter
+
+ROWS = [b"", b"one", b"a\0b\0", bytes(range(256))]
+RECORDS = base64.b85decode(
+    "0000000000DFc`X*y@6!0{{R300000u$f5?Z*FA)Kvf6?000000000&MN$M|0Ac{ihj}6Z0RR910000lvk2b+0RjUA1qKHQ2?`4g4Gs?w5fT#="
+    "6&4p585$cL9UdPbAtECrB_<~*DJm;0EiNxGF)}kWH8wXmIXXK$Jw87`K|(`BMMg(RNlHshO-@fxQBqS>RaRG6Sz23MU0z>cVPa!sWoBn+X=-b1"
+    "ZEkOHadLBXb#`}nd3t+%eSUv{fr5jCg@%WSiHeJijgF6yk&=^?m6n&7nVOrNot~edp`xRtrKYE-sj922t*)=Iv9hzYwYImoxw^Z&y}rM|!NSAD"
+    "#m2|T$;!*j&Cbuz(bCh@)z;V8+1lIO-QM5e;o{@u<>u$;>FVq3?e6dJ@$&QZ_4fDp`TG0({r>-8BO22")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "rows").write_bytes(RECORDS)
+    return tmp_path / "rows"
+
+
+def write(path: Path, rows: list[bytes], options: str | None = None) -> None:
+    with TFRecordWriter(path, options) as writer:
+        for row in rows:
+            writer.write(row)
+        writer.flush()
+
+
+def test_what_tensorflow_wrote_is_read_and_what_we_write_is_the_same(path: Path) -> None:
+    assert list(TFRecordDataset(str(path))) == ROWS
+    write(path.with_name("ours"), ROWS)
+    assert path.with_name("ours").read_bytes() == RECORDS
+
+
+def test_compressed_records(path: Path) -> None:
+    path.write_bytes(gzip.compress(RECORDS))
+    assert list(TFRecordDataset(path, "GZIP")) == ROWS
+    write(path, ROWS[:2], "GZIP")
+    assert gzip.decompress(path.read_bytes()) == RECORDS[:len(gzip.decompress(path.read_bytes()))]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD30.*record \d of"):
+        list(TFRecordDataset(path, "GZIP"))
+    for make in (lambda: TFRecordDataset(path, "ZIP"), lambda: TFRecordWriter(path, "ZIP")):
+        with pytest.raises(ValueError, match=r"RD25.*'ZIP'"):
+            make()
+
+
+@pytest.mark.parametrize("cut", range(1, len(RECORDS)))
+def test_a_file_that_is_cut_anywhere_gives_whole_records_and_then_an_error(path: Path, cut: int) -> None:
+    path.write_bytes(RECORDS[:cut])
+    ends = [16, 16 + 19, 16 + 19 + 20]
+    whole = sum(end <= cut for end in ends)
+    read: list[bytes] = []
+    if cut in ends:
+        assert list(TFRecordDataset(path)) == ROWS[:whole]
+        return
+    with pytest.raises(refdist.errors.DataLossError, match=rf"RD30.*record {whole} of .*rows is damaged"):
+        read.extend(TFRecordDataset(path))
+    assert read == ROWS[:whole]
+
+
+@pytest.mark.parametrize("place", range(len(RECORDS)))
+def test_a_wrong_byte_anywhere_is_found(path: Path, place: int) -> None:
+    wrong = bytearray(RECORDS)
+    wrong[place] ^= 0x10
+    path.write_bytes(bytes(wrong))
+    with pytest.raises(refdist.errors.DataLossError, match="RD30"):
+        list(TFRecordDataset(path))
+
+
+def test_lines_of_text(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_bytes(b"one\r\ntwo\n\nlast")
+    second.write_bytes(b"three\n")
+    assert list(TextLineDataset([str(first), str(second)])) == [b"one", b"two", b"", b"last", b"three"]
+    assert list(TextLineDataset(Dataset.list_files(str(second)))) == [b"three"]
+    assert [batch.tolist() for batch in TextLineDataset(first).batch(3)] == [[b"one", b"two", b""], [b"last"]]
+    assert TextLineDataset(first).element_spec == refdist.TensorSpec((), object)
+
+
+def test_files_are_listed_by_pattern(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", "c.bin"):
+        (tmp_path / name).touch()
+    listed = Dataset.list_files(str(tmp_path / "*.txt"), shuffle=False)
+    assert [Path(name).name for name in listed] == ["a.txt", "b.txt"]
+    assert len(Dataset.list_files([str(tmp_path / "*.txt"), str(tmp_path / "c*")])) == 3
+    assert sorted(Dataset.list_files(str(tmp_path / "*"), seed=1)) == sorted(map(str, tmp_path.iterdir()))
+    with pytest.raises(ValueError, match=r"RD30.*no file matches"):
+        Dataset.list_files(str(tmp_path / "*.png"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for kind in (TextLineDataset, TFRecordDataset):
+        with pytest.raises(LookupError, match=r"RD30.*gone cannot be opened: No such file"):
+            list(kind(str(tmp_path / "gone")))
+        for bad in (5, [5], None, [None]):
+            with pytest.raises(TypeError, match="RD25"):
+                kind(bad)
+    with TFRecordWriter(tmp_path / "x") as writer, pytest.raises(TypeError, match="RD25"):
+        writer.write("text")  # type: ignore[arg-type]
+
+
+def test_without_the_checksum_library_the_error_says_how_to_get_it(path: Path, monkeypatch: Any) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "google_crc32c":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(LookupError, match=r"RD27.*pip install refdist\[records\]"):
+        list(TFRecordDataset(path))

@@ -1,0 +1,308 @@
+"""Who gets which rows: every small case, TensorFlow's own splits, uneven ends, files, and the explanation."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import sharding
+from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
+from refdist.data.split import split_batch
+
+SPLITS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "tables" / "splits.json").read_text())
+TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+FOUR = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+quiet = pytest.mark.filterwarnings("ignore:.*no row of a full batch")
+
+
+def worker(index: int, workers: int, local: int) -> Any:
+    """What a split has to know of a strategy."""
+    return SimpleNamespace(_num_workers=workers, _worker_index=index, _worker_devices=("GPU:0",) * local,
+                           _agreed_seed=lambda: 7)
+
+
+def with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    return dataset.with_options(options)
+
+
+def steps_of(dataset: Any, workers: int, local: int) -> list[Any]:
+    """For each worker its steps, each a list with an array per replica.  A function makes a dataset for each."""
+    found = []
+    for index in range(workers):
+        mine = dataset() if callable(dataset) else dataset
+        split = sharding.of_dataset(worker(index, workers, local), mine, UnevenEnd.EMPTY)
+        found.append(list(split.steps(split.open(), index)))
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_row_is_seen_once_and_in_order(workers: int) -> None:
+    """Up to 40 rows, batches of 12, 8 replicas on each worker, remainder kept and dropped: all cases."""
+    for local in range(1, 9):
+        count = workers * local
+        for batch in range(1, 13):
+            for rows in range(41):
+                seen: list[list[int]] = [[] for _ in range(count)]
+                lengths = []
+                batches = [np.arange(start, min(start + batch, rows)) for start in range(0, rows, batch)]
+                for position, numbers in enumerate(batches):
+                    pieces = split_batch(numbers, count, position)
+                    lengths.append([len(piece) for piece in pieces])
+                    for index in range(workers):
+                        for i, piece in enumerate(pieces[index::workers]):
+                            seen[index * local + i] += piece.tolist()
+                assert sorted(chain(*seen)) == list(range(rows))
+                assert all(one == sorted(one) for one in seen)
+                assert all(sum(one) == len(numbers) for one, numbers in zip(lengths, batches, strict=True))
+                if workers == 1:
+                    continue
+        for drop in (False, True):
+            for rows, batch in ((40, 12), (7, 3), (0, 1), (13, 5)):
+                dataset = Dataset.range(rows).batch(batch, drop)
+                kept = rows - rows % batch if drop else rows
+                found = steps_of(dataset, workers, local)
+                every = [row for steps in found for step in steps for piece in step for row in piece.tolist()]
+                assert sorted(every) == list(range(kept))
+                assert len({len(steps) for steps in found}) == 1
+
+
+@pytest.mark.parametrize("case", SPLITS, ids=lambda case: "-".join(map(str, list(case.values())[:-1])))
+def test_the_split_is_tensorflow_s(case: dict[str, Any]) -> None:
+    """Made by TensorFlow 2.21 (tables/make_splits.py), on one worker and on real clusters of two and three."""
+    dataset = Dataset.range(case["rows"]).batch(case["batch"], case["drop_remainder"]).repeat(case["repeat"])
+    dataset = with_policy(dataset, AutoShardPolicy[case["policy"]])
+    found = [[[piece.tolist() for piece in step] for step in steps]
+             for steps in steps_of(dataset, case["workers"], case["replicas"] // case["workers"])]
+    longest = max(map(len, found))
+    for steps in found:  # a worker whose rows have ended gets empty elements until the others' have
+        steps += [[[]] * (case["replicas"] // case["workers"])] * (longest - len(steps))
+    expected = case["steps"]
+    # In TensorFlow one more step, in which nobody has a row, can follow where some pieces are of size 0.
+    while longest and not any(row for steps in expected for row in steps[-1]):
+        expected, found = [steps[:-1] for steps in expected], [steps[:len(expected[0]) - 1] for steps in found]
+        longest -= 1
+    assert found == expected
+
+
+def test_workers_that_shuffle_without_a_seed_agree_on_one() -> None:
+    found = steps_of(lambda: Dataset.range(24).shuffle(24).batch(6), 3, 2)
+    assert sorted(row for steps in found for step in steps for piece in step for row in piece.tolist()) == [
+        *range(24)]
+
+
+def files(folder: Path, count: int, lines: int) -> list[str]:
+    names = []
+    for i in range(count):
+        path = folder / f"part-{i}"
+        path.write_text("".join(f"{i}:{line}\n" for line in range(lines)))
+        names.append(str(path))
+    return names
+
+
+def text(found: list[Any]) -> list[list[list[bytes]]]:
+    return [[[*map(bytes.decode, piece)] for step in steps for piece in step] for steps in found]
+
+
+def test_files_are_dealt_out_whole(tmp_path: Path) -> None:
+    """tf.data.experimental.AutoShardPolicy.FILE; behaviours G25, G116."""
+    names = files(tmp_path, 3, 2)
+    dataset = TextLineDataset(names).batch(2)
+    assert text(steps_of(dataset, 2, 1)) == [[["0:0"], ["0:1"], ["2:0"], ["2:1"]], [["1:0"], ["1:1"]]]
+    listed = Dataset.list_files(str(tmp_path / "part-*"), shuffle=False).flat_map(TextLineDataset).batch(4)
+    assert [sorted(chain(*pieces)) for pieces in text(steps_of(listed, 3, 1))] == [
+        ["0:0", "0:1"], ["1:0", "1:1"], ["2:0", "2:1"]]
+    shuffled = Dataset.list_files(str(tmp_path / "part-*")).flat_map(TextLineDataset).batch(3)
+    every = [line for pieces in text(steps_of(shuffled, 2, 2)) for piece in pieces for line in piece]
+    assert sorted(every) == sorted(f"{i}:{line}" for i in range(3) for line in range(2))
+
+
+def test_too_few_files_are_an_error_with_file_and_shared_by_rows_with_auto(tmp_path: Path) -> None:
+    dataset = TextLineDataset(files(tmp_path, 2, 3)).batch(3)
+    with pytest.raises(ValueError, match=r"RD18.*3 workers and 2 files"):
+        steps_of(with_policy(dataset, AutoShardPolicy.FILE), 3, 1)
+    with pytest.raises(ValueError, match=r"RD18.*2 workers and 0 files"):
+        steps_of(with_policy(Dataset.range(4).batch(2), AutoShardPolicy.FILE), 2, 1)
+    found = text(steps_of(dataset, 3, 1))
+    assert sorted(line for pieces in found for piece in pieces for line in piece) == [
+        f"{i}:{line}" for i in range(2) for line in range(3)]
+    assert "fewer files (2) than workers (3)" in sharding.of_dataset(worker(0, 3, 1), dataset, UnevenEnd.EMPTY).policy
+
+
+def shown(distributed: Any) -> list[Any]:
+    return [[part.tolist() for part in element.values] for element in distributed]
+
+
+def distributed(uneven: UnevenEnd, dataset: Any, strategy: Any = TWO) -> Any:
+    return strategy.experimental_distribute_dataset(dataset, refdist.InputOptions(uneven_end=uneven))
+
+
+@quiet
+def test_an_uneven_end_can_be_dropped() -> None:
+    assert shown(distributed(UnevenEnd.DROP, Dataset.range(7).batch(4))) == [[[0, 1], [2, 3]], [[4], [5]]]
+    off = with_policy(Dataset.range(11).batch(5), AutoShardPolicy.OFF)
+    assert shown(distributed(UnevenEnd.DROP, off)) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+    assert shown(distributed(UnevenEnd.DROP, [np.arange(3), np.arange(1)])) == [[[0], [1]], [[], []]]
+    with pytest.raises(ValueError, match="RD18"):
+        distributed(UnevenEnd.DROP, Dataset.range(3).batch(3), FOUR)
+
+
+@quiet
+def test_an_uneven_end_can_be_padded_and_masked() -> None:
+    batches = Dataset.from_tensor_slices({"x": np.arange(1.0, 8), "y": np.ones((7, 2))}).batch(4)
+    dataset = distributed(UnevenEnd.PAD, batches)
+    *_, (last, mask) = dataset
+    assert [part.tolist() for part in last["x"].values] == [[5.0, 6.0], [7.0, 0.0]]
+    assert [part.tolist() for part in mask.values] == [[True, True], [True, False]]
+    assert [part.shape for part in last["y"].values] == [(2, 2), (2, 2)]
+    spec, mask_spec = dataset.element_spec
+    assert spec["y"].values[1].shape == (2, 2)
+    assert mask_spec.values[0] == refdist.TensorSpec((2,), bool)
+    total = 0.0
+    for element, real in dataset:
+        part = TWO.run(lambda e, m: refdist.get_replica_context().all_reduce("SUM", e["x"][m].sum()), (element, real))
+        total += float(part.values[0])
+    assert total == sum(range(1, 8))
+
+
+@quiet
+def test_an_uneven_end_can_be_refused() -> None:
+    refused = iter(distributed(UnevenEnd.ERROR, Dataset.range(7).batch(4)))
+    assert [part.tolist() for part in next(refused).values] == [[0, 1], [2, 3]]
+    with pytest.raises(ValueError, match=r"RD18.*\[2, 1\] rows in step 1"):
+        next(refused)
+    with pytest.raises(TypeError, match="RD25"):
+        distributed("PAD", Dataset.range(4).batch(4))  # type: ignore[arg-type]
+
+
+def from_function(uneven: UnevenEnd, dataset: Dataset) -> Any:
+    return TWO.distribute_datasets_from_function(lambda _: dataset, refdist.InputOptions(uneven_end=uneven))
+
+
+def test_uneven_ends_of_datasets_that_a_function_made() -> None:
+    """G80 and, for scalars, a difference: TensorFlow drops row 2 of range(3) without a word."""
+    batches = Dataset.range(6).batch(2)
+    assert shown(from_function(UnevenEnd.EMPTY, batches)) == [[[0, 1], [2, 3]], [[4, 5], []]]
+    assert shown(from_function(UnevenEnd.EMPTY, Dataset.range(6).batch(2, drop_remainder=True))) == [[[0, 1], [2, 3]]]
+    assert shown(from_function(UnevenEnd.DROP, batches)) == [[[0, 1], [2, 3]]]
+    assert shown(from_function(UnevenEnd.DROP, Dataset.range(3))) == [[0, 1]]
+    (_, first), (rows, mask) = from_function(UnevenEnd.PAD, batches)
+    assert [part.tolist() for part in rows.values] == [[4, 5], [0, 0]]
+    assert [part.tolist() for part in mask.values] == [[True, True], [False, False]]
+    assert first.values[0].all()
+    with pytest.raises(ValueError, match="RD18"):
+        shown(from_function(UnevenEnd.ERROR, batches))
+    with pytest.raises(ValueError, match="RD15"):
+        shown(from_function(UnevenEnd.PAD, Dataset.range(4)))
+
+
+def test_specs_and_cardinalities_of_distributed_datasets() -> None:
+    """G12, G13, G16, G38, G39, G44, G80, G91."""
+    def rows(dataset: Any, strategy: Any = TWO) -> Any:
+        spec = strategy.experimental_distribute_dataset(dataset).element_spec
+        return [one.shape[0] for one in spec.values] if strategy is TWO else spec.shape[0]
+
+    assert rows(Dataset.range(8).batch(4)) == [None, None]
+    assert rows(Dataset.range(8).batch(4, drop_remainder=True)) == [2, 2]
+    assert rows(Dataset.range(8).batch(5, drop_remainder=True)) == [None, None]
+    assert rows([np.ones(4)]) == [None, None]
+    assert rows(Dataset.range(8).batch(4), refdist.OneDeviceStrategy("GPU:0")) is None
+    nested = TWO.experimental_distribute_dataset(Dataset.from_tensor_slices({"x": [1.0, 2.0]}).batch(2))
+    assert iter(nested).element_spec["x"].values == (refdist.TensorSpec((None,), np.float32),) * 2
+    made = TWO.distribute_datasets_from_function(lambda _: Dataset.range(8).batch(2, drop_remainder=True))
+    assert made.element_spec.values[1].shape == (2,)
+    assert made.cardinality == 4
+    assert TWO.experimental_distribute_dataset(Dataset.range(7).batch(4)).cardinality == 2
+    assert TWO.experimental_distribute_dataset(Dataset.range(7).batch(4).repeat()).cardinality == -1
+    assert TWO.experimental_distribute_dataset([np.ones(2)] * 3).cardinality == 3
+    with pytest.raises(IndexError, match="RD29"):
+        _ = TWO.experimental_distribute_dataset([]).element_spec
+
+
+def test_the_default_strategy_distributes_nothing() -> None:
+    """G41, G85."""
+    dataset = Dataset.range(2)
+    assert refdist.get_strategy().experimental_distribute_dataset(dataset) is dataset
+    assert refdist.get_strategy().distribute_datasets_from_function(lambda _: dataset) is dataset
+    with pytest.raises(TypeError, match="RD25"):
+        refdist.get_strategy().experimental_distribute_dataset(5)
+    with pytest.raises(TypeError, match="RD25"):
+        refdist.get_strategy().distribute_datasets_from_function(5)
+
+
+def test_the_explanation_says_who_gets_what_and_why() -> None:
+    with pytest.warns(UserWarning, match=r"replica 3 gets no row of a full batch: 6 rows on 4 replicas"):
+        plan = FOUR.experimental_distribute_dataset(Dataset.range(9).batch(6)).explain()
+    assert str(plan).splitlines() == [
+        "MirroredStrategy: 4 replicas on 1 worker",
+        "AUTO: every batch is cut into pieces of the same rounded-up size, as no files are read",
+        "",
+        "           step 0  step 1",
+        "replica 0  0-1     6",
+        "replica 1  2-3     7",
+        "replica 2  4-5     8",
+        "replica 3  none    none",
+        "warning: replica 3 gets no row of a full batch: 6 rows on 4 replicas make pieces of [2, 2, 2, 0]; take a "
+        "multiple of 4, or AutoShardPolicy.OFF for pieces that differ by at most one"]
+    picture = ElementTree.fromstring(plan._repr_svg_())
+    boxes = [one for one in picture.iter() if one.tag.endswith("rect") and one.get("rx")]
+    widths = [float(box.get("width", 0)) for box in boxes]
+    assert widths == [102.0, 51.0] * 3
+    texts = [one.text for one in picture.iter() if one.tag.endswith("text")]
+    assert "4-5" in texts and "replica 3" in texts and "step 1" in texts
+    padded = TWO.experimental_distribute_dataset(
+        Dataset.range(3).batch(4), refdist.InputOptions(uneven_end=UnevenEnd.PAD))
+    assert "replica 1  2" in str(padded.explain())
+    with pytest.raises(TypeError, match="RD25"):
+        padded.explain(0)
+
+
+def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> None:
+    options = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode.PER_REPLICA)
+    with pytest.warns(UserWarning, match="did not ask for input_pipeline_id, so all 2 pipelines"):
+        TWO.distribute_datasets_from_function(lambda context: Dataset.range(4).batch(2), options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sharded = TWO.distribute_datasets_from_function(
+            lambda c: Dataset.range(4).shard(c.num_input_pipelines, c.input_pipeline_id).batch(2), options)
+    assert "replica 1  0-1" in str(sharded.explain())
+    off = with_policy(Dataset.range(4).batch(2), AutoShardPolicy.OFF)
+    assert "seen 2 times" in sharding.of_dataset(worker(0, 2, 1), off, UnevenEnd.EMPTY).warnings[0]
+
+
+def test_placing_and_fetching_exclude_each_other_for_a_dataset_per_replica() -> None:
+    """G88."""
+    options = refdist.InputOptions(True, refdist.InputReplicationMode.PER_REPLICA, True)
+    with pytest.raises(ValueError, match="RD25"):
+        TWO.distribute_datasets_from_function(lambda _: Dataset.range(2), options)
+
+
+def test_an_iterator_belongs_to_its_strategy() -> None:
+    """G50 and the rules in brief."""
+    iterator = iter(TWO.experimental_distribute_dataset(Dataset.range(4).batch(2)))
+    with FOUR.scope(), pytest.raises(RuntimeError, match="RD10"):
+        next(iterator)
+    with pytest.raises(RuntimeError, match=r"RD09.*strategy.run\(fn, args=\(element,\)\)"):
+        TWO.run(lambda: next(iterator))
+    assert [part.tolist() for part in next(iterator).values] == [[0], [1]]
+
+
+def test_looking_at_a_dataset_does_not_change_the_order_that_comes_next() -> None:
+    def orders(look: bool) -> list[Any]:
+        dataset = Dataset.range(20).shuffle(20, seed=1).map(lambda x: x).batch(10)
+        distributed = TWO.experimental_distribute_dataset(dataset)
+        if look:
+            assert distributed.explain().shares and dataset.element_spec
+        return [shown(distributed), shown(distributed)]
+
+    assert orders(look=True) == orders(look=False)
