@@ -42,6 +42,7 @@ wheel:
 
 bench: .venv/.made
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/datasets.py
 
 docs: .venv/.made
 	$(BIN)/python docs/print_tables.py

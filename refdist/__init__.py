@@ -24,7 +24,7 @@ _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
-from refdist import config, data, errors, experimental, journal, nest  # noqa: E402
+from refdist import compat, config, data, errors, experimental, journal, nest  # noqa: E402
 from refdist.arrays import to_array as constant  # noqa: E402
 from refdist.config import device  # noqa: E402
 from refdist.context import (  # noqa: E402
@@ -65,11 +65,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AggregatingVariable", "CrossDeviceOps", "DistributedDataset", "DistributedIterator", "DistributedValues",
     "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputContext", "InputOptions",
-    "InputReplicationMode",
-    "Mirrored", "MirroredStrategy", "MirroredVariable", "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp",
-    "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
-    "TensorSpec",
-    "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "config", "constant", "data",
-    "device", "errors", "experimental", "experimental_set_strategy", "get_replica_context", "get_strategy",
-    "has_strategy", "in_cross_replica_context", "journal", "nest", "variable_creator_scope",
+    "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable", "NcclAllReduce", "OneDeviceStrategy",
+    "PerReplica", "ReduceOp", "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended",
+    "SyncOnReadVariable", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "array_module",
+    "compat", "config", "constant", "data", "device", "errors", "experimental", "experimental_set_strategy",
+    "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest",
+    "variable_creator_scope",
 ]

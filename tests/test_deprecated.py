@@ -90,3 +90,14 @@ def test_what_is_left_of_sessions() -> None:
         assert TWO.update_config_proto("config") == "config"
         with TWO.scope(), TWO.colocate_vars_with(v):
             assert isinstance(refdist.Variable(2.0), refdist.MirroredVariable)
+
+
+def test_the_names_of_the_first_version_are_the_same_objects() -> None:
+    """tf.compat.v1.distribute; G95, G102, G103."""
+    from refdist.compat.v1 import distribute
+
+    assert distribute.MirroredStrategy is refdist.MirroredStrategy
+    assert all(getattr(distribute, name) is getattr(refdist, name) for name in distribute.__all__
+               if hasattr(refdist, name))
+    with deprecated("distribute_datasets_from_function"), pytest.raises(TypeError, match="RD25"):
+        TWO.make_input_fn_iterator(lambda context: 5)

@@ -57,7 +57,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_every_public_object_says_where_its_semantics_come_from() -> None:
-    own = {"config", "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
+    own = {"compat", "config",
+           "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
            "Mirrored", "AggregatingVariable", "SyncOnReadVariable", "MirroredVariable"}
     silent = [name for name in refdist.__all__
               if name not in own and "Source:" not in (getattr(refdist, name).__doc__ or "")]

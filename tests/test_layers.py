@@ -36,7 +36,8 @@ LAYERS = [
     "arrays nest devices current",
     "errors",
 ]
-FACES = {"__init__", "experimental", "strategies.__init__", "data.__init__", "data.experimental", "backends.__init__"}
+FACES = {"__init__", "experimental", "strategies.__init__", "backends.__init__", "data.__init__", "data.experimental",
+         "compat.__init__", "compat.v1.__init__", "compat.v1.distribute"}
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 
 

@@ -1,0 +1,29 @@
+"""The names of `tf.compat.v1.distribute`; the strategies are the same, whose older methods name their successors.
+
+>>> import numpy as np
+>>> strategy = MirroredStrategy(["GPU:0", "GPU:1"])
+>>> iterator = strategy.make_dataset_iterator(strategy.experimental_make_numpy_dataset(np.arange(4)).batch(2))
+>>> strategy.experimental_run(lambda x: x + 1, iterator).values
+(array([1]), array([2]))
+
+Source: tf.compat.v1.distribute.
+"""
+
+from refdist import experimental
+from refdist.context import ReplicaContext, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
+from refdist.cross_device_ops import CrossDeviceOps, HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
+from refdist.inputs import InputContext, InputReplicationMode
+from refdist.rules import ReduceOp
+from refdist.strategies.base import RunOptions, Strategy
+from refdist.strategies.default import experimental_set_strategy
+from refdist.strategies.extended import StrategyExtended
+from refdist.strategies.mirrored import MirroredStrategy
+from refdist.strategies.one_device import OneDeviceStrategy
+from refdist.values import DistributedValues
+
+__all__ = [
+    "CrossDeviceOps", "DistributedValues", "HierarchicalCopyAllReduce", "InputContext", "InputReplicationMode",
+    "MirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ReduceOp", "ReductionToOneDevice", "ReplicaContext",
+    "RunOptions", "Strategy", "StrategyExtended", "experimental", "experimental_set_strategy", "get_replica_context",
+    "get_strategy", "has_strategy", "in_cross_replica_context",
+]
