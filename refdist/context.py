@@ -162,7 +162,7 @@ class ReplicaContext:
         op = requests[0].signature[1]
         extended = self._strategy.extended
         columns = zip(*[request.payload for request in requests], strict=True)
-        results = extended._all_reduce(op, [list(column) for column in columns])
+        results = extended._all_reduce(op, [list(column) for column in columns], requests[0])
         return [results] * len(requests)
 
     def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
@@ -201,14 +201,14 @@ class ReplicaContext:
         axis = requests[0].signature[2]
         extended = self._strategy.extended
         columns = zip(*[request.payload for request in requests], strict=True)
-        results = [extended._all_gather(list(column), axis) for column in columns]
+        results = [extended._all_gather(list(column), axis, requests[0]) for column in columns]
         return [results] * len(requests)
 
     def _require(self, method: str) -> current.Frame:
         frame = current.frame()
         if frame.replica is self:
             return frame
-        if frame.kind == current.REPLICA and frame.strategy is self._strategy and frame.replica_id == self._id:
+        if frame.kind == current.REPLICA and frame.strategy is self._strategy and frame.replica._id == self._id:
             return frame
         call = f"ReplicaContext.{method}"
         found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \

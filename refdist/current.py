@@ -113,7 +113,7 @@ def describe() -> str:
         return "outside every scope"
     name = type(top.strategy).__name__
     if top.kind == REPLICA:
-        return f"in replica {top.replica_id} of {top.strategy.num_replicas_in_sync} of {name}"
+        return f"in replica {top.replica._id} of {top.strategy.num_replicas_in_sync} of {name}"
     if top.kind == UPDATE:
         return f"in an update of copy {top.replica_id} under {name}"
     return f"in the cross-replica context of {name}"

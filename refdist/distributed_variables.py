@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import collectives, current, errors, journal, lockstep, rules
+from refdist import collectives, current, errors, journal, lockstep, rules, workers
 from refdist.arrays import cast, frozen
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization
@@ -65,8 +65,11 @@ class _Shared(Variable):
             raise refused(action, f"reading variable {self.name}", self)
         op = ReduceOp.SUM if action == rules.SUM_OF_COPIES else ReduceOp.MEAN
         arrays = [variable._array for variable in self._copies]
-        collectives.reducible(arrays[0], f"reading variable {self.name}")
-        return collectives.reduce(self._strategy.extended.backend, op, arrays)
+        attempted = f"reading variable {self.name}"
+        collectives.reducible(arrays[0], attempted)
+        signature = (self.name, op, None, None, *collectives.signature(arrays[0]))
+        [total] = self._strategy.extended._combine(op, [arrays], lockstep.Request(attempted, signature))
+        return total
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"
@@ -96,8 +99,13 @@ class _Shared(Variable):
 
     def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
         copies = self._copies
+        extended = self._strategy.extended
+        if extended.transport.size > 1:
+            signature = (self.name, None, None, None, *collectives.signature(value))
+            workers.agree(extended.transport, lockstep.Request(attempted, signature), value, _brief(value))
         if action == rules.SHARED_OUT:
-            self._store_each(_shares(value, len(copies), attempted))
+            shares = _shares(value, extended._total, attempted)
+            self._store_each(shares[extended._first:extended._first + len(copies)])
             return
         # Copies that share one array keep sharing one.
         made: dict[int, Any] = {}
@@ -121,14 +129,19 @@ class _Shared(Variable):
         attempted = requests[0].kind
         parts = [request.payload[0] for request in requests]
         primary = self._primary
+        extended = self._strategy.extended
         if action == rules.AGREED:
             check_equal(parts, attempted, "RD12", [request.line for request in requests])
             value = parts[0]
-        elif action == rules.FIRST_REPLICA or len(parts) == 1:
+            if extended.transport.size > 1:
+                workers.agree(extended.transport, requests[0], value, _brief(value))
+        elif action == rules.FIRST_REPLICA:
+            value = workers.first(extended.transport, requests[0], parts[0])
+        elif extended._total == 1:
             value = parts[0]
         else:
             collectives.reducible(parts[0], attempted)
-            value = collectives.reduce(self._strategy.extended.backend, _REDUCE[action], parts)
+            [value] = extended._combine(_REDUCE[action], [parts], requests[0])
             if not isinstance(value, IndexedSlices):
                 value = frozen(cast(value, primary.dtype, attempted))
         new = update(operation, primary._array, value)
@@ -376,7 +389,17 @@ def _make(strategy: Any, kind: str, devices: Sequence[str], next_creator: Callab
         copies.append(made)
         if i == 0:
             _check_mean(strategy, kind, made)
+            _take_first_worker_s_value(strategy, made, kwargs)
     return KIND_CLASS[kind]._of(copies)
+
+
+def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: dict[str, Any]) -> None:
+    transport = strategy.extended.transport
+    if transport.size == 1:
+        return
+    signature = (made._name, kwargs["synchronization"], kwargs["aggregation"], None,
+                 *collectives.signature(made._array))
+    made._array = transport.broadcast(lockstep.Request("creation of a variable", signature), made._array)
 
 
 def _check_mean(strategy: Any, kind: str, variable: ResourceVariable) -> None:

@@ -28,6 +28,10 @@ _ROOT = "root"
 _ours: dict[CodeType, bool | str] = {}
 
 
+def _nothing(requests: list[Request]) -> Sequence[Any]:
+    raise errors.InternalError("this request only says what is compared")
+
+
 class Request:
     """What a replica brings to a meeting.
 
@@ -41,25 +45,30 @@ class Request:
 
     __slots__ = ("act", "kind", "payload", "signature", "site")
 
-    def __init__(self, kind: str, signature: tuple[Any, ...], payload: Any,
-                 act: Callable[[list[Request]], Sequence[Any]]) -> None:
+    def __init__(self, kind: str, signature: tuple[Any, ...], payload: Any = None,
+                 act: Callable[[list[Request]], Sequence[Any]] = _nothing, site: tuple[Any, ...] | None = None) -> None:
         self.kind = kind
         self.signature = signature
         self.payload = payload
         self.act = act
-        self.site = _site(sys._getframe(1))
+        self.site = _site(sys._getframe(1)) if site is None else site
 
     @property
     def line(self) -> str:
         """The place of the call as "file:line"."""
-        if not self.site:
-            return "an unknown line"
-        code, instruction = self.site[0]
-        line = code.co_firstlineno
-        for start, end, number in code.co_lines():
-            if start <= instruction < end and number is not None:
-                line = number
-        return f"{code.co_filename}:{line}"
+        return place(self.site[0]) if self.site else "an unknown line"
+
+
+def place(entry: Any) -> str:
+    """An entry of a site as "file:line"; one from another process is such a text already."""
+    if isinstance(entry, str):
+        return entry
+    code, instruction = entry
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            line = number
+    return f"{code.co_filename}:{line}"
 
 
 class ReplicaStopped(BaseException):
@@ -67,11 +76,18 @@ class ReplicaStopped(BaseException):
 
 
 class Session:
-    """One run in progress: where to switch to, what came out so far, and whether it was stopped."""
+    """One run in progress: where to switch to, what came out so far, and whether it was stopped.
 
-    __slots__ = ("error", "hub", "results", "stopped")
+    Attributes:
+        first: the number of the first replica that runs here.
+        noun: what messages call those that run.
+    """
 
-    def __init__(self, hub: greenlet, count: int) -> None:
+    __slots__ = ("error", "first", "hub", "noun", "results", "stopped")
+
+    def __init__(self, hub: greenlet, count: int, first: int = 0, noun: str = "replica") -> None:
+        self.first = first
+        self.noun = noun
         self.hub = hub
         self.results: list[Any] = [None] * count
         self.error: BaseException | None = None
@@ -126,7 +142,8 @@ def meet(session: Session | None, request: Request) -> Any:
         state.top = mine
 
 
-def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str) -> list[Any]:
+def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str, first: int = 0,
+        noun: str = "replica") -> list[Any]:
     """Runs `body(replica, session)` for every replica in lock step and returns the results.
 
     Args:
@@ -134,6 +151,8 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         body: what a replica does; it may call `meet`.
         order: a permutation of range(count), the order in which replicas are resumed.
         what: the call, for messages, for example "strategy.run of train_step".
+        first: the number of the first replica, where others run on other workers.
+        noun: what messages call those that run.
 
     Raises:
         RD01: some replicas came to a meeting and others had returned.
@@ -142,7 +161,7 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
     """
     # Below the replica's own function there is nothing that a user wrote.
     _ours[body.__code__] = _ROOT
-    session = Session(getcurrent(), count)
+    session = Session(getcurrent(), count, first, noun)
     state = current.state
     top = state.top
     parked = _pool.parked
@@ -160,12 +179,12 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
                 parked.append(replica)
                 replicas[i] = None
                 if session.error is not None:
-                    raise _noted(session.error, i, count, what)
+                    raise _noted(session, i, what)
         while waiting:
             state.top = top
             if waiting != count:
-                raise _missing(requests, what)
-            compare(requests)
+                raise _missing(requests, what, session)
+            compare(requests, first, noun)
             answers = requests[0].act(requests)
             waiting = 0
             met: list[Any] = [None] * count
@@ -177,7 +196,7 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
                     parked.append(replicas[i])
                     replicas[i] = None
                     if session.error is not None:
-                        raise _noted(session.error, i, count, what)
+                        raise _noted(session, i, what)
             requests = met
         return session.results
     except BaseException:
@@ -190,7 +209,7 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         state.top = top
 
 
-def compare(requests: Sequence[Request]) -> None:
+def compare(requests: Sequence[Any], number: int = 0, noun: str = "replica") -> None:
     """Raises unless all replicas brought the same kind of request, with the same signature and site.
 
     Raises:
@@ -201,24 +220,23 @@ def compare(requests: Sequence[Request]) -> None:
     kind, signature, site = first.kind, first.signature, first.site
     for i, other in enumerate(requests):
         if other.site != site or other.kind != kind or other.signature != signature:
-            raise _difference(requests, i)
+            raise _difference(first, other, f"{noun} {number}", f"{noun} {number + i}", noun)
 
 
-def _difference(requests: Sequence[Request], i: int) -> errors.RefdistError:
-    first, other = requests[0], requests[i]
+def _difference(first: Any, other: Any, here: str, there: str, noun: str) -> errors.RefdistError:
     moved = first.site != other.site
-    hint = (" The replicas are at different places of the program, so the order of their calls probably "
+    hint = (f" The {noun}s are at different places of the program, so the order of their calls probably "
             "differs." if moved else "")
     if first.kind != other.kind:
-        found = f"replica 0 is at {first.kind} ({first.line}), replica {i} is at {other.kind} ({other.line})"
-        return errors.error("RD02", "meeting of all replicas", found)
+        found = f"{here} is at {first.kind} ({first.line}), {there} is at {other.kind} ({other.line})"
+        return errors.error("RD02", f"meeting of all {noun}s", found)
     for (field, code), mine, theirs in zip(FIELDS, first.signature, other.signature, strict=False):
         if mine != theirs:
             code = "RD07" if field == "shape" and first.kind.endswith("gather") else code
-            found = (f"replica 0 has {field} {_text(mine)} ({first.line}), "
-                     f"replica {i} has {field} {_text(theirs)} ({other.line})")
+            found = (f"{here} has {field} {_text(mine)} ({first.line}), "
+                     f"{there} has {field} {_text(theirs)} ({other.line})")
             return errors.error(code, first.kind, found, errors.CATALOGUE[code].fix + hint)
-    found = f"replica 0 calls it at {_chain(first, other)}, replica {i} at {_chain(other, first)}"
+    found = f"{here} calls it at {_chain(first, other)}, {there} at {_chain(other, first)}"
     return errors.error("RD06", first.kind, found)
 
 
@@ -228,27 +246,27 @@ def _text(value: Any) -> str:
     return str(getattr(value, "name", value))
 
 
-def _chain(request: Request, other: Request) -> str:
+def _chain(request: Any, other: Any) -> str:
     # The innermost lines can be equal when the calls go through one helper; then the callers tell them apart.
     for mine, theirs in zip(request.site, other.site, strict=False):
         if mine != theirs:
-            shown = Request.__new__(Request)
-            shown.site = (mine,)
-            return shown.line if mine is request.site[0] else f"{request.line}, called from {shown.line}"
-    return request.line
+            return place(mine) if mine is request.site[0] else f"{request.line}, called from {place(mine)}"
+    return str(request.line)
 
 
-def _missing(requests: Sequence[Request | None], what: str) -> errors.RefdistError:
-    here = [i for i, request in enumerate(requests) if request is not None]
-    gone = [i for i, request in enumerate(requests) if request is None]
+def _missing(requests: Sequence[Request | None], what: str, session: Session) -> errors.RefdistError:
+    here = [i + session.first for i, request in enumerate(requests) if request is not None]
+    gone = [i + session.first for i, request in enumerate(requests) if request is None]
+    noun = session.noun
     places = sorted({f"{request.kind} ({request.line})" for request in requests if request is not None})
     return errors.error(
-        "RD01", what, f"{_names(here)} at {' and '.join(places)}, but {_names(gone)} already returned")
+        "RD01", what, f"{names(here, noun)} at {' and '.join(places)}, but {names(gone, noun)} already returned")
 
 
-def _names(replicas: Sequence[int]) -> str:
-    shown = ", ".join(map(str, replicas[:8])) + (", ..." if len(replicas) > 8 else "")
-    return f"replica {shown}" if len(replicas) == 1 else f"replicas {shown}"
+def names(numbers: Sequence[int], noun: str) -> str:
+    """For messages: "replica 3", "workers 0, 2"."""
+    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"{noun} {shown}" if len(numbers) == 1 else f"{noun}s {shown}"
 
 
 def _nbytes(request: Request) -> int:
@@ -256,8 +274,10 @@ def _nbytes(request: Request) -> int:
     return sum(getattr(array, "nbytes", 0) for array in arrays)
 
 
-def _noted(error: BaseException, i: int, count: int, what: str) -> BaseException:
-    note = f"raised in replica {i} of {count} by {what}"
+def _noted(session: Session, i: int, what: str) -> BaseException:
+    error = session.error
+    assert error is not None
+    note = f"raised in {session.noun} {session.first + i} of {len(session.results)} by {what}"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     return error

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from refdist import collectives, current, datasets, errors, nest, rules
+import numpy as np
+
+from refdist import collectives, current, datasets, errors, lockstep, nest, rules
 from refdist.arrays import to_array
 from refdist.indexed_slices import IndexedSlices
 from refdist.strategies.deprecated import Deprecated
@@ -74,7 +76,7 @@ class Strategy(Deprecated):
     @property
     def num_replicas_in_sync(self) -> int:
         """Over how many replicas gradients are aggregated."""
-        count: int = self._extended._count
+        count: int = self._extended._total
         return count
 
     @property
@@ -172,8 +174,7 @@ class Strategy(Deprecated):
     def _reduce_leaf(self, op: rules.ReduceOp, value: Any, axes: tuple[int, ...] | None) -> Any:
         if axes is None:
             return self._extended._reduce(op, value)
-        backend = self._extended.backend
-        count = self.num_replicas_in_sync
+        count = self._extended._count
         distributed = isinstance(value, DistributedValues)
         values = components(value, count, "Strategy.reduce") if distributed else [value] * count
         parts = [collectives.dense(item, "Strategy.reduce") if isinstance(item, IndexedSlices) else to_array(item)
@@ -183,8 +184,11 @@ class Strategy(Deprecated):
         sums = [collectives.reduce_axes(part, axes, "Strategy.reduce") for part in parts]
         totals = [total for total, _ in sums]
         collectives.agree(totals, f"Strategy.reduce of the sums along {axes}")
-        total = collectives.reduce(backend, rules.ReduceOp.SUM, totals)
-        return total if op is rules.ReduceOp.SUM else collectives.divide(total, sum(n for _, n in sums))
+        numbers = [np.asarray(n) for _, n in sums]
+        signature = (None, op, axes, None, *collectives.signature(totals[0]))
+        request = lockstep.Request("Strategy.reduce", signature)
+        total, rows = self._extended._combine(rules.ReduceOp.SUM, [totals, numbers], request)
+        return total if op is rules.ReduceOp.SUM else collectives.divide(total, int(rows))
 
     def gather(self, value: Any, axis: Any) -> Any:
         """The values of all replicas one after another along `axis`.
@@ -208,14 +212,17 @@ class Strategy(Deprecated):
         return nest.map_structure(lambda leaf: self._gather_leaf(leaf, axis), value)
 
     def _gather_leaf(self, value: Any, axis: int) -> Any:
-        distributed = isinstance(value, DistributedValues)
+        distributed = isinstance(value, DistributedValues) or self._extended._total > self._extended._count == 1
         parts = [item if isinstance(item, IndexedSlices) else to_array(item)
-                 for item in (components(value, self.num_replicas_in_sync, "Strategy.gather") if distributed
+                 for item in (components(value, self._extended._count, "Strategy.gather") if isinstance(value, DistributedValues)
                               else [value])]
         for part in parts:
             collectives.check_gather(part, axis, "Strategy.gather")
         collectives.agree(parts, "Strategy.gather", axis)
-        return collectives.gather(self._extended.backend, parts, axis) if distributed else value
+        if not distributed:
+            return value
+        signature = (None, None, axis, None, *collectives.signature(parts[0], axis))
+        return self._extended._all_gather(parts, axis, lockstep.Request("Strategy.gather", signature))
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """The components of `value` on this worker; of a nest, one nest per replica.

@@ -6,6 +6,7 @@ Nothing here decides in which context a call is allowed: that is `rules.CALLS`.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -21,12 +22,14 @@ from refdist import (
     lockstep,
     nest,
     rules,
+    workers,
 )
 from refdist.backend import Backend, find
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
 from refdist.strategies.base import ValueContext, components
 from refdist.strategies.updates import Updates
+from refdist.transport import LoneWorker, Transport
 from refdist.values import (
     DistributedValues,
     Mirrored,
@@ -52,18 +55,20 @@ class StrategyExtended(Updates):
 
     _cross_device_ops: CrossDeviceOps
     _kinds = rules.CREATION
-    _num_workers = 1
-    _worker_index = 0
 
     def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
-                 cross_device_ops: CrossDeviceOps | None = None) -> None:
+                 cross_device_ops: CrossDeviceOps | None = None, transport: Transport | None = None) -> None:
         self._strategy = container_strategy
         self._worker_devices = tuple(map(config.check_device, worker_devices))
         self._parameter_devices = (self._worker_devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
+        self.transport = transport or LoneWorker()
+        # Replicas here, replicas on all workers, and the number of the first one here.
         self._count = len(self._worker_devices)
-        self._contexts = [ReplicaContext(container_strategy, i) for i in range(self._count)]
+        self._total = self._count * self.transport.size
+        self._first = self._count * self.transport.rank
+        self._contexts = [ReplicaContext(container_strategy, self._first + i) for i in range(self._count)]
         self.backend: Backend = find("simulated")()
         self._cross_device_ops = cross_device_ops or ReductionToOneDevice()
 
@@ -105,7 +110,20 @@ class StrategyExtended(Updates):
         return True
 
     def _replica_device(self, i: int) -> str:
-        return self._worker_devices[i]
+        return self._worker_devices[i - self._first]
+
+    @property
+    def _num_workers(self) -> int:
+        return self.transport.size
+
+    @property
+    def _worker_index(self) -> int:
+        return self.transport.rank
+
+    def _agreed_seed(self) -> int:
+        request = lockstep.Request("agreeing on a seed", _NOTHING_TO_COMPARE)
+        seed: int = self.transport.exchange(request, random.getrandbits(62))[0]
+        return seed
 
     # Running.
 
@@ -147,17 +165,30 @@ class StrategyExtended(Updates):
             if self._count == 1:
                 results = [body(0, None)]
             else:
-                results = lockstep.run(self._count, body, config.order(self._count), "strategy.run")
+                results = lockstep.run(self._count, body, config.order(self._count), "strategy.run", self._first)
         finally:
             state.top = before
         return regroup(results, names, "result of strategy.run", self.value_container)
 
     # Reducing and broadcasting.
 
-    def _all_reduce(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]]) -> list[Any]:
+    def _all_reduce(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]], request: lockstep.Request) -> list[Any]:
+        if self.transport.size > 1:
+            return self._combine(op, columns, request)
         return self._cross_device_ops.all_reduce(self.backend, op, columns, self._worker_devices)
 
-    def _all_gather(self, parts: Sequence[Any], axis: int) -> Any:
+    def _combine(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]], request: lockstep.Request) -> list[Any]:
+        # One value per column, from the parts of this worker's replicas and everybody else's.
+        if self.transport.size > 1:
+            return workers.reduce(self.transport, request, op, columns, self._total, self._ordered)
+        return [collectives.reduce(self.backend, op, column) for column in columns]
+
+    _ordered = True
+
+    def _all_gather(self, parts: Sequence[Any], axis: int, request: lockstep.Request) -> Any:
+        if self.transport.size > 1:
+            [gathered] = self.transport.gather(request, [parts], axis % parts[0].ndim)
+            return gathered
         if journal.active is not None:
             cross_device_ops.write_transfers([
                 cross_device_ops.Transfer(source, device, part.nbytes)
@@ -177,10 +208,14 @@ class StrategyExtended(Updates):
             if isinstance(value, Mirrored) or kind == rules.MIRRORED:
                 return self._reduce_equal(op, value, target, attempted)
             parts = check_parts(parts, attempted)
+            if self.transport.size > 1:
+                return self._reduce_everywhere(op, parts, target, attempted)
             return self._cross_device_ops_to(target).carry_out(
                 self.backend, op, parts, value._devices or self._worker_devices[:len(parts)], target)
         if self._count == 1:
             parts = check_parts([value._read() if isinstance(value, Variable) else value], attempted)
+            if self.transport.size > 1:
+                return self._reduce_everywhere(op, parts, target, attempted)
             result = collectives.reduce(self.backend, op, parts)
             return mirrored(result, target.devices) if target.distributed else result
         if op is rules.ReduceOp.MEAN:
@@ -188,9 +223,15 @@ class StrategyExtended(Updates):
         raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is not distributed, over "
                            f"{self._count} replicas")
 
+    def _reduce_everywhere(self, op: rules.ReduceOp, parts: Sequence[Any], target: cross_device_ops.Destinations,
+                           attempted: str) -> Any:
+        signature = (None, op, None, None, *collectives.signature(parts[0]))
+        [result] = self._combine(op, [parts], lockstep.Request(attempted, signature))
+        return mirrored(result, target.devices) if target.distributed else result
+
     def _reduce_equal(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
                       attempted: str) -> Any:
-        if op is rules.ReduceOp.SUM and self._count > 1:
+        if op is rules.ReduceOp.SUM and self._total > 1:
             raise errors.error("RD16", attempted, "SUM of a value that is the same on all replicas",
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself.")
         array = value._read()
@@ -323,8 +364,11 @@ class StrategyExtended(Updates):
         return (value,)
 
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
-        values = [value_fn(ValueContext(i, self._count)) for i in range(self._count)]
+        values = [value_fn(ValueContext(self._first + i, self._total)) for i in range(self._count)]
         return per_replica(values, self._worker_devices, "experimental_distribute_values_from_function")
+
+
+_NOTHING_TO_COMPARE = (None,) * len(lockstep.FIELDS)
 
 
 def _brief(value: Any) -> str:
