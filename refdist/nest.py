@@ -85,7 +85,10 @@ def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
         assert_same_structure(first, other)
     if not isinstance(first, _NESTED):
         return func(*structure)
-    return optree.tree_map(func, first, *others, none_is_leaf=True)  # type: ignore[arg-type]
+    # All calls are made before the structure is rebuilt: a function may switch replicas, and no switch may happen
+    # inside compiled code.
+    results = [func(*leaves) for leaves in zip(*map(flatten, structure), strict=True)]
+    return optree.tree_unflatten(structure_of(first), results)
 
 
 def assert_same_structure(nest1: Any, nest2: Any) -> None:

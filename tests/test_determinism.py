@@ -176,3 +176,14 @@ def test_the_gradient_of_an_all_gather_is_the_slice_of_the_summed_gradients() ->
         return context.all_reduce("SUM", by_gathered)[2 * i:2 * i + 2]
 
     assert [value.tolist() for value in strategy.run(step).values] == [[2.0, 4.0], [6.0, 8.0]]
+
+
+def test_replicas_may_meet_inside_map_structure() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def step() -> Any:
+        replica = refdist.get_replica_context()
+        return refdist.nest.map_structure(lambda leaf: replica.all_reduce("SUM", leaf), {"a": 1.0, "b": [2.0, (3.0,)]})
+
+    found = strategy.run(step)
+    assert [float(leaf.values[1]) for leaf in refdist.nest.flatten(found)] == [2.0, 4.0, 6.0]
