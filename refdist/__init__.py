@@ -24,8 +24,9 @@ _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
-from refdist import compat, config, data, errors, experimental, journal, nest  # noqa: E402
+from refdist import cluster_resolver, compat, config, data, errors, experimental, journal, nest, train  # noqa: E402
 from refdist.arrays import to_array as constant  # noqa: E402
+from refdist.backends.simulated_workers import simulate_workers  # noqa: E402
 from refdist.config import device  # noqa: E402
 from refdist.context import (  # noqa: E402
     ReplicaContext,
@@ -56,6 +57,7 @@ from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.default import array_module, experimental_set_strategy  # noqa: E402
 from refdist.strategies.extended import StrategyExtended  # noqa: E402
 from refdist.strategies.mirrored import MirroredStrategy  # noqa: E402
+from refdist.strategies.multi_worker import MultiWorkerMirroredStrategy  # noqa: E402
 from refdist.strategies.one_device import OneDeviceStrategy  # noqa: E402
 from refdist.values import DistributedValues, Mirrored, PerReplica  # noqa: E402
 from refdist.variables import Variable  # noqa: E402
@@ -65,10 +67,11 @@ __version__ = "0.1.0"
 __all__ = [
     "AggregatingVariable", "CrossDeviceOps", "DistributedDataset", "DistributedIterator", "DistributedValues",
     "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputContext", "InputOptions",
-    "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable", "NcclAllReduce", "OneDeviceStrategy",
-    "PerReplica", "ReduceOp", "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended",
-    "SyncOnReadVariable", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "array_module",
-    "compat", "config", "constant", "data", "device", "errors", "experimental", "experimental_set_strategy",
-    "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest",
+    "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable", "MultiWorkerMirroredStrategy",
+    "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp", "ReductionToOneDevice", "ReplicaContext",
+    "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable", "TensorSpec", "Variable",
+    "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver", "compat", "config",
+    "constant", "data", "device", "errors", "experimental", "experimental_set_strategy", "get_replica_context",
+    "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "simulate_workers", "train",
     "variable_creator_scope",
 ]

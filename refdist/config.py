@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
 
@@ -88,6 +89,17 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
 def reset_simulated_devices() -> None:
     """Goes back to what the environment says, or to a machine of no stated size."""
     _machine.asked = False
+
+
+@contextmanager
+def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> Iterator[None]:
+    """`set_simulated_devices` for the length of a `with` block."""
+    before = _machine.counts, _machine.asked
+    set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
+    try:
+        yield
+    finally:
+        _machine.counts, _machine.asked = before
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:

@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors, nest, sharding
+from refdist import errors, lockstep, nest, sharding
 from refdist.data.dataset import Dataset
 from refdist.data.explanation import Explanation
 from refdist.data.facts import UNKNOWN_CARDINALITY
 from refdist.data.options import UnevenEnd
 from refdist.data.spec import spec_of, with_rows
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode, Optional
+from refdist.transport import Transport
 from refdist.values import PerReplica, per_replica
+
+_SIGNATURE = (None,) * len(lockstep.FIELDS)
 
 
 class DistributedIterator:
@@ -41,11 +44,22 @@ class DistributedIterator:
 
     def __next__(self) -> Any:
         self._strategy._require("DistributedIterator.get_next")
-        step = next(self._steps)
+        transport = self._strategy.extended.transport
+        step = next(self._steps) if transport.size == 1 else self._next_of_all(transport)
         if self._put is not None:
             step = [self._on_device(element, device)
                     for element, device in zip(step, self._devices, strict=True)]
         return step[0] if len(step) == 1 else per_replica(step, self._devices, "dataset element")
+
+    def _next_of_all(self, transport: Transport) -> list[Any]:
+        # A worker whose rows have ended gets empty elements until those of all have.
+        step = next(self._steps, None)
+        request = lockstep.Request("next element of a distributed dataset", _SIGNATURE)
+        if not any(transport.exchange(request, step is not None)):
+            raise StopIteration
+        if step is None:
+            step = [sharding.empty_of(self.element_spec)] * len(self._devices)
+        return step
 
     def _on_device(self, element: Any, device: str) -> Any:
         put: Any = self._put

@@ -135,6 +135,10 @@ CATALOGUE: dict[str, Code] = {
         "value is not distributed", InvalidValueError,
         "SUM needs one value per replica; a value that is the same everywhere has no number of parts.",
         "Return an array from each replica, or multiply by `num_replicas_in_sync` yourself."),
+    "RD17": Code(
+        "the cluster is not described rightly", InvalidValueError,
+        "Every task finds the same cluster in its environment, and its own place in it.",
+        "Correct what the message names; TF_CONFIG is JSON with \"cluster\" and \"task\"."),
     "RD18": Code(
         "the rows cannot be shared out", InvalidArgumentError,
         "Every worker and every replica gets a share of the rows, by the policy chosen.",

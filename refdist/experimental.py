@@ -8,6 +8,7 @@ from refdist.communication import (
 )
 from refdist.strategies.base import ValueContext
 from refdist.strategies.central_storage import CentralStorageStrategy
+from refdist.strategies.multi_worker import ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -15,5 +16,6 @@ __all__ = [
     "CollectiveHints",
     "CommunicationImplementation",
     "CommunicationOptions",
+    "MultiWorkerMirroredStrategy",
     "ValueContext",
 ]

@@ -60,9 +60,9 @@ class Request:
 
 
 def place(entry: Any) -> str:
-    """An entry of a site as "file:line"; one from another process is such a text already."""
+    """An entry of a site as "file:line"; one from another process is a text, with the instruction behind an @."""
     if isinstance(entry, str):
-        return entry
+        return entry.rpartition("@")[0]
     code, instruction = entry
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
@@ -143,7 +143,7 @@ def meet(session: Session | None, request: Request) -> Any:
 
 
 def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str, first: int = 0,
-        noun: str = "replica") -> list[Any]:
+        noun: str = "replica", compared: bool = True) -> list[Any]:
     """Runs `body(replica, session)` for every replica in lock step and returns the results.
 
     Args:
@@ -153,6 +153,7 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         what: the call, for messages, for example "strategy.run of train_step".
         first: the number of the first replica, where others run on other workers.
         noun: what messages call those that run.
+        compared: False where `act` compares the requests itself.
 
     Raises:
         RD01: some replicas came to a meeting and others had returned.
@@ -184,7 +185,8 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
             state.top = top
             if waiting != count:
                 raise _missing(requests, what, session)
-            compare(requests, first, noun)
+            if compared:
+                compare(requests, first, noun)
             answers = requests[0].act(requests)
             waiting = 0
             met: list[Any] = [None] * count
@@ -233,14 +235,15 @@ def _difference(first: Any, other: Any, here: str, there: str, noun: str) -> err
     for (field, code), mine, theirs in zip(FIELDS, first.signature, other.signature, strict=False):
         if mine != theirs:
             code = "RD07" if field == "shape" and first.kind.endswith("gather") else code
-            found = (f"{here} has {field} {_text(mine)} ({first.line}), "
-                     f"{there} has {field} {_text(theirs)} ({other.line})")
+            found = (f"{here} has {field} {shown(mine)} ({first.line}), "
+                     f"{there} has {field} {shown(theirs)} ({other.line})")
             return errors.error(code, first.kind, found, errors.CATALOGUE[code].fix + hint)
     found = f"{here} calls it at {_chain(first, other)}, {there} at {_chain(other, first)}"
     return errors.error("RD06", first.kind, found)
 
 
-def _text(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A field of a signature for messages."""
     if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
     return str(getattr(value, "name", value))
@@ -265,8 +268,8 @@ def _missing(requests: Sequence[Request | None], what: str, session: Session) ->
 
 def names(numbers: Sequence[int], noun: str) -> str:
     """For messages: "replica 3", "workers 0, 2"."""
-    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-    return f"{noun} {shown}" if len(numbers) == 1 else f"{noun}s {shown}"
+    listed = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"{noun} {listed}" if len(numbers) == 1 else f"{noun}s {listed}"
 
 
 def _nbytes(request: Request) -> int:

@@ -194,6 +194,22 @@ def _empty(like: Any, replica: int, step: int) -> Any:
     return nest.map_structure(none_of, like)
 
 
+def empty_of(spec: Any) -> Any:
+    """An element without rows, for a replica that has none left; a distributed spec stands for its first part.
+
+    Raises:
+        RD15: scalars, for which no empty array can stand.
+    """
+    def none_of(one: Any) -> Any:
+        one = one.values[0] if hasattr(one, "values") else one
+        if not one.shape:
+            raise errors.error("RD15", "reading a distributed dataset", "this worker has no element left, and no "
+                               "empty array can stand for a scalar", "Batch the dataset.")
+        return np.empty((0, *(n or 0 for n in one.shape[1:])), one.dtype)
+
+    return nest.map_structure(none_of, spec)
+
+
 def counted(number: int, noun: str) -> str:
     """For messages: "1 file", "2 files"."""
     return f"{number} {noun}" + "s" * (number != 1)

@@ -22,10 +22,9 @@ API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json")
 # What does not exist yet, by topic.  A name that exists must not stand here.
 LATER = {
     "clusters and workers": """
-        cluster_resolver cluster_resolver.* MultiWorkerMirroredStrategy experimental.MultiWorkerMirroredStrategy
         Server ParameterServerStrategy experimental.ParameterServerStrategy coordinator coordinator.*
         experimental.coordinator experimental.coordinator.* experimental.partitioners experimental.partitioners.*
-        experimental.rpc experimental.rpc.* train.ClusterSpec""",
+        experimental.rpc experimental.rpc.*""",
     "TPUs": "TPUStrategy experimental.TPUStrategy",
     "checkpoints": """
         experimental.PreemptionCheckpointHandler experimental.PreemptionWatcher experimental.TerminationConfig""",
@@ -37,6 +36,12 @@ NOT_PLANNED = {
         Variable.initialized_value Variable.initializer Variable.load Variable.op Variable.to_proto
         Variable.SaveSliceInfo Variable.set_shape Variable.experimental_ref IndexedSlices.consumers
         IndexedSlices.graph IndexedSlices.name IndexedSlices.op IndexedSlices.device""",
+    "TPU hardware": """
+        cluster_resolver.TPUClusterResolver.connect cluster_resolver.TPUClusterResolver.get_coordination_service_leader
+        cluster_resolver.TPUClusterResolver.get_tpu_system_metadata
+        cluster_resolver.TPUClusterResolver.set_tpu_topology
+        cluster_resolver.TPUClusterResolver.tpu_hardware_feature""",
+    "protocol buffers": "train.ClusterSpec.as_cluster_def",
     "hints to graph rewriters": "data.experimental.DistributeOptions.num_devices",
     "indexing that NumPy writes with brackets": """
         Variable.gather_nd Variable.scatter_nd_add Variable.scatter_nd_sub Variable.scatter_nd_update""",

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 # Highest row first; within a row nobody imports anybody, except the names that follow each other with "<".
 LAYERS = [
-    "strategies.default strategies.mirrored strategies.one_device strategies.central_storage",
+    "strategies.default strategies.mirrored strategies.one_device strategies.central_storage strategies.multi_worker",
     "strategies.extended",
     "strategies.updates",
     "strategies.base",
@@ -24,7 +24,11 @@ LAYERS = [
     "values",
     "workers",
     "collectives",
-    "backends.simulated",
+    "cluster_resolver.cloud cluster_resolver.slurm cluster_resolver.tfconfig cluster_resolver.launcher",
+    "cluster_resolver.base",
+    "cluster",
+    "backends.simulated backends.mpi backends.simulated_workers",
+    "backends.mpi_sums backends.mpi_watch",
     "backend transport",
     "lockstep",
     "data.dataset",
@@ -37,8 +41,9 @@ LAYERS = [
     "arrays nest devices current",
     "errors",
 ]
-FACES = {"__init__", "experimental", "strategies.__init__", "backends.__init__", "data.__init__", "data.experimental",
-         "compat.__init__", "compat.v1.__init__", "compat.v1.distribute"}
+FACES = {"__init__", "__main__", "experimental", "train", "strategies.__init__", "backends.__init__", "data.__init__",
+         "data.experimental", "cluster_resolver.__init__", "compat.__init__", "compat.v1.__init__",
+         "compat.v1.distribute"}
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 
 

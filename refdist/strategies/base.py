@@ -212,14 +212,13 @@ class Strategy(Deprecated):
         return nest.map_structure(lambda leaf: self._gather_leaf(leaf, axis), value)
 
     def _gather_leaf(self, value: Any, axis: int) -> Any:
-        distributed = isinstance(value, DistributedValues) or self._extended._total > self._extended._count == 1
-        parts = [item if isinstance(item, IndexedSlices) else to_array(item)
-                 for item in (components(value, self._extended._count, "Strategy.gather") if isinstance(value, DistributedValues)
-                              else [value])]
+        count, total = self._extended._count, self._extended._total
+        parts = components(value, count, "Strategy.gather") if isinstance(value, DistributedValues) else [value]
+        parts = [item if isinstance(item, IndexedSlices) else to_array(item) for item in parts]
         for part in parts:
             collectives.check_gather(part, axis, "Strategy.gather")
         collectives.agree(parts, "Strategy.gather", axis)
-        if not distributed:
+        if not isinstance(value, DistributedValues) and not total > count == 1:
             return value
         signature = (None, None, axis, None, *collectives.signature(parts[0], axis))
         return self._extended._all_gather(parts, axis, lockstep.Request("Strategy.gather", signature))

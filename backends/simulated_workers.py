@@ -1,0 +1,147 @@
+"""Workers simulated in one process: each runs the whole program, in lock step with the others.
+
+A worker has its own TF_CONFIG, strategy and variables, and its own state of the random number generators.
+Modules are shared, so what a program keeps in an imported module is seen by all workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from refdist import config, current, errors, lockstep
+from refdist.arrays import frozen
+from refdist.lockstep import Request
+from refdist.transport import Transport, add
+
+_running: list[SimulatedWorker] = []
+
+
+class SimulatedWorker(Transport):
+    """One of several workers in this process."""
+
+    def __init__(self, rank: int, size: int, session: lockstep.Session) -> None:
+        self.rank = rank
+        self.size = size
+        self._session = session
+        cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
+        self._config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+
+    def enter(self) -> None:
+        """Makes this the worker that the program runs as."""
+        _running[:] = [self]
+        os.environ["TF_CONFIG"] = self._config
+
+    def _meet(self, request: Request, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
+        def answer(requests: list[Request]) -> Sequence[Any]:
+            # As between processes, a difference is an error of every worker, and each may go on after it.
+            try:
+                lockstep.compare(requests, noun="worker")
+            except errors.RefdistError as error:
+                return [(None, error)] * len(requests)
+            return [(act([one.payload for one in requests]), None)] * len(requests)
+
+        mine = random.getstate(), np.random.get_state()
+        try:
+            found, error = lockstep.meet(
+                self._session, Request(request.kind, request.signature, payload, answer, request.site))
+            if error is not None:
+                raise type(error)(str(error), error.code)
+            return found
+        finally:
+            self.enter()
+            random.setstate(mine[0])
+            np.random.set_state(mine[1])
+
+    def exchange(self, request: Request, value: Any) -> list[Any]:
+        found: list[Any] = self._meet(request, value, list)
+        return found
+
+    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+        def act(payloads: list[Any]) -> Any:
+            return [add([part for column in same for part in column]) for same in zip(*payloads, strict=True)]
+
+        found: list[Any] = self._meet(request, columns, act)
+        return found
+
+    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+        def act(payloads: list[Any]) -> Any:
+            return [frozen(np.concatenate([part for column in same for part in column], axis))
+                    for same in zip(*payloads, strict=True)]
+
+        found: list[Any] = self._meet(request, columns, act)
+        return found
+
+    def broadcast(self, request: Request, array: Any) -> Any:
+        return self._meet(request, array, lambda payloads: payloads[0])
+
+
+def running() -> SimulatedWorker | None:
+    """The simulated worker that the program runs as, None outside `simulate_workers`."""
+    return _running[0] if _running else None
+
+
+def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: int = 1) -> list[Any]:
+    """Calls `fn()` once for each of several workers, in lock step, in this process.
+
+    Each finds its own TF_CONFIG, so `MultiWorkerMirroredStrategy()` in `fn` is a worker's strategy.
+
+    Args:
+        fn: the program of a worker.
+        workers: how many there are.
+        replicas_per_worker: with more than one, every worker has that many simulated GPUs.
+
+    Returns:
+        What `fn` returned for each worker.
+
+    >>> import refdist
+    >>> def program():
+    ...     strategy = refdist.MultiWorkerMirroredStrategy()
+    ...     return strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+    >>> [float(total) for total in simulate_workers(program, workers=3)]
+    [3.0, 3.0, 3.0]
+
+    Raises:
+        RD01 ... RD07: workers that do not meet, with the lines of both.  RD09: inside a scope or a replica.
+        RD25: bad arguments.
+        Whatever a worker raised first, with a note that says which one.
+
+    Source: refdist's own; TensorFlow needs a process for each worker.
+    """
+    attempted = "simulate_workers"
+    if not callable(fn):
+        raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function without arguments.")
+    for name, value in (("workers", workers), ("replicas_per_worker", replicas_per_worker)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.",
+                               kind=errors.InvalidValueError)
+    if _running or current.frame().kind != current.OUTSIDE:
+        raise errors.error("RD09", attempted, f"it was called {current.describe()}",
+                           "Call it outside every scope and every other simulation.")
+
+    def body(i: int, session: lockstep.Session) -> Any:
+        current.state.top = current.BOTTOM
+        SimulatedWorker(i, workers, session).enter()
+        return fn()
+
+    with _machine(replicas_per_worker):
+        return lockstep.run(workers, body, config.order(workers), attempted, noun="worker", compared=False)
+
+
+@contextmanager
+def _machine(replicas: int) -> Any:
+    before = os.environ.get("TF_CONFIG")
+    with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas):
+        try:
+            yield
+        finally:
+            _running.clear()
+            os.environ.pop("TF_CONFIG", None)
+            if before is not None:
+                os.environ["TF_CONFIG"] = before

@@ -1,0 +1,175 @@
+"""`ClusterSpec`: which tasks there are and where; and what a cluster must be for a strategy to run on it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from refdist import errors
+
+TASK_TYPES = ("chief", "worker", "evaluator", "ps")
+
+
+class ClusterSpec:
+    """Jobs, and the network addresses of their tasks.
+
+    Args:
+        cluster: for every job a list of addresses or a dict from task index to address; or a ClusterSpec.
+
+    >>> spec = ClusterSpec({"worker": ["a:1", "b:2"], "ps": {3: "c:4"}})
+    >>> spec.num_tasks("worker"), spec.task_address("ps", 3), spec.job_tasks("ps")
+    (2, 'c:4', [None, None, None, 'c:4'])
+
+    Raises:
+        RD25: neither a dict of lists or dicts of addresses, nor a ClusterSpec.
+
+    Source: tf.train.ClusterSpec.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._jobs: dict[str, dict[int, str]] = {}
+        if isinstance(cluster, ClusterSpec):
+            self._jobs = {job: dict(tasks) for job, tasks in cluster._jobs.items()}
+            return
+        if not isinstance(cluster, dict):
+            raise errors.error("RD25", "ClusterSpec", f"got {cluster!r}",
+                               "Pass a dict such as {\"worker\": [\"host:port\"]}.")
+        for job, tasks in cluster.items():
+            if isinstance(tasks, (list, tuple)):
+                tasks = dict(enumerate(tasks))
+            if not isinstance(tasks, dict):
+                raise errors.error("RD25", "ClusterSpec", f"the tasks of job {job!r} are {tasks!r}",
+                                   "Pass a list of addresses, or a dict from task index to address.")
+            self._jobs[str(job)] = {_index(job, i): _address(job, i, where) for i, where in tasks.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The jobs as a dict: of a list where the task indices have no gap, else of a dict.
+
+        Source: tf.train.ClusterSpec.as_dict.
+        """
+        return {job: [tasks[i] for i in range(len(tasks))] if tasks and set(tasks) == set(range(len(tasks)))
+                else dict(tasks) for job, tasks in self._jobs.items()}
+
+    @property
+    def jobs(self) -> list[str]:
+        """The names of the jobs.
+
+        Source: tf.train.ClusterSpec.jobs.
+        """
+        return list(self._jobs)
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks a job has.
+
+        Raises:
+            RD17: no such job.
+
+        Source: tf.train.ClusterSpec.num_tasks.
+        """
+        return len(self._job(job_name))
+
+    def task_indices(self, job_name: str) -> list[int]:
+        """The indices of the tasks of a job.
+
+        Raises:
+            RD17: no such job.
+
+        Source: tf.train.ClusterSpec.task_indices.
+        """
+        return sorted(self._job(job_name))
+
+    def task_address(self, job_name: str, task_index: int) -> str:
+        """The address of a task.
+
+        Raises:
+            RD17: no such job or task.
+
+        Source: tf.train.ClusterSpec.task_address.
+        """
+        tasks = self._job(job_name)
+        if task_index not in tasks:
+            raise errors.error("RD17", "ClusterSpec", f"job {job_name!r} has no task {task_index!r}",
+                               f"Its tasks are {sorted(tasks)}.")
+        return tasks[task_index]
+
+    def job_tasks(self, job_name: str) -> list[str | None]:
+        """The addresses of a job by task index, None where there is no task.
+
+        Raises:
+            RD17: no such job.
+
+        Source: tf.train.ClusterSpec.job_tasks.
+        """
+        tasks = self._job(job_name)
+        return [tasks.get(i) for i in range(max(tasks, default=-1) + 1)]
+
+    def _job(self, name: str) -> dict[int, str]:
+        if name not in self._jobs:
+            raise errors.error("RD17", "ClusterSpec", f"there is no job {name!r}", f"The jobs are {self.jobs}.")
+        return self._jobs[name]
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterSpec) and self._jobs == other._jobs
+
+    def __hash__(self) -> int:
+        return hash(repr(sorted(self._jobs)))
+
+    def __repr__(self) -> str:
+        return f"ClusterSpec({self.as_dict()!r})"
+
+
+class Member(NamedTuple):
+    """The place of a task among the workers that train together: number `number` of `size`, the chief first."""
+
+    number: int
+    size: int
+
+
+def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None) -> Member | None:
+    """The place of a task among the workers, None when the cluster is empty.
+
+    An evaluator is alone.
+
+    Raises:
+        RD17: a task type that there is not, no task type or index, or an index that the cluster does not have.
+
+    Source: observed, TensorFlow 2.21, multi_worker_util.
+    """
+    attempted = f"task {task_type}:{task_id} of {spec}"
+    if not spec:
+        return None
+    strange: list[str | None] = [job for job in spec.jobs if job not in TASK_TYPES]
+    if strange or not (task_type is None or task_type in TASK_TYPES):
+        raise errors.error("RD17", attempted, f"{(strange or [task_type])[0]!r} is no type of task",
+                           f"The types are {', '.join(TASK_TYPES)}.")
+    if task_type is None or task_id is None:
+        raise errors.error("RD17", attempted, "the cluster is given and the task is not",
+                           "Give the type and the index of the task.")
+    if task_type == "ps":
+        raise errors.error("RD17", attempted, "a parameter server does not train",
+                           "Use ParameterServerStrategy, or give this task another type.")
+    if task_type not in spec.jobs or task_id not in spec.task_indices(task_type):
+        there = f"indices {spec.task_indices(task_type)}" if task_type in spec.jobs else f"jobs {spec.jobs}"
+        raise errors.error("RD17", attempted, "the cluster has no such task", f"It has {there}.")
+    if task_type == "evaluator":
+        return Member(0, 1)
+    chiefs = spec.num_tasks("chief") if "chief" in spec.jobs else 0
+    workers = spec.num_tasks("worker") if "worker" in spec.jobs else 0
+    if chiefs > 1:
+        raise errors.error("RD17", attempted, f"there are {chiefs} chiefs", "Give the cluster at most one.")
+    return Member(task_id if task_type == "chief" else chiefs + task_id, chiefs + workers)
+
+
+def _index(job: Any, index: Any) -> int:
+    if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+        raise errors.error("RD25", "ClusterSpec", f"job {job!r} has the task index {index!r}", "Pass ints from 0.")
+    return index
+
+
+def _address(job: Any, index: int, address: Any) -> str:
+    if not isinstance(address, (str, bytes)):
+        raise errors.error("RD25", "ClusterSpec", f"the address of task {index} of job {job!r} is {address!r}",
+                           "Pass text such as \"host:port\".")
+    return address.decode() if isinstance(address, bytes) else address

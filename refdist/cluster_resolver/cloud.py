@@ -1,0 +1,222 @@
+"""Resolvers that ask a service which machines there are: Kubernetes, Google Compute Engine, TPUs.
+
+Each talks to a client object with the methods of the service's own Python client, which can be given.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from refdist import errors
+from refdist.cluster import ClusterSpec
+from refdist.cluster_resolver.base import ClusterResolver, with_layer
+
+
+class ExecutableLocation(Enum):
+    """Where the program runs, seen from the Kubernetes cluster.
+
+    Source: tf.distribute.cluster_resolver.KubernetesExecutableLocation.
+    """
+
+    WITHIN_CLUSTER = 0
+    OFF_CLUSTER = 1
+
+
+KubernetesExecutableLocation = ExecutableLocation
+
+
+class KubernetesClusterResolver(ClusterResolver):
+    """The running pods with certain labels, job by job, in the order of their names.
+
+    Args:
+        job_to_label_mapping: for every job a list of label selectors; None for {"worker": ["job-name=tensorflow"]}.
+        tf_server_port: the port of every task.
+        rpc_layer: the protocol.
+        override_client: a `kubernetes.client.CoreV1Api`, or an object with its `list_pod_for_all_namespaces`.
+        executable_location: how the client finds its configuration, when it is made here.
+
+    Raises:
+        RD27: no client is given, and the package `kubernetes` is not installed.
+
+    Source: tf.distribute.cluster_resolver.KubernetesClusterResolver.
+    """
+
+    def __init__(self, job_to_label_mapping: dict[str, list[str]] | None = None, tf_server_port: int = 8470,
+                 rpc_layer: str = "grpc", override_client: Any = None,
+                 executable_location: ExecutableLocation = ExecutableLocation.WITHIN_CLUSTER
+                 ) -> None:
+        self._labels = job_to_label_mapping or {"worker": ["job-name=tensorflow"]}
+        self._port = tf_server_port
+        self._rpc_layer = rpc_layer
+        self._client = override_client or _kubernetes_client(executable_location)
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The tasks, with the addresses of their pods.
+
+        Raises:
+            RD17: a pod is not running.
+        """
+        jobs: dict[str, list[str]] = {}
+        for job, labels in self._labels.items():
+            pods = []
+            for label in labels:
+                found = self._client.list_pod_for_all_namespaces(label_selector=label).items
+                pods += sorted(found, key=lambda pod: pod.metadata.name)
+            for pod in pods:
+                if pod.status.phase != "Running":
+                    raise errors.error("RD17", "KubernetesClusterResolver", f"pod {pod.metadata.name} of job {job!r} "
+                                       f"is {pod.status.phase}", "Wait until all pods are running.",
+                                       kind=errors.InvalidContextError)
+            jobs[job] = [f"{pod.status.host_ip}:{self._port}" for pod in pods]
+        return ClusterSpec(jobs)
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The address of a task, of this one if none is named.
+
+        Raises:
+            RD17: no such task.
+        """
+        return self._address_of(self.task_type if task_type is None else task_type,
+                                self.task_id if task_id is None else task_id, rpc_layer)
+
+
+class GCEClusterResolver(ClusterResolver):
+    """The machines of an instance group of Google Compute Engine.
+
+    Args:
+        project, zone, instance_group: where the machines are.
+        port: of every task.
+        task_type, task_id: of this program.
+        rpc_layer: the protocol.
+        credentials: for the client, when it is made here.
+        service: a `googleapiclient` compute service, or an object like it.
+
+    Raises:
+        RD27: no service is given, and `google-api-python-client` is not installed.
+
+    Source: tf.distribute.cluster_resolver.GCEClusterResolver.
+    """
+
+    def __init__(self, project: str, zone: str, instance_group: str, port: int, task_type: str = "worker",
+                 task_id: int = 0, rpc_layer: str = "grpc", credentials: Any = "default", service: Any = None) -> None:
+        self._project, self._zone, self._group, self._port = project, zone, instance_group, port
+        self._task_type, self._task_id = task_type, task_id
+        self._rpc_layer = rpc_layer
+        self._service = service or _compute_service(credentials)
+
+    def cluster_spec(self) -> ClusterSpec:
+        """One job with a task for each running machine, in the order of their names."""
+        addresses = {}
+        where = {"project": self._project, "zone": self._zone}
+        groups = self._service.instanceGroups()
+        request = groups.listInstances(**where, instanceGroup=self._group, body={"instanceState": "RUNNING"},
+                                       orderBy="name")
+        while request is not None:
+            answer = request.execute()
+            for item in answer.get("items", []):
+                name = item["instance"].rpartition("/")[2]
+                machine = self._service.instances().get(**where, instance=name).execute()
+                if machine["status"] == "RUNNING":
+                    addresses[name] = f"{machine['networkInterfaces'][0]['networkIP']}:{self._port}"
+            request = groups.listInstances_next(previous_request=request, previous_response=answer)
+        return ClusterSpec({self._task_type or "worker": [addresses[name] for name in sorted(addresses)]})
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The address of a task, of this one if none is named.
+
+        Raises:
+            RD17: no such task.
+        """
+        return self._address_of(self.task_type if task_type is None else task_type,
+                                self.task_id if task_id is None else task_id, rpc_layer)
+
+
+class TPUClusterResolver(ClusterResolver):
+    """A TPU by name.  TPUs are simulated here, so "" and "local" are this process.
+
+    Args:
+        tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.
+        zone, project, credentials, discovery_url: for the service.
+        job_name, coordinator_name, coordinator_address: names of jobs.
+        service: an object with `get_tpu(tpu, zone, project)` that returns a list of addresses.
+
+    Raises:
+        RD27: a name that only a service knows, and no service.
+
+    Source: tf.distribute.cluster_resolver.TPUClusterResolver.
+    """
+
+    def __init__(self, tpu: str | None = None, zone: str | None = None, project: str | None = None,
+                 job_name: str = "worker", coordinator_name: str | None = None,
+                 coordinator_address: str | None = None, credentials: Any = "default", service: Any = None,
+                 discovery_url: str | None = None) -> None:
+        self._tpu = "local" if tpu is None else tpu
+        self._job, self._coordinator = job_name, (coordinator_name, coordinator_address)
+        self._task_type, self._task_id, self._rpc_layer = job_name, 0, "grpc"
+        self._addresses: list[str] = []
+        if self._tpu not in ("", "local"):
+            if service is not None:
+                self._addresses = list(service.get_tpu(self._tpu, zone, project))
+            elif "://" in self._tpu or ":" in self._tpu:
+                self._addresses = [address.rpartition("://")[2] for address in self._tpu.split(",")]
+            else:
+                raise errors.error("RD27", "TPUClusterResolver", f"{self._tpu!r} is the name of a Cloud TPU",
+                                   "Pass an address, or a `service` that knows the name.")
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The TPU's hosts and the coordinator; empty for this process."""
+        if not self._addresses:
+            return ClusterSpec({})
+        jobs = {self._job: self._addresses}
+        name, address = self._coordinator
+        if name and address:
+            jobs[name] = [address]
+        return ClusterSpec(jobs)
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The address of a task, of the first one if none is named.
+
+        Raises:
+            RD17: no such task.
+        """
+        if not self._addresses:
+            return ""
+        return with_layer(self.cluster_spec().task_address(task_type or self._job, task_id or 0),
+                          rpc_layer or self._rpc_layer)
+
+    def get_master(self) -> str:
+        """The same as `master()`."""
+        return self.master()
+
+    def get_job_name(self) -> str:
+        """The name of the TPU's job."""
+        return self._job
+
+    @property
+    def environment(self) -> str | None:
+        """Where the program runs: always ""."""
+        return ""
+
+
+def _kubernetes_client(location: ExecutableLocation) -> Any:
+    try:
+        from kubernetes import client, config
+    except ImportError as error:
+        raise errors.error("RD27", "KubernetesClusterResolver", "the package kubernetes is not installed",
+                           "Run `pip install kubernetes`, or pass `override_client`.") from error
+    if location is ExecutableLocation.WITHIN_CLUSTER:
+        config.load_incluster_config()
+    else:
+        config.load_kube_config()
+    return client.CoreV1Api()
+
+
+def _compute_service(credentials: Any) -> Any:
+    try:
+        from googleapiclient import discovery
+    except ImportError as error:
+        raise errors.error("RD27", "GCEClusterResolver", "the package google-api-python-client is not installed",
+                           "Run `pip install google-api-python-client`, or pass `service`.") from error
+    given = {} if credentials == "default" else {"credentials": credentials}
+    return discovery.build("compute", "v1", **given)

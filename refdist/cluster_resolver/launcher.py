@@ -1,0 +1,76 @@
+"""What mpiexec and srun say of a process: `launched`, and a resolver for the programs that they start.
+
+Read from the environment alone, without importing mpi4py.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from refdist import errors
+from refdist.cluster import ClusterSpec
+from refdist.cluster_resolver.base import ClusterResolver
+
+# launcher, variable that proves it, rank, size, rank on the host.  Slurm sets its own in batch scripts too, so
+# they count only in a step of several tasks.
+LAUNCHERS = (
+    ("PRRTE", "PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("Hydra", "PMI_FD", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+)
+
+
+class Launch(NamedTuple):
+    """How this process was started."""
+
+    launcher: str
+    rank: int
+    size: int
+    local_rank: int
+
+
+def launched() -> Launch | None:
+    """Who started this process together with others, None when nobody did."""
+    for launcher, proof, rank, size, local in LAUNCHERS:
+        values = [os.environ.get(name, "") for name in (rank, size)]
+        if proof in os.environ and all(value.isdecimal() for value in values):
+            found = Launch(launcher, int(values[0]), int(values[1]), int(os.environ.get(local) or 0))
+            if launcher != "Slurm" or found.size > 1:
+                return found
+    return None
+
+
+class MPIClusterResolver(ClusterResolver):
+    """The processes that mpiexec or srun started, all of type "worker".
+
+    Addresses are not known before the processes meet, and not needed: they are called rank0, rank1 and so on.
+
+    Raises:
+        RD17: nobody started this process together with others.
+
+    Source: refdist's own; `tf.distribute.cluster_resolver` has nothing for MPI.
+    """
+
+    def __init__(self, rpc_layer: str | None = "mpi") -> None:
+        found = launched()
+        if found is None:
+            raise errors.error("RD17", "MPIClusterResolver", "this process was not started by mpiexec or srun",
+                               "Start the program with `mpiexec -n N python ...`.", kind=errors.InvalidContextError)
+        self._task_type, self._task_id = "worker", found.rank
+        self._rpc_layer = rpc_layer
+        self._size = found.size
+
+    def cluster_spec(self) -> ClusterSpec:
+        """One job with a task for each process."""
+        return ClusterSpec({"worker": [f"rank{i}" for i in range(self._size)]})
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The name of a process, of this one if none is named.
+
+        Raises:
+            RD17: no such task.
+        """
+        return self._address_of(self.task_type if task_type is None else task_type,
+                                self.task_id if task_id is None else task_id, rpc_layer)

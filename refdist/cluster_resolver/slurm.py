@@ -1,0 +1,166 @@
+"""`SlurmClusterResolver`: the cluster that a Slurm step describes in its environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from refdist import errors
+from refdist.cluster import ClusterSpec
+from refdist.cluster_resolver.base import ClusterResolver
+
+_PART = re.compile(r"([^\[\],]+)(?:\[([\d,-]+)\])?(?:,|$)")
+_COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+
+
+class SlurmClusterResolver(ClusterResolver):
+    """The tasks of a Slurm step, dealt out to jobs by their rank.
+
+    Args:
+        jobs: how many tasks each job has; all are workers when it is None.
+        port_base: the port of the first task of a host; the next one has the next port.
+        gpus_per_node: None counts CUDA_VISIBLE_DEVICES.
+        gpus_per_task: None shares the GPUs of a node out evenly.
+        tasks_per_node: an int, a list in the order of the hosts, or a dict by host; None asks the environment.
+        auto_set_gpu: whether CUDA_VISIBLE_DEVICES is set to this task's GPUs by `cluster_spec()`.
+        rpc_layer: the protocol.
+
+    Raises:
+        RD17: not in a Slurm step, or its variables, tasks and GPUs do not fit together.
+
+    Source: tf.distribute.cluster_resolver.SlurmClusterResolver.
+    """
+
+    def __init__(self, jobs: dict[str, int] | None = None, port_base: int = 8888, gpus_per_node: int | None = None,
+                 gpus_per_task: int | None = None, tasks_per_node: Any = None, auto_set_gpu: bool = True,
+                 rpc_layer: str = "grpc") -> None:
+        self._rank = _number("SLURM_PROCID")
+        tasks = _number("SLURM_STEP_NUM_TASKS")
+        self._jobs = {"worker": tasks} if jobs is None else dict(sorted(jobs.items()))
+        if sum(self._jobs.values()) != tasks:
+            raise _wrong(f"the jobs ask for {sum(self._jobs.values())} tasks, and the step has {tasks}",
+                         "Start as many tasks as the jobs need.")
+        self._hosts = self._tasks_of_hosts(tasks_per_node)
+        if sum(self._hosts.values()) < tasks:
+            raise _wrong(f"the hosts have room for {sum(self._hosts.values())} of {tasks} tasks",
+                         "Give more tasks_per_node.")
+        most = max(self._hosts.values())
+        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        self._gpus_per_node = len(visible) if gpus_per_node is None else gpus_per_node
+        self._gpus_per_task = self._gpus_per_node // most if gpus_per_task is None else gpus_per_task
+        if self._gpus_per_task * most > self._gpus_per_node:
+            raise _wrong(f"{most} tasks with {self._gpus_per_task} GPUs each run on nodes with {self._gpus_per_node}",
+                         "Give fewer gpus_per_task.")
+        self._port_base = port_base
+        self._auto_set_gpu = auto_set_gpu
+        self._rpc_layer = rpc_layer
+
+    def _tasks_of_hosts(self, tasks_per_node: Any) -> dict[str, int]:
+        hosts = expand_hostlist(os.environ.get("SLURM_STEP_NODELIST", ""))
+        if isinstance(tasks_per_node, dict):
+            return {host: tasks_per_node[host] for host in sorted(tasks_per_node)}
+        if isinstance(tasks_per_node, int):
+            tasks_per_node = [tasks_per_node] * len(hosts)
+        if tasks_per_node is None:
+            tasks_per_node = expand_tasks_per_node(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+        if len(tasks_per_node) != len(hosts) or not hosts:
+            raise _wrong(f"there are {len(hosts)} hosts and {len(tasks_per_node)} numbers of tasks",
+                         "Give a number of tasks for every host.")
+        return dict(zip(hosts, tasks_per_node, strict=True))
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The tasks by job; from now on task_type and task_id are known."""
+        places = [(host, i) for host, count in self._hosts.items() for i in range(count)]
+        cluster: dict[str, list[str]] = {}
+        rank = 0
+        for job, count in self._jobs.items():
+            cluster[job] = [f"{host}:{self._port_base + i}" for host, i in places[rank:rank + count]]
+            if rank <= self._rank < rank + count:
+                self._task_type, self._task_id = job, self._rank - rank
+            rank += count
+        if self._auto_set_gpu and self._gpus_per_task:
+            first = places[self._rank][1] * self._gpus_per_task
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(first, first + self._gpus_per_task)))
+        return ClusterSpec(cluster)
+
+    def get_task_info(self) -> tuple[str | None, int | None]:
+        """(task_type, task_id), known after `cluster_spec()`.
+
+        Source: tf.distribute.cluster_resolver.SlurmClusterResolver.get_task_info.
+        """
+        return self._task_type, self._task_id
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The address of a task, of this one if none is named.
+
+        Raises:
+            RD17: no such task.
+        """
+        return self._address_of(self.task_type if task_type is None else task_type,
+                                self.task_id if task_id is None else task_id, rpc_layer)
+
+    def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
+                         config_proto: Any = None) -> dict[str, int]:
+        """The GPUs of a task."""
+        return {"GPU": self._gpus_per_task}
+
+
+def expand_hostlist(text: str) -> list[str]:
+    """The hosts of Slurm's short form.
+
+    >>> expand_hostlist("n1,n[2-4,7],m[08-10]")
+    ['n1', 'n2', 'n3', 'n4', 'n7', 'm08', 'm09', 'm10']
+
+    Raises:
+        RD17: it is malformed.
+    """
+    hosts, end = [], 0
+    while end < len(text):
+        match = _PART.match(text, end)
+        if match is None:
+            raise _wrong(f"the host list {text!r} is malformed at {text[end:]!r}", "Write for example n[1-4],m1.")
+        prefix, numbers = match.groups()
+        hosts += [prefix] if numbers is None else [prefix + number for number in _numbers(numbers, text)]
+        end = match.end()
+    return hosts
+
+
+def _numbers(text: str, whole: str) -> list[str]:
+    found = []
+    for item in text.split(","):
+        first, dash, last = item.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise _wrong(f"the host list {whole!r} is malformed at {item!r}", "Write for example n[1-4],m1.")
+        found += [str(n).zfill(len(first)) for n in range(int(first), int(last or first) + 1)]
+    return found
+
+
+def expand_tasks_per_node(text: str) -> list[int]:
+    """The numbers of tasks of Slurm's short form.
+
+    >>> expand_tasks_per_node("3(x2),2,1")
+    [3, 3, 2, 1]
+
+    Raises:
+        RD17: it is malformed.
+    """
+    found = []
+    for item in text.split(","):
+        match = _COUNT.fullmatch(item)
+        if match is None:
+            raise _wrong(f"the numbers of tasks {text!r} are malformed at {item!r}", "Write for example 2(x3),1.")
+        found += [int(match[1])] * int(match[2] or 1)
+    return found
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "")
+    if not text.isdecimal():
+        raise errors.error("RD17", "SlurmClusterResolver", f"the environment variable {name} is {text or 'not set'}",
+                           "Start the program in a Slurm step: `srun python ...`.", kind=errors.InvalidContextError)
+    return int(text)
+
+
+def _wrong(found: str, fix: str) -> errors.RefdistError:
+    return errors.error("RD17", "SlurmClusterResolver", found, fix)

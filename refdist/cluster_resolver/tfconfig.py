@@ -1,0 +1,164 @@
+"""`TFConfigClusterResolver`: the cluster that the environment variable TF_CONFIG describes."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import warnings
+from typing import Any
+
+from refdist import errors
+from refdist.cluster import ClusterSpec
+from refdist.cluster_resolver.base import ClusterResolver, with_layer
+
+VARIABLE = "TF_CONFIG"
+
+
+class TFConfigClusterResolver(ClusterResolver):
+    """Reads TF_CONFIG at every question; what is given here goes before it.
+
+    >>> import os
+    >>> os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
+    >>> resolver = TFConfigClusterResolver()
+    >>> resolver.task_id, resolver.master()
+    (1, 'b:2')
+    >>> del os.environ["TF_CONFIG"]
+
+    Raises (at a question):
+        RD17: TF_CONFIG is malformed; the message names the place in it.
+
+    Source: tf.distribute.cluster_resolver.TFConfigClusterResolver.
+    """
+
+    def __init__(self, task_type: str | None = None, task_id: int | str | None = None, rpc_layer: str | None = None,
+                 environment: str | None = None) -> None:
+        self._task_type = task_type
+        self._task_id = None if task_id is None else _int(task_id, "the argument task_id")
+        self._rpc_layer = rpc_layer
+        self._environment = environment
+        self._first = os.environ.get(VARIABLE)
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The tasks in TF_CONFIG, none when it has no "cluster" or is not set."""
+        jobs = self._read().get("cluster", {})
+        try:
+            spec = ClusterSpec(jobs)
+        except errors.RefdistError as error:
+            raise _malformed('at "cluster"', str(error).partition(": ")[2].rstrip(".")) from error
+        _warn_of_addresses(spec)
+        return spec
+
+    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
+        """The address of a task, "" when the cluster has a single one; "session_master" goes before all.
+
+        Raises:
+            RD17: no such task.
+        """
+        given = self._read().get("session_master")
+        if given is not None:
+            return str(given)
+        spec = self.cluster_spec()
+        if not spec or sum(map(spec.num_tasks, spec.jobs)) == 1:
+            return ""
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        if task_type is None or task_id is None:
+            return ""
+        return with_layer(spec.task_address(task_type, task_id), rpc_layer or self.rpc_layer)
+
+    @property
+    def task_type(self) -> str | None:
+        """The type of this task."""
+        if self._task_type is not None:
+            return self._task_type
+        found = self._task().get("type")
+        return None if found is None else str(found)
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this task within its type."""
+        if self._task_id is not None:
+            return self._task_id
+        found = self._task().get("index")
+        return None if found is None else _int(found, 'at "task", "index"')
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol between tasks."""
+        if self._rpc_layer is not None:
+            return self._rpc_layer
+        found = self._read().get("rpc_layer")
+        return None if found is None else str(found)
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+    def _task(self) -> dict[str, Any]:
+        task = self._read().get("task", {})
+        if not isinstance(task, dict):
+            raise _malformed('at "task"', f"{task!r} is no object", 'Write "task": {"type": "worker", "index": 0}.')
+        return task
+
+    def _read(self) -> dict[str, Any]:
+        text = os.environ.get(VARIABLE)
+        if text != self._first:
+            warnings.warn(f"{VARIABLE} has changed since this resolver was made; a strategy keeps what it read first",
+                          UserWarning, stacklevel=4)
+            self._first = text
+        if text is None:
+            return {}
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError as error:
+            near = text[max(error.pos - 12, 0):error.pos + 12]
+            fix = "Use double quotes." if "'" in near else ""
+            raise _malformed(f"line {error.lineno} column {error.colno}, near {near!r}", error.msg, fix) from error
+        if not isinstance(found, dict):
+            raise _malformed("line 1 column 1", f"a {type(found).__name__} stands where an object should",
+                             'Write {"cluster": ..., "task": ...}.')
+        return found
+
+
+def _malformed(place: str, found: str, fix: str = "") -> errors.RefdistError:
+    return errors.error("RD17", f"environment variable {VARIABLE}, {place}", found, fix or
+                        'Write JSON such as {"cluster": {"worker": ["host:port", "host:port"]}, '
+                        '"task": {"type": "worker", "index": 0}}.')
+
+
+def _int(value: Any, place: str) -> int:
+    try:
+        if isinstance(value, (bool, float)):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise _malformed(place, f"{value!r} is no int", 'Write a number from 0, for example "index": 0.') from error
+
+
+def _warn_of_addresses(spec: ClusterSpec) -> None:
+    addresses = [address for job in spec.jobs for address in spec.job_tasks(job) if address]
+    hosts = {address.rpartition(":")[0] for address in addresses}
+    loopback = sorted(host for host in hosts if _is_loopback(host))
+    if loopback and len(loopback) < len(hosts):
+        warnings.warn(f"{VARIABLE} names {loopback[0]}, which is another machine on each host, beside other hosts; "
+                      "write the address by which the others reach it", UserWarning, stacklevel=4)
+    closed = [address for address in addresses if address.endswith(":0")]
+    if closed:
+        warnings.warn(f"{VARIABLE} has the address {closed[0]}; nobody can connect to port 0", UserWarning,
+                      stacklevel=4)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

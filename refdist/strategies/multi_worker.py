@@ -1,0 +1,130 @@
+"""`MultiWorkerMirroredStrategy`: several workers, each with its own replicas, that hold equal copies."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from refdist import config, errors
+from refdist import devices as names
+from refdist.backends import mpi, simulated_workers
+from refdist.cluster import check_cluster
+from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.launcher import MPIClusterResolver, launched
+from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
+from refdist.communication import CommunicationImplementation, CommunicationOptions
+from refdist.cross_device_ops import ReductionToOneDevice
+from refdist.strategies.base import Strategy
+from refdist.strategies.extended import StrategyExtended
+from refdist.transport import LoneWorker, Transport
+
+
+class MultiWorkerMirroredStrategy(Strategy):
+    """Synchronous training on several workers, each with one or more devices.
+
+    Every worker runs the same program.  The workers are those that `mpiexec` or `srun` started, or those of
+    `simulate_workers`; a program that was started alone is one worker.
+
+    Args:
+        cluster_resolver: says which worker this is; None asks TF_CONFIG and the launcher.
+        communication_options: CommunicationOptions, or None.  With implementation RING sums are taken by the
+            transport's fastest way: the bits then depend on the number of workers.
+
+    >>> import refdist
+    >>> refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync
+    1
+
+    Raises:
+        RD17: the cluster is not described rightly, or nobody started the other workers.
+        RD25: bad arguments.
+
+    Source: tf.distribute.MultiWorkerMirroredStrategy.
+    """
+
+    def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
+        attempted = "MultiWorkerMirroredStrategy"
+        if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
+            raise errors.error("RD25", attempted, f"cluster_resolver is {cluster_resolver!r}",
+                               "Pass a refdist.cluster_resolver.ClusterResolver, or None.",
+                               kind=errors.InvalidValueError)
+        if communication_options is not None and not isinstance(communication_options, CommunicationOptions):
+            raise errors.error("RD25", attempted, f"communication_options is {communication_options!r}",
+                               "Pass refdist.experimental.CommunicationOptions(...), or None.",
+                               kind=errors.InvalidValueError)
+        options = communication_options or CommunicationOptions()
+        self._cluster_resolver = cluster_resolver or _default_resolver()
+        super().__init__(MultiWorkerMirroredExtended(self, self._cluster_resolver, options))
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver:
+        """What says which worker this is."""
+        found: ClusterResolver = self._cluster_resolver
+        return found
+
+
+class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
+    """The strategy with the arguments that it had before TensorFlow 2.4.
+
+    Source: tf.distribute.experimental.MultiWorkerMirroredStrategy.
+    """
+
+    def __init__(self, communication: Any = CommunicationImplementation.AUTO, cluster_resolver: Any = None) -> None:
+        warnings.warn("experimental.MultiWorkerMirroredStrategy is deprecated; use MultiWorkerMirroredStrategy",
+                      DeprecationWarning, stacklevel=2)
+        super().__init__(cluster_resolver, CommunicationOptions(implementation=communication))
+
+
+class MultiWorkerMirroredExtended(StrategyExtended):
+    """MultiWorkerMirroredStrategy's methods."""
+
+    def __init__(self, container_strategy: Any, resolver: ClusterResolver, options: CommunicationOptions) -> None:
+        job, task = resolver.task_type or "localhost", resolver.task_id or 0
+        local = config.list_logical_devices("GPU") or [config.list_logical_devices("CPU")[0]]
+        full = [f"/job:{job}/replica:0/task:{task}{device.name}" for device in local]
+        self._ordered = options.implementation is CommunicationImplementation.AUTO
+        super().__init__(container_strategy, worker_devices=[names.canonical(name) for name in full],
+                         cross_device_ops=ReductionToOneDevice(), transport=_transport(resolver, options))
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """Whether every worker runs the program itself: yes."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this worker writes checkpoints: the first one does."""
+        return self.transport.rank == 0
+
+    @property
+    def should_save_summary(self) -> bool:
+        """Whether this worker writes summaries: the first one does."""
+        return self.transport.rank == 0
+
+
+def _default_resolver() -> Any:
+    if not os.environ.get("TF_CONFIG") and launched() is not None:
+        return MPIClusterResolver()
+    return TFConfigClusterResolver()
+
+
+def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Transport:
+    spec = resolver.cluster_spec()
+    member = check_cluster(spec, resolver.task_type, resolver.task_id)
+    simulated = simulated_workers.running()
+    transport: Transport = LoneWorker()
+    if simulated is not None:
+        transport = simulated
+    elif launched() is not None and (member is None or member.size > 1):
+        transport = mpi.connect(options.timeout_seconds)
+    if member is not None and (member.size, member.number) != (transport.size, transport.rank):
+        described = f"worker {member.number} of {member.size}"
+        if transport.size == 1:
+            raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, "
+                               "and nothing has started the other workers",
+                               "Start the program with `mpiexec -n N python ...`, or simulate the workers with "
+                               "`python -m refdist run --workers N ...`.", kind=errors.InvalidContextError)
+        raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, the "
+                           f"launcher that it is worker {transport.rank} of {transport.size}",
+                           "Give TF_CONFIG the launcher's numbers, or leave it out.")
+    return transport

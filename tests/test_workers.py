@@ -1,0 +1,76 @@
+"""Several workers, simulated in this process and real ones under mpiexec: the same programs, the same bits."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+
+HERE = Path(__file__).parent / "workers"
+ROOT = HERE.parents[1]
+WORLDS = [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (8, 3)]
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PROGRAMS = load(HERE / "programs.py")
+NAMES = [name for name, found in vars(PROGRAMS).items() if inspect.isfunction(found)
+         and not inspect.signature(found).parameters and name not in ("strategy", "me")]
+
+
+def mpiexec(workers: int, *arguments: str, limit: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a Python program on several processes.  The launcher is the one that pip has installed."""
+    launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
+    assert launcher.exists(), "run `pip install refdist[mpi]`"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
+    env.pop("TF_CONFIG", None)
+    return subprocess.run([str(launcher), "-n", str(workers), sys.executable, *arguments], env=env, cwd=ROOT,
+                          capture_output=True, text=True, timeout=limit)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Equal to the bit, type and dtype."""
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (np.ndarray, np.generic)):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return type(one) is type(other) and one == other
+
+
+@pytest.fixture(scope="module", params=WORLDS, ids=lambda world: f"{world[0]}x{world[1]}")
+def world(request: Any, tmp_path_factory: Any) -> Any:
+    workers, replicas = request.param
+    folder = tmp_path_factory.mktemp("mpi")
+    done = mpiexec(workers, str(HERE / "under_mpi.py"), str(folder), *NAMES,
+                   **({"REFDIST_DEVICES": f"CPU:1,GPU:{replicas}"} if replicas > 1 else {}))
+    return workers, replicas, folder, done
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_simulated_and_real_workers_give_the_same_bits(world: Any, name: str) -> None:
+    workers, replicas, folder, done = world
+    assert done.returncode == 0, done.stderr
+    simulated = refdist.simulate_workers(getattr(PROGRAMS, name), workers, replicas)
+    real = [pickle.loads((folder / f"{name}.{rank}").read_bytes()) for rank in range(workers)]
+    for rank, (one, other) in enumerate(zip(simulated, real, strict=True)):
+        assert equal(one, other), f"worker {rank}: {one} and {other}"
