@@ -31,8 +31,11 @@ SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on o
 CHECKS = ("all", "first", "off")
 DEFAULT_TIMEOUT = 300.0  # seconds
 
-# What every worker says first: number of the meeting, bytes that follow, fingerprint, buffers it has let go of.
-_HEADER = struct.Struct("<IIQQ")
+# What every worker says first: number of the meeting and fingerprint, which must agree; buffers it has let go of,
+# and bytes that follow.
+_HEADER = struct.Struct("<QQQQ")
+_RELEASED_AND_SIZE = struct.Struct("<QQ")
+_AGREED = 16
 _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
 _SMALL = 1 << 16
@@ -65,15 +68,15 @@ class MPITransport(Transport):
         self._count = 0
         self._fingerprints: dict[Any, tuple[int, Any]] = {}
         self._seen: set[Any] = set()
-        self._out = np.zeros(_BLOCK, np.uint8)
-        self._in = np.zeros((self.size, _BLOCK), np.uint8)
+        self._out = bytearray(_BLOCK)
+        self._in = bytearray(_BLOCK * self.size)
+        self._starts = range(0, _BLOCK * self.size, _BLOCK)
         node = self._comm.Split_type(mpi.COMM_TYPE_SHARED)
         cores = len(os.sched_getaffinity(0))
         self._spin = node.Get_size() <= cores
         self._sums = mpi_sums.make(mpi, self._comm, node, self._wait, cores, _sent())
         node.Free()
         watch.know(self._exchange_raw(watch.card()))
-        watch.doing = "running"
 
     # Waiting.
 
@@ -98,36 +101,34 @@ class MPITransport(Transport):
 
     def _lost(self, gone: list[int], waited: float) -> errors.RefdistError:
         what = f"{lockstep.names(gone, 'worker')} died" if gone else f"not all workers came within {waited:.0f} s"
-        return errors.error("RD01", self._watch.doing, f"{what}:\n{self._watch.roll_call()}\n",
-                            "Look at the lines of those who are missing; a longer wait is "
-                            f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}.")
+        return _everywhere(errors.error(
+            "RD01", self._watch.doing(), f"{what}:\n{self._watch.roll_call()}\n",
+            "Look at the lines of those who are missing; a longer wait is "
+            f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}."))
 
     # Meeting.
 
-    def _meet(self, request: Request, data: bytes) -> Any:
+    def _meet(self, request: Request, data: bytes) -> tuple[int, ...]:
         """Lets all workers say what they came for.
 
         Returns:
-            The blocks of all workers, the data behind the header where they fit.
+            How many bytes each brought; they are in `_in` already where they fit.
         """
         self._count += 1
-        watch = self._watch
-        watch.count = self._count
-        watch.doing = f"{request.kind} ({request.line})"
-        out = self._out
-        inline = len(data) <= _INLINE
-        _HEADER.pack_into(out.data, 0, self._count & 0xFFFFFFFF, len(data), self._fingerprint(request),
-                          self._sums.released())
-        if inline:
-            out[_HEADER.size:_HEADER.size + len(data)] = np.frombuffer(data, np.uint8)
-        blocks = self._in
+        self._watch.at(self._count, request)
+        out, blocks = self._out, self._in
+        _HEADER.pack_into(out, 0, self._count, self._fingerprint(request), self._sums.released(), len(data))
+        if len(data) <= _INLINE:
+            out[_HEADER.size:_HEADER.size + len(data)] = data
         self._wait(self._comm.Iallgather(out, blocks))
-        heads = [_HEADER.unpack_from(block.data) for block in blocks]
-        first = heads[0]
-        if any(head[2] != first[2] or head[0] != first[0] for head in heads):
-            raise self._difference(request)
-        self._sums.let_go([head[3] for head in heads])
-        return blocks, [head[1] for head in heads]
+        mine = out[:_AGREED]
+        for start in self._starts:
+            if blocks[start:start + _AGREED] != mine:
+                raise self._difference(request)
+        released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
+                              strict=True)
+        self._sums.let_go(released)
+        return sizes
 
     def _fingerprint(self, request: Request) -> int:
         if self._level == "off":
@@ -152,9 +153,10 @@ class MPITransport(Transport):
         try:
             lockstep.compare(found, noun="worker")
         except errors.RefdistError as error:
-            return error
-        return errors.error("RD02", request.kind, "the workers have made different numbers of calls that need all "
-                            f"of them: worker {self.rank} is at its number {self._count} ({request.line})")
+            return _everywhere(error)
+        return _everywhere(errors.error(
+            "RD02", request.kind, "the workers have made different numbers of calls that need all of them: worker "
+            f"{self.rank} is at its number {self._count} ({request.line})"))
 
     def _exchange_raw(self, value: Any) -> list[Any]:
         data = np.frombuffer(pickle.dumps(value), np.uint8)
@@ -170,15 +172,17 @@ class MPITransport(Transport):
 
     def _all(self, request: Request, data: bytes) -> list[Any]:
         """The bytes of all workers."""
-        blocks, sizes = self._meet(request, data)
+        sizes = self._meet(request, data)
         if max(sizes) <= _INLINE:
-            return [block[_HEADER.size:_HEADER.size + size] for block, size in zip(blocks, sizes, strict=True)]
+            first = _HEADER.size
+            return [self._in[start + first:start + first + size]
+                    for start, size in zip(self._starts, sizes, strict=True)]
         return self._gather_bytes(np.frombuffer(data, np.uint8), np.array(sizes, np.int64))
 
     # The contract.
 
     def exchange(self, request: Request, value: Any) -> list[Any]:
-        return [pickle.loads(part.tobytes()) for part in self._all(request, pickle.dumps(value))]
+        return [pickle.loads(part) for part in self._all(request, pickle.dumps(value))]
 
     def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
         total = sum(part.nbytes for column in columns for part in column)
@@ -195,7 +199,7 @@ class MPITransport(Transport):
         for column in columns:
             first = column[0]
             step = first.nbytes
-            parts = [data[start + i * step:start + (i + 1) * step].view(first.dtype).reshape(first.shape)
+            parts = [np.ndarray(first.shape, first.dtype, data, start + i * step)
                      for data in everybody for i in range(len(column))]
             totals.append(add(parts))
             start += step * len(column)
@@ -229,7 +233,13 @@ class MPITransport(Transport):
             self._meet(Request("the end of the program", (None,) * len(lockstep.FIELDS), site=()), b"")
         except errors.RefdistError as error:
             os.write(2, f"[worker {self.rank}] {error}\n".encode())
+            mpi_watch.let_others_speak()
             self._mpi.COMM_WORLD.Abort(70)
+
+
+def _everywhere(error: errors.RefdistError) -> errors.RefdistError:
+    error.on_every_worker = True
+    return error
 
 
 def _unpacked(data: Any, shapes: Sequence[Any], columns: Sequence[Sequence[Any]]) -> list[list[Any]]:

@@ -59,20 +59,24 @@ def _launcher_rank() -> str:
 
 
 class Watch:
-    """Answers questions about this process, and asks the others.
-
-    Attributes:
-        doing: what this worker is doing, for the others.
-    """
+    """Answers questions about this process, and asks the others."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.doing = "starting"
         self.count = 0
+        self._request: Any = None
         self._peers: list[tuple[str, int, int]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
+
+    def at(self, count: int, request: Any) -> None:
+        """Notes the meeting that this worker has come to."""
+        self.count, self._request = count, request
+
+    def doing(self) -> str:
+        """The last meeting that this worker came to, and its line."""
+        return "starting" if self._request is None else f"{self._request.kind} ({self._request.line})"
 
     def card(self) -> tuple[str, int, int]:
         """(host, port, process id), to be told to the others."""
@@ -87,7 +91,7 @@ class Watch:
             try:
                 question, sender = self._socket.recvfrom(64)
                 if question == b"refdist?":
-                    answer = json.dumps([self.rank, self.count, self.doing]).encode()
+                    answer = json.dumps([self.rank, self.count, self.doing()]).encode()
                     self._socket.sendto(answer[:60000], sender)
             except OSError:
                 return
@@ -105,7 +109,7 @@ class Watch:
         lines = []
         for rank, (host, _, pid) in enumerate(self._peers):
             if rank == self.rank:
-                text = f"waits in meeting {self.count}: {self.doing}"
+                text = f"waits in meeting {self.count}: {self.doing()}"
             elif rank in answers:
                 count, doing = answers[rank]
                 where = "is still on its way; its last meeting was" if count < self.count else "is in meeting"
@@ -154,12 +158,16 @@ def end_job_on_exceptions(rank: int, abort: Any) -> None:
         shown = "".join(f"[worker {rank}] {line}\n" for line in text.splitlines())
         sys.stdout.flush()
         os.write(2, shown.encode(errors="replace"))
-        if getattr(error, "code", "") == "RD01":
-            # The others have lost the same worker, and want to say so too.
-            time.sleep(2 * ANSWER_SECONDS)
+        if getattr(error, "on_every_worker", False):
+            let_others_speak()
         abort(70)
 
     sys.excepthook = hook
+
+
+def let_others_speak() -> None:
+    """Waits a little before the job is ended, because the others have the same error and want to say so too."""
+    time.sleep(2 * ANSWER_SECONDS)
 
 
 def limit_start(seconds: float) -> threading.Timer:

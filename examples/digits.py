@@ -1,6 +1,8 @@
 """Trains a small network on handwritten digits, on several replicas and on one, and compares the two.
 
     python examples/digits.py --replicas 4
+    mpiexec -n 4 python examples/digits.py
+    python -m refdist run --workers 2 --replicas-per-worker 2 examples/digits.py
 
 The gradients are written by hand against the array module of the strategy's backend, so the file does not
 know where its arrays live.  The data are scikit-learn's 1,797 bundled images of 8 x 8 pixels; a fifth of
@@ -11,6 +13,8 @@ experimental_distribute_dataset, run, all_reduce, reduce.
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,6 +147,18 @@ def load() -> tuple[Any, Any]:
     return (x_train, y_train), (x_test, y_test)
 
 
+def strategy_for(replicas: int) -> Any:
+    """Workers, if this program was started as one of several; else `replicas` devices of this process."""
+    if refdist.cluster_resolver.launched() or "TF_CONFIG" in os.environ:
+        return refdist.MultiWorkerMirroredStrategy()
+    return refdist.MirroredStrategy([f"GPU:{i}" for i in range(replicas)])
+
+
+def fingerprint(model: Any) -> str:
+    """Equal for models with the same bits."""
+    return hashlib.sha256(b"".join(variable.numpy().tobytes() for variable in model.variables)).hexdigest()[:12]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicas", type=int, default=4, help="how many replicas (default 4)")
@@ -154,27 +170,31 @@ def main() -> int:
     options = parser.parse_args()
 
     training, held_out = load()
-    many = refdist.MirroredStrategy([f"GPU:{i}" for i in range(options.replicas)])
-    single = refdist.OneDeviceStrategy("GPU:0")
-    print(f"{len(training[0])} images for training, {len(held_out[0])} held out; "
+    many = strategy_for(options.replicas)
+    replicas, chief = many.num_replicas_in_sync, many.extended.should_checkpoint
+    single = refdist.OneDeviceStrategy("CPU:0")
+    say = print if chief else lambda *_: None
+    progress = chief and not options.no_progress
+    say(f"{len(training[0])} images for training, {len(held_out[0])} held out; "
           f"{len(training[0]) % options.batch} in the last batch of {options.batch}")
     curves, failed = {}, False
     for kind in (SoftmaxRegression, HiddenLayer):
-        model, losses = train(many, kind, training, options, not options.no_progress)
-        alone, losses_alone = train(single, kind, training, options, not options.no_progress)
+        model, losses = train(many, kind, training, options, progress)
+        alone, losses_alone = train(single, kind, training, options, progress)
         found, difference = accuracy(model, held_out), largest_difference(model, alone)
-        print(f"  {kind.name}: {found:.1%} of the held-out images right; largest difference between the weights "
-              f"on {options.replicas} replicas and on one: {difference:.1e}")
+        say(f"  {kind.name}: {found:.1%} of the held-out images right; largest difference between the weights "
+            f"on {replicas} replicas and on one: {difference:.1e}; weights {fingerprint(model)}")
         curves[kind.name] = (losses, losses_alone)
         failed |= difference > 1e-5 or (kind is HiddenLayer and options.epochs >= 40 and found < 0.95)
 
     with refdist.journal.record() as events:
         batch = next(iter(many.experimental_distribute_dataset([(training[0][:100], training[1][:100])])))
         many.run(training_step, args=(model, batch))
-    from digits_picture import draw
+    if chief:
+        from digits_picture import draw
 
-    options.out.mkdir(parents=True, exist_ok=True)
-    print(f"picture: {draw(curves, events, options.replicas, options.out / 'digits.png')}")
+        options.out.mkdir(parents=True, exist_ok=True)
+        print(f"picture: {draw(curves, events, replicas, options.out / 'digits.png')}")
     if failed:
         print("FAILED: the weights differ by more than 1e-5, or less than 95 % were right", file=sys.stderr)
     return int(failed)

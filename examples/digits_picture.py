@@ -51,4 +51,5 @@ def timeline(axes: pyplot.Axes, events: Sequence[Event], replicas: int) -> None:
              xlabel="events of one training step, in order (a bar: the replica runs or waits until its next mark)",
              title="What the replicas did")
     axes.invert_yaxis()
-    axes.legend(loc="center", bbox_to_anchor=(0.33, 0.5))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="center", bbox_to_anchor=(0.33, 0.5))

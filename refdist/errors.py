@@ -16,9 +16,11 @@ class RefdistError(Exception):
 
     Attributes:
         code: the row of the catalogue, for example "RD04".
+        on_every_worker: whether all workers have the same error at the same moment.
     """
 
     code: str = ""
+    on_every_worker: bool = False
 
     def __init__(self, message: str = "", code: str = "") -> None:
         super().__init__(message)

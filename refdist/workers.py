@@ -30,12 +30,16 @@ def reduce(transport: Transport, request: Request, op: ReduceOp, columns: Sequen
         count: how many replicas there are on all workers, for MEAN.
         ordered: see `Transport.sum`.
     """
+    if not any(type(column[0]) is IndexedSlices for column in columns):
+        totals = transport.sum(request, columns, ordered)
+        return totals if op is ReduceOp.SUM else [collectives.divide(total, count) for total in totals]
     results: list[Any] = [None] * len(columns)
     dense = [i for i, column in enumerate(columns) if not isinstance(column[0], IndexedSlices)]
     sparse = [i for i in range(len(columns)) if i not in set(dense)]
     if dense:
-        for i, total in zip(dense, transport.sum(request, [columns[i] for i in dense], ordered), strict=True):
-            results[i] = total if op is ReduceOp.SUM else collectives.divide(total, count)
+        totals = reduce(transport, request, op, [columns[i] for i in dense], count, ordered)
+        for i, total in zip(dense, totals, strict=True):
+            results[i] = total
     if sparse:
         values = transport.gather(request, [[part.values for part in columns[i]] for i in sparse], 0)
         indices = transport.gather(request, [[part.indices for part in columns[i]] for i in sparse], 0)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_workers import mpiexec
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,3 +28,32 @@ def test_digits_gives_the_weights_of_one_device_on_any_number_of_replicas(replic
     if epochs == 40:
         shares = [float(text) for text in re.findall(r"([\d.]+)% of the held-out", done.stdout)]
         assert shares[1] >= 95.0
+
+
+DIGITS = str(ROOT / "examples" / "digits.py")
+SHORT = ["--epochs", "2", "--no-progress"]
+
+
+def weights(output: str) -> list[str]:
+    found = re.findall(r"weights (\w{12})$", output, re.MULTILINE)
+    assert len(found) == 2, output
+    return found
+
+
+def alone(*arguments: str) -> list[str]:
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, check=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return weights(done.stdout)
+
+
+def test_workers_train_the_same_bits_in_every_world(tmp_path: Path) -> None:
+    """Four replicas of one process, of four simulated workers and of four real ones; and two workers of two."""
+    out = [*SHORT, "--out", str(tmp_path)]
+    four = mpiexec(4, DIGITS, *out)
+    assert four.returncode == 0, four.stderr
+    assert weights(four.stdout) == alone(DIGITS, "--replicas", "4", *out) == alone(
+        "-m", "refdist", "run", "--workers", "4", DIGITS, *out)
+    two = mpiexec(2, DIGITS, *out, REFDIST_DEVICES="CPU:1,GPU:2")
+    assert weights(two.stdout) == alone(
+        "-m", "refdist", "run", "--workers", "2", "--replicas-per-worker", "2", DIGITS, *out)
+    assert weights(mpiexec(2, DIGITS, *out).stdout) == alone(DIGITS, "--replicas", "2", *out)

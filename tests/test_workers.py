@@ -57,12 +57,18 @@ def equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-@pytest.fixture(scope="module", params=WORLDS, ids=lambda world: f"{world[0]}x{world[1]}")
+# The way through MPI alone, and the levels of checks.
+VARIANTS: list[dict[str, str]] = [{}] * len(WORLDS) + [
+    {"REFDIST_SUMS": "sent"}, {"REFDIST_SUMS": "sent"}, {"REFDIST_CHECKS": "first"}]
+
+
+@pytest.fixture(scope="module", params=zip([*WORLDS, (2, 3), (3, 1), (2, 2)], VARIANTS, strict=True),
+                ids=lambda world: "-".join([f"{world[0][0]}x{world[0][1]}", *world[1].values()]))
 def world(request: Any, tmp_path_factory: Any) -> Any:
-    workers, replicas = request.param
+    (workers, replicas), variant = request.param
     folder = tmp_path_factory.mktemp("mpi")
-    done = mpiexec(workers, str(HERE / "under_mpi.py"), str(folder), *NAMES,
-                   **({"REFDIST_DEVICES": f"CPU:1,GPU:{replicas}"} if replicas > 1 else {}))
+    devices = {"REFDIST_DEVICES": f"CPU:1,GPU:{replicas}"} if replicas > 1 else {}
+    done = mpiexec(workers, str(HERE / "under_mpi.py"), str(folder), *NAMES, **devices, **variant)
     return workers, replicas, folder, done
 
 

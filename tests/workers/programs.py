@@ -5,6 +5,7 @@ Every public function without arguments is a program.
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,18 @@ def sums() -> Any:
     sizes = (0, 1, 1000, 40_000, 300_000)
     return [plain(s.run(lambda dtype=dtype, size=size: me().all_reduce("SUM", numbers(dtype, size))))
             for dtype in DTYPES for size in sizes]
+
+
+def large_sums() -> Any:
+    """Several pieces of what is staged at once; earlier results stay as they were."""
+    s = strategy()
+
+    def step() -> Any:
+        first = me().all_reduce("SUM", [numbers("float32", 2_500_003), numbers("int8", 7), numbers("float16", 900_001)])
+        second = me().all_reduce("SUM", numbers("float64", 700_001))
+        third = me().all_reduce("SUM", [-part for part in first])
+        return [zlib.crc32(part.tobytes()) for part in [*first, second, *third]]
+    return plain(s.run(step))
 
 
 def mixed_nest() -> Any:

@@ -1,0 +1,144 @@
+"""What workers cost under MPI, beside raw mpi4py in the same run.
+
+    python benchmarks/mpi.py [--workers 2] [--torch]
+
+The gradients of ResNet-50, 161 float32 arrays with 25.6 million numbers, are summed over the workers; and one
+scalar.  The ways take turns, and the median of several rounds counts.  --torch adds torch.distributed with gloo.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+
+def resnet50() -> list[tuple[int, ...]]:
+    """The shapes of the variables that are trained; He et al. 2015, table 1, the 50-layer column."""
+    shapes: list[tuple[int, ...]] = [(7, 7, 3, 64), (64,), (64,)]
+    before = 64
+    for blocks, width in ((3, 64), (4, 128), (6, 256), (3, 512)):
+        for block in range(blocks):
+            for kernel in ((1, 1, before, width), (3, 3, width, width), (1, 1, width, 4 * width)):
+                shapes += [kernel, kernel[-1:], kernel[-1:]]
+            if block == 0:
+                shapes += [(1, 1, before, 4 * width), (4 * width,), (4 * width,)]
+            before = 4 * width
+    return [*shapes, (2048, 1000), (1000,)]
+
+
+def worker(rounds: int, with_torch: bool) -> None:
+    import numpy as np
+
+    import refdist
+
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    fast = refdist.MultiWorkerMirroredStrategy(
+        communication_options=refdist.experimental.CommunicationOptions(implementation="RING"))
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD.Dup()
+    rank = comm.Get_rank()
+    gradients = [np.full(shape, rank + 1, np.float32) for shape in resnet50()]
+    total = sum(gradient.size for gradient in gradients)
+    packed, out = np.ones(total, np.float32), np.empty(total, np.float32)
+    one, one_out = np.ones(1, np.float32), np.empty(1, np.float32)
+    kept: list[Any] = []
+
+    def through(of: Any) -> Callable[[], Any]:
+        def step() -> Any:
+            return refdist.get_replica_context().all_reduce("SUM", gradients)
+
+        def call() -> None:
+            kept[:] = [of.run(step)]
+        return call
+
+    def per_array() -> None:
+        for gradient in gradients:
+            comm.Allreduce(gradient, out[:gradient.size], MPI.SUM)
+
+    def scalar() -> Any:
+        return refdist.get_replica_context().all_reduce("SUM", one)
+
+    ways: dict[str, tuple[Callable[[], Any], int]] = {
+        "raw Allreduce, one packed buffer": (lambda: comm.Allreduce(packed, out, MPI.SUM), 1),
+        "raw Allreduce per array": (per_array, 1),
+        "refdist, order of the sum defined": (through(strategy), 1),
+        "refdist, RING (any order)": (through(fast), 1),
+        "scalar: raw Allreduce": (lambda: comm.Allreduce(one, one_out, MPI.SUM), 200),
+        "scalar: refdist run + all_reduce": (lambda: strategy.run(scalar), 200),
+        "scalar: refdist run without a collective": (lambda: strategy.run(lambda: one), 200),
+    }
+    if with_torch:
+        ways |= torch_ways(gradients, rank, comm)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, (call, inner) in ways.items():
+            comm.Barrier()
+            start = time.perf_counter()
+            for _ in range(inner):
+                call()
+            if turn:
+                times[name].append((time.perf_counter() - start) / inner)
+    slowest = comm.gather({name: statistics.median(found) for name, found in times.items()})
+    first = kept[0][0]
+    assert float(first.flat[0]) == sum(range(1, comm.Get_size() + 1))
+    if rank == 0:
+        print("RESULT" + json.dumps({name: max(found[name] for found in slowest) for name in ways}))
+
+
+def torch_ways(gradients: Any, rank: int, comm: Any) -> dict[str, tuple[Callable[[], Any], int]]:
+    import torch
+    import torch.distributed as dist
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+    dist.init_process_group("gloo", rank=rank, world_size=comm.Get_size())
+    torch.set_num_threads(1)
+    tensors = [torch.from_numpy(gradient.copy()) for gradient in gradients]
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+    def per_array() -> None:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    return {"torch gloo, one packed buffer": (lambda: dist.all_reduce(flat), 1),
+            "torch gloo, per array": (per_array, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options.rounds, options.torch)
+        return
+    launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
+    command = [str(launcher), "-n", str(options.workers), sys.executable, __file__, "--worker",
+               "--rounds", str(options.rounds), *["--torch"] * options.torch]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(output.split("RESULT")[1])
+    raw = found["raw Allreduce, one packed buffer"]
+    print(f"{options.workers} workers on {os.cpu_count()} cores, 161 arrays, 102 MB")
+    print("| way | time | ratio to the raw packed Allreduce |\n|---|---|---|")
+    for name, seconds in found.items():
+        if name.startswith("scalar"):
+            print(f"| {name} | {seconds * 1e6:.1f} us | |")
+        else:
+            print(f"| {name} | {seconds * 1e3:.1f} ms | {raw / seconds:.2f} x |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What the others say when a worker is killed, stopped, raises, returns early or does not come.
+
+Nothing waits for ever: every run ends by itself, with an error that names the worker.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from test_workers import mpiexec
+
+FAULTS = str(Path(__file__).parent / "workers" / "faults.py")
+LINE = r"faults\.py:\d+"
+
+# kind: (what every survivor says of the victim, what is said once)
+SAYS = {
+    "kill": (r"\[RD01\] all_reduce \(.*{line}\): worker {v} died:", r"worker {v} on \S+ \(process \d+\) is dead"),
+    "stop": (r"\[RD01\] all_reduce \(.*{line}\): not all workers came within 2 s:",
+             r"worker {v} on \S+ \(process \d+\) is stopped"),
+    "linger": (r"\[RD01\] all_reduce \(.*{line}\): not all workers came within 2 s:",
+               r"worker {v} on \S+ \(process \d+\) is still on its way; its last meeting was 1: all_reduce"),
+    "return": (r"\[RD02\] meeting of all workers: worker \d is at (all_reduce \({line}\)|the end of the program)",
+               r"the end of the program"),
+}
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("kind", SAYS)
+def test_every_survivor_names_the_worker_that_is_lost(kind: str, workers: int) -> None:
+    victim = workers - 1
+    done = mpiexec(workers, FAULTS, kind, str(victim), limit=60, REFDIST_TIMEOUT="2")
+    assert done.returncode != 0
+    assert "came through" not in done.stdout
+    everyone, once = (text.format(v=victim, line=LINE) for text in SAYS[kind])
+    said = {int(found[1]) for found in re.finditer(rf"\[worker (\d)\] .*{everyone}", done.stderr)}
+    assert said >= set(range(workers)) - {victim}, done.stderr
+    assert re.search(once, done.stderr), done.stderr
+    if kind == "kill":
+        assert f"[worker {victim}] was killed by SIGKILL" in done.stderr
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_an_exception_on_one_worker_ends_all_and_its_traceback_comes_first(workers: int) -> None:
+    done = mpiexec(workers, FAULTS, "raise", "1", limit=60, REFDIST_TIMEOUT="30")
+    assert done.returncode != 0
+    first = next(line for line in done.stderr.splitlines() if line.startswith("["))
+    assert first == "[worker 1] Traceback (most recent call last):"
+    assert "[worker 1] KeyError: 'the rows of May are missing'" in done.stderr
+    assert "came through" not in done.stdout
+
+
+def test_without_a_fault_everybody_comes_through() -> None:
+    done = mpiexec(2, FAULTS, "none", "0", limit=60)
+    assert (done.returncode, done.stdout.count("came through"), done.stderr) == (0, 2, "")

@@ -1,0 +1,266 @@
+"""MultiWorkerMirroredStrategy: what it needs, what it refuses, and the command that simulates its workers.
+
+Numbers are behaviours of TensorFlow 2.21.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_workers import mpiexec
+
+import refdist
+from refdist.data import Dataset
+from refdist.experimental import CommunicationImplementation, CommunicationOptions
+
+ROOT = Path(__file__).parents[1]
+resolvers = refdist.cluster_resolver
+
+
+def configure(monkeypatch: Any, cluster: Any, job: str, index: Any) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}))
+
+
+def test_alone_it_is_one_worker_with_one_replica() -> None:
+    """H1, H3, H4, H5, H15, H22, K53."""
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    assert strategy.num_replicas_in_sync == 1
+    assert strategy.extended.worker_devices == ("/job:localhost/replica:0/task:0/device:CPU:0",)
+    assert isinstance(strategy.cluster_resolver, resolvers.TFConfigClusterResolver)
+    assert strategy.cluster_resolver.cluster_spec().as_dict() == {}
+    assert strategy.extended.should_checkpoint and strategy.extended.experimental_between_graph
+    with strategy.scope():
+        v = refdist.Variable(1.0)
+    assert type(v) is refdist.MirroredVariable
+    assert strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 2.0)) == 2.0
+
+
+def test_the_older_name_takes_communication_first_and_warns() -> None:
+    """H2, H20, H21."""
+    with pytest.warns(DeprecationWarning, match="use MultiWorkerMirroredStrategy"):
+        older = refdist.experimental.MultiWorkerMirroredStrategy(CommunicationImplementation.RING)
+    assert isinstance(older, refdist.MultiWorkerMirroredStrategy)
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD25"):
+        refdist.experimental.MultiWorkerMirroredStrategy(communication="foo")
+
+
+def test_bad_arguments() -> None:
+    """H18, H19."""
+    with pytest.raises(ValueError, match=r"RD25.*cluster_resolver is 5"):
+        refdist.MultiWorkerMirroredStrategy(cluster_resolver=5)
+    with pytest.raises(ValueError, match=r"RD25.*communication_options is 5"):
+        refdist.MultiWorkerMirroredStrategy(communication_options=5)
+
+
+@pytest.mark.parametrize(("cluster", "job", "index", "says"), [
+    ({"worker": ["a:1"]}, None, None, "the task is not"),
+    ({"ps": ["a:1"]}, "ps", 0, "a parameter server does not train"),
+    ({"foo": ["a:1"]}, "foo", 0, "'foo' is no type of task"),
+    ({"worker": ["a:1"]}, "worker", 3, r"It has indices \[0\]"),
+    ({"worker": ["a:1"]}, "chief", 0, r"It has jobs \['worker'\]"),
+    ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, "chief", 0, "2 chiefs"),
+    ({"worker": ["a:1", "b:1"]}, "worker", 1, "this is worker 1 of 2, and nothing has started the other workers"),
+])
+def test_clusters_that_cannot_be(cluster: Any, job: Any, index: Any, says: str) -> None:
+    """H24, H25, H26, H27, K56."""
+    resolver = resolvers.SimpleClusterResolver(refdist.train.ClusterSpec(cluster), task_type=job, task_id=index)
+    with pytest.raises((ValueError, RuntimeError), match=f"RD17.*{says}"):
+        refdist.MultiWorkerMirroredStrategy(resolver)
+
+
+def test_a_cluster_of_one_and_an_evaluator_are_alone(monkeypatch: Any) -> None:
+    """K53, K54, H23."""
+    configure(monkeypatch, {"worker": ["a:1"]}, "worker", 0)
+    alone = refdist.MultiWorkerMirroredStrategy()
+    assert alone.extended.worker_devices == ("/job:worker/replica:0/task:0/device:CPU:0",)
+    configure(monkeypatch, {"worker": ["a:1", "b:2"], "evaluator": ["c:3"]}, "evaluator", 0)
+    assert refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync == 1
+    simple = resolvers.SimpleClusterResolver(refdist.train.ClusterSpec({}))
+    assert refdist.MultiWorkerMirroredStrategy(simple).cluster_resolver is simple
+
+
+def test_all_gpus_of_a_worker_are_used() -> None:
+    with refdist.config.temporary_devices(gpu=3):
+        assert refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync == 3
+
+
+def test_simulated_workers_are_told_apart_by_tf_config(monkeypatch: Any) -> None:
+    """I1, I3, I28, J13."""
+    monkeypatch.setenv("TF_CONFIG", "kept")
+
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        config = json.loads(os.environ["TF_CONFIG"])
+        values = strategy.experimental_distribute_values_from_function(
+            lambda c: (c.replica_id_in_sync_group, c.num_replicas_in_sync))
+        return (config["task"]["index"], len(config["cluster"]["worker"]), strategy.cluster_resolver.task_id,
+                values[0].values, values[1].values)
+
+    assert refdist.simulate_workers(program, 2, 2) == [(0, 2, 0, (0, 1), (4, 4)), (1, 2, 1, (2, 3), (4, 4))]
+    assert os.environ["TF_CONFIG"] == "kept"
+
+
+def test_each_worker_has_its_own_random_numbers() -> None:
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        np.random.seed(3)
+        random.seed(3)
+        drawn = []
+        for _ in range(3):
+            drawn.append((np.random.random(), random.random()))
+            strategy.reduce("SUM", 1.0, axis=None)
+        return drawn
+
+    first, second = refdist.simulate_workers(program, 2)
+    assert first == second and len(set(first)) == 3
+
+
+def test_a_worker_that_returns_early_is_named_with_the_line_of_those_who_wait() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        if strategy.extended.transport.rank != 1:
+            strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+
+    with pytest.raises(RuntimeError, match=r"RD01.*workers 0, 2 at all_reduce \(.*test_multi_worker.py:\d+\), but "
+                                           "worker 1 already returned"):
+        refdist.simulate_workers(program, 3)
+
+
+def test_what_a_worker_raises_comes_out_with_its_number() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        if strategy.extended.transport.rank == 1:
+            raise KeyError("May")
+        strategy.reduce("SUM", 1.0, axis=None)
+
+    with pytest.raises(KeyError, match="May") as caught:
+        refdist.simulate_workers(program, 2)
+    assert caught.value.__notes__ == ["raised in worker 1 of 2 by simulate_workers"]
+    assert refdist.simulate_workers(lambda: 1, 2) == [1, 1]
+
+
+def test_a_cross_replica_write_that_differs_between_workers_changes_nothing() -> None:
+    """I33 in TensorFlow: the copies drift apart."""
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = refdist.Variable(1.0)
+        with pytest.raises(ValueError, match=r"RD12.*worker 0 gives 0\., worker 1 gives 5\."):
+            v.assign(5.0 * strategy.extended.transport.rank)
+        v.assign(3.0)
+        return float(v)
+
+    assert refdist.simulate_workers(program, 2) == [3.0, 3.0]
+
+
+def test_only_the_first_replica_of_the_first_worker_counts() -> None:
+    """I31 in TensorFlow: the first replica of each worker."""
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
+        strategy.run(lambda: v.assign(1.0 + refdist.get_replica_context().replica_id_in_sync_group))
+        return float(v)
+
+    assert refdist.simulate_workers(program, 2, 2) == [1.0, 1.0]
+
+
+def test_a_worker_without_rows_goes_on_until_all_are_done() -> None:
+    """I50."""
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        dataset = strategy.distribute_datasets_from_function(
+            lambda context: Dataset.range(2 + 2 * context.input_pipeline_id).batch(1))
+        return [element.tolist() for element in dataset]
+
+    assert refdist.simulate_workers(program, 2) == [[[0], [1], [], []], [[0], [1], [2], [3]]]
+
+
+@pytest.mark.parametrize(("fn", "workers", "replicas"), [(5, 2, 1), (print, 0, 1), (print, "2", 1), (print, 2, 0)])
+def test_bad_simulations(fn: Any, workers: Any, replicas: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="RD25"):
+        refdist.simulate_workers(fn, workers, replicas)
+
+
+def test_a_simulation_is_started_outside_of_everything() -> None:
+    with refdist.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(RuntimeError, match="RD09"):
+        refdist.simulate_workers(lambda: 1, 2)
+    with pytest.raises(RuntimeError, match="RD09"):
+        refdist.simulate_workers(lambda: refdist.simulate_workers(lambda: 1, 2), 2)
+
+
+SCRIPT = """
+import sys
+import refdist
+
+strategy = refdist.MultiWorkerMirroredStrategy()
+total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+print("worker", strategy.cluster_resolver.task_id, sys.argv[1:], strategy.experimental_local_results(total))
+sys.exit(int(sys.argv[1]) if strategy.cluster_resolver.task_id == 1 else 0)
+"""
+
+
+def refdist_run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "refdist", "run", *arguments], capture_output=True, text=True,
+                          check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def test_the_command_runs_a_script_once_per_worker(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(SCRIPT)
+    done = refdist_run("--workers", "3", str(script), "0", "x")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"worker {i} ['0', 'x'] (array(3., dtype=float32),)" for i in range(3)]
+    assert refdist_run("--workers", "2", "--replicas-per-worker", "2", str(script), "7").returncode == 7
+    assert refdist_run(str(tmp_path / "gone.py")).returncode == 2
+    script.write_text("raise KeyError('May')")
+    failed = refdist_run(str(script))
+    assert failed.returncode == 1 and "raised in worker 0 of 2" in failed.stderr
+
+
+def test_tf_config_and_the_launcher_must_agree(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("import refdist; refdist.MultiWorkerMirroredStrategy()")
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    code = ("import os, json, subprocess, sys; "
+            f"os.environ['TF_CONFIG'] = {json.dumps(config)!r}; exec(open({str(script)!r}).read())")
+    wrong = mpiexec(2, "-c", code)
+    assert wrong.returncode != 0
+    assert "[RD17]" in wrong.stderr and "the launcher that it is worker 1 of 2" in wrong.stderr
+
+
+def test_without_mpi4py_the_error_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("raise ImportError('no such library')")
+    wrong = mpiexec(2, "-c", "import refdist; refdist.MultiWorkerMirroredStrategy()",
+                    PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert wrong.returncode != 0
+    assert "[RD27]" in wrong.stderr and "pip install refdist[mpi]" in wrong.stderr
+
+
+@pytest.mark.parametrize("variable", ["REFDIST_CHECKS", "REFDIST_SUMS", "REFDIST_TIMEOUT"])
+def test_settings_that_are_none_are_refused(variable: str) -> None:
+    wrong = mpiexec(2, "-c", "import refdist; refdist.MultiWorkerMirroredStrategy()", **{variable: "much"})
+    assert wrong.returncode != 0
+    assert f"[RD25] environment variable {variable}='much'" in wrong.stderr
+
+
+def test_any_order_can_be_asked_for() -> None:
+    """I58; the sum of small integers does not depend on the order."""
+    code = ("import refdist, numpy as np; from refdist.experimental import CommunicationOptions as O\n"
+            "s = refdist.MultiWorkerMirroredStrategy(communication_options=O(implementation='RING'))\n"
+            "for size in (1, 100, 100_000):\n"
+            "    t = s.run(lambda: refdist.get_replica_context().all_reduce('SUM', np.full(size, 1.0)))\n"
+            "    assert t.tolist() == [2.0] * size")
+    for way in ("shared", "sent"):
+        done = mpiexec(2, "-c", code, REFDIST_SUMS=way)
+        assert done.returncode == 0, done.stderr
+    assert CommunicationOptions(implementation="ring").implementation is CommunicationImplementation.RING

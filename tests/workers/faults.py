@@ -1,0 +1,35 @@
+"""Goes wrong on one worker: faults.py KIND VICTIM, under mpiexec."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import numpy as np
+
+import refdist
+
+if __name__ == "__main__":
+    kind, victim = sys.argv[1], int(sys.argv[2])
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    rank = strategy.extended.transport.rank
+
+    def total() -> float:
+        part = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.ones(3)))
+        return float(part[0])
+
+    assert total() == strategy.num_replicas_in_sync
+    if rank == victim:
+        if kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif kind == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif kind == "raise":
+            raise KeyError("the rows of May are missing")
+        elif kind == "return":
+            sys.exit(0)
+        elif kind == "linger":
+            signal.pause()
+    total()
+    print("came through")
