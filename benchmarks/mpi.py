@@ -76,9 +76,9 @@ def worker(rounds: int, with_torch: bool) -> None:
         "raw Allreduce per array": (per_array, 1),
         "refdist, order of the sum defined": (through(strategy), 1),
         "refdist, RING (any order)": (through(fast), 1),
-        "scalar: raw Allreduce": (lambda: comm.Allreduce(one, one_out, MPI.SUM), 200),
-        "scalar: refdist run + all_reduce": (lambda: strategy.run(scalar), 200),
-        "scalar: refdist run without a collective": (lambda: strategy.run(lambda: one), 200),
+        "scalar: raw Allreduce": (lambda: comm.Allreduce(one, one_out, MPI.SUM), 2000),
+        "scalar: refdist run + all_reduce": (lambda: strategy.run(scalar), 2000),
+        "scalar: refdist run without a collective": (lambda: strategy.run(lambda: one), 2000),
     }
     if with_torch:
         ways |= torch_ways(gradients, rank, comm)

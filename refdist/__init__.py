@@ -6,6 +6,7 @@ way, never back:
     strategies/            what users call; one file per strategy
     datasets, sharding     which replica gets which rows
     context                ReplicaContext, merge_call, who am I
+    workers, transport     collectives between the workers of a cluster
     cross_device_ops       which way values travel between devices
     distributed_variables, variables, values
     collectives            sums and gathers over one array per replica

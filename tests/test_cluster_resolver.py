@@ -1,0 +1,380 @@
+"""Cluster resolvers and ClusterSpec.  Numbers are behaviours of TensorFlow 2.21."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refdist
+from refdist import cluster_resolver as resolvers
+from refdist.cluster_resolver.slurm import expand_hostlist, expand_tasks_per_node
+from refdist.train import ClusterSpec
+
+Simple, Union = resolvers.SimpleClusterResolver, resolvers.UnionResolver
+TWO = ClusterSpec({"worker": ["h0:1", "h1:2"]})
+
+
+def simple(cluster: Any, **more: Any) -> Any:
+    return Simple(ClusterSpec(cluster), **more)
+
+
+def test_the_base_class_is_abstract_and_its_defaults_say_nothing() -> None:
+    """K1, K2."""
+    with pytest.raises(TypeError):
+        resolvers.ClusterResolver()  # type: ignore[abstract]
+
+    class Mine(resolvers.ClusterResolver):
+        def cluster_spec(self) -> ClusterSpec:
+            return ClusterSpec({})
+
+        def master(self, task_type: Any = None, task_id: Any = None, rpc_layer: Any = None) -> str:
+            return ""
+
+    mine = Mine()
+    assert (mine.environment, mine.task_type, mine.task_id, mine.num_accelerators()) == ("", None, None, {})
+
+
+def test_a_simple_resolver_says_what_it_was_told() -> None:
+    """K3, K4, K5, K7, K8."""
+    bare = Simple(TWO)
+    assert (bare.task_type, bare.task_id, bare.environment, bare.rpc_layer, bare.master()) == (None, None, "", None, "")
+    told = Simple(TWO, master="m:9", task_type="worker", task_id=1, rpc_layer="grpc")
+    assert [told.master(), told.master("worker", 0), told.master("worker", 0, rpc_layer="http"),
+            told.master("worker")] == ["grpc://m:9", "grpc://h0:1", "http://h0:1", "grpc://m:9"]
+    for task in (("worker", 7), ("ps", 0)):
+        with pytest.raises(ValueError, match="RD17"):
+            told.master(*task)
+    assert Simple(TWO, task_type="worker", task_id=1).master() == ""
+    bare.task_type, bare.task_id, bare.rpc_layer = "ps", 3, "grpc"
+    assert (bare.task_type, bare.task_id, bare.rpc_layer) == ("ps", 3, "grpc")
+    with pytest.raises(AttributeError):
+        bare.environment = "x"
+    assert Simple(TWO, num_accelerators={"GPU": 2}).num_accelerators("worker", 5) == {"GPU": 2}
+
+
+def test_a_simple_resolver_takes_a_cluster_spec() -> None:
+    """K6."""
+    with pytest.raises(TypeError, match="RD25"):
+        Simple({"worker": ["h:1"]})
+    with pytest.raises(TypeError, match="RD25"):
+        Simple(TWO, master=5)  # type: ignore[arg-type]
+
+
+FULL = {"cluster": {"chief": ["c:1"], "worker": ["w0:2", "w1:3"], "ps": ["p:4"]},
+        "task": {"type": "worker", "index": 1}, "rpc_layer": "grpc"}
+
+
+def test_tf_config_is_read(monkeypatch: Any) -> None:
+    """K9, K10, K12, K13, K14, K15, K19 (an error here), K20, K25."""
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    nothing = resolvers.TFConfigClusterResolver()
+    assert [nothing.cluster_spec().as_dict(), nothing.task_type, nothing.task_id, nothing.rpc_layer,
+            nothing.environment, nothing.master(), nothing.num_accelerators()] == [{}, None, None, None, None, "", {}]
+
+    def of(config: Any, **arguments: Any) -> Any:
+        monkeypatch.setenv("TF_CONFIG", config if isinstance(config, str) else json.dumps(config))
+        return resolvers.TFConfigClusterResolver(**arguments)
+
+    full = of(FULL)
+    assert [full.cluster_spec().as_dict(), full.task_type, full.task_id, full.rpc_layer, full.master(),
+            full.master("ps", 0), full.master("worker", 0, "http"), full.master(task_id=0)] == [
+        FULL["cluster"], "worker", 1, "grpc", "grpc://w1:3", "grpc://p:4", "http://w0:2", "grpc://w0:2"]
+    single = {"cluster": {"worker": ["w0:2"]}, "task": {"type": "worker", "index": 0}, "rpc_layer": "grpc"}
+    assert of(single).master() == ""
+    assert of({**FULL, "session_master": "foo:1"}).master("worker", 1, "grpc") == "foo:1"
+    given_ = of(FULL, task_type="worker", task_id="0", rpc_layer="http", environment="x")
+    assert (given_.task_id, given_.environment, given_.master()) == (0, "x", "http://w0:2")
+    assert of({**FULL, "task": {"type": "worker", "index": "1"}}).task_id == 1
+    without = of({"task": {"type": "worker", "index": 0}})
+    assert [without.cluster_spec().as_dict(), without.task_type, without.task_id] == [{}, "worker", 0]
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ('{"cluster": ', r"line 1 column 13, near .*Expecting value.*Write JSON"),
+    ("{'cluster': 1}", r"line 1 column 2.*Use double quotes"),
+    ("", "line 1 column 1"),
+    ("[1, 2]", "a list stands where an object should"),
+    ('{"cluster": {"worker": "w0:2"}}', """at "cluster".*tasks of job 'worker' are 'w0:2'"""),
+    ('{"cluster": 5}', 'at "cluster".*got 5'),
+    ('{"cluster": {"worker": [1]}}', "address of task 0 of job 'worker' is 1"),
+    ('{"cluster": {"worker": ["a:1"]}, "task": 5}', 'at "task".*5 is no object'),
+    ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "x"}}',
+     """at "task", "index".*'x' is no int"""),
+    ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1.5}}', "1.5 is no int"),
+])
+def test_a_malformed_tf_config_is_an_error_that_names_the_place(monkeypatch: Any, text: str, says: str) -> None:
+    """K16, K17, K18, K19, K21, K23, K24."""
+    monkeypatch.setenv("TF_CONFIG", text)
+    resolver = resolvers.TFConfigClusterResolver()
+    with pytest.raises(ValueError, match=rf"RD17.*environment variable TF_CONFIG.*{says}"):
+        (resolver.cluster_spec(), resolver.task_type, resolver.task_id)
+
+
+def test_a_task_that_is_not_there_is_found_when_its_address_is_asked_for(monkeypatch: Any) -> None:
+    """K22."""
+    monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, "task": {"type": "foo", "index": 0}}))
+    resolver = resolvers.TFConfigClusterResolver()
+    assert resolver.task_type == "foo"
+    with pytest.raises(ValueError, match=r"RD17.*no job 'foo'"):
+        resolver.master()
+
+
+def test_what_is_probably_wrong_is_warned_of(monkeypatch: Any) -> None:
+    """K11, and addresses at which nobody is found."""
+    monkeypatch.setenv("TF_CONFIG", json.dumps(FULL))
+    resolver = resolvers.TFConfigClusterResolver()
+    monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, "task": {"type": "ps", "index": 0}}))
+    with pytest.warns(UserWarning, match="TF_CONFIG has changed"):
+        assert resolver.task_type == "ps"
+    for addresses, says in ((["localhost:1", "far:2"], "names localhost"), (["127.0.0.1:1", "far:2"], "127.0.0.1"),
+                            (["a:0", "b:2"], "a:0; nobody can connect to port 0")):
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": addresses}}))
+        with pytest.warns(UserWarning, match=says):
+            resolvers.TFConfigClusterResolver().cluster_spec()
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(
+    inner, max_size=3) | st.dictionaries(st.sampled_from(["cluster", "task", "type", "index", "worker", "0"]), inner)))
+def test_whatever_tf_config_holds_only_our_errors_come_out(config: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TF_CONFIG", json.dumps(config))
+        resolver = resolvers.TFConfigClusterResolver()
+        for question in (resolver.cluster_spec, resolver.master, lambda: resolver.task_type, lambda: resolver.task_id):
+            try:
+                question()
+            except refdist.errors.RefdistError as error:
+                assert error.code == "RD17"
+
+
+def test_a_union_puts_jobs_together_and_takes_the_first_word() -> None:
+    """K26, K27, K28 (there a task_id of 0 is ignored), K30, K31."""
+    both = Union(simple({"worker": ["a:1"]}, task_type="worker", task_id=0, environment="e1", rpc_layer="grpc",
+                        master="m1"), simple({"worker": ["b:2"], "ps": ["c:3"]}, task_type="ps", task_id=5))
+    assert [both.cluster_spec().as_dict(), both.task_type, both.task_id, both.environment, both.rpc_layer,
+            both.master(), both.num_accelerators()] == [
+        {"worker": ["a:1", "b:2"], "ps": ["c:3"]}, "worker", 0, "e1", "grpc", "grpc://m1", {}]
+    assert both.master("worker", 1) == "grpc://b:2"
+    told = Union(simple({"worker": ["a:1"]}, task_type="worker", task_id=3), task_type="ps", task_id=0,
+                 rpc_layer="http")
+    assert [told.task_type, told.task_id, told.rpc_layer, told.master("worker", 0)] == ["ps", 0, "http", "http://a:1"]
+    sparse = Union(simple({"worker": {1: "a:1"}}), simple({"worker": ["b:2"]}))
+    assert sparse.cluster_spec().as_dict() == {"worker": ["b:2", "a:1"]}
+    with pytest.raises(ValueError, match=r"RD17.*task 0 of job 'worker'"):
+        Union(simple({"worker": {0: "a:1", 5: "z:1"}}), simple({"worker": ["b:2"]})).cluster_spec()
+    assert Union(simple({"worker": ["a:1"]}, num_accelerators={"GPU": 1})).num_accelerators() == {"GPU": 1}
+    assert Union(simple({})).master() == ""
+
+
+def test_a_union_of_nothing_or_of_something_else() -> None:
+    """K29."""
+    for call, kind in ((Union, ValueError), (lambda: Union(5), TypeError),
+                       (lambda: Union(simple({}), foo=1), ValueError)):
+        with pytest.raises(kind, match="RD25"):
+            call()
+
+
+SLURM = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "n[1-2]",
+         "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+def slurm(monkeypatch: Any, changes: dict[str, str] | None = None, **arguments: Any) -> Any:
+    for name, value in {**SLURM, **(changes or {})}.items():
+        monkeypatch.setenv(name, value)
+    return resolvers.SlurmClusterResolver(**arguments)
+
+
+def test_slurm(monkeypatch: Any) -> None:
+    """K33, K34, K35, K36 (there an error), K40."""
+    step = slurm(monkeypatch)
+    assert [step.task_type, step.task_id, step.get_task_info(), step.master()] == [None, None, (None, None), ""]
+    assert step.cluster_spec().as_dict() == {"worker": ["n1:8888", "n1:8889", "n2:8888", "n2:8889"]}
+    assert [step.task_type, step.task_id, step.get_task_info(), step.rpc_layer, step.environment, step.master(),
+            step.master("worker", 3), step.num_accelerators()] == [
+        "worker", 1, ("worker", 1), "grpc", "", "grpc://n1:8889", "grpc://n2:8889", {"GPU": 1}]
+    three = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NODELIST": "a,b,c",
+             "SLURM_STEP_TASKS_PER_NODE": "1(x3)"}
+    jobs = slurm(monkeypatch, three, jobs={"worker": 2, "ps": 1}, gpus_per_node=1, auto_set_gpu=False)
+    assert jobs.cluster_spec().as_dict() == {"ps": ["a:8888"], "worker": ["b:8888", "c:8888"]}
+    assert jobs.get_task_info() == ("ps", 0)
+    none = slurm(monkeypatch, three, gpus_per_node=0)
+    assert none.cluster_spec().as_dict() == {"worker": ["a:8888", "b:8888", "c:8888"]}
+    four = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "a,b", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+    assert slurm(monkeypatch, four, tasks_per_node=2, gpus_per_node=2, auto_set_gpu=False).cluster_spec().as_dict() == {
+        "worker": ["a:8888", "a:8889", "b:8888", "b:8889"]}
+    assert slurm(monkeypatch, four, tasks_per_node={"b": 3, "a": 1}, gpus_per_node=3).cluster_spec().as_dict() == {
+        "worker": ["a:8888", "b:8888", "b:8889", "b:8890"]}
+
+
+def test_slurm_sets_the_gpus_of_a_task(monkeypatch: Any) -> None:
+    """K33."""
+    import os
+
+    slurm(monkeypatch).cluster_spec()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+@pytest.mark.parametrize(("changes", "arguments", "says"), [
+    ({"SLURM_PROCID": ""}, {}, "SLURM_PROCID is not set"),
+    ({}, {"jobs": {"worker": 3}}, "ask for 3 tasks, and the step has 4"),
+    ({}, {"gpus_per_node": 1, "gpus_per_task": 2}, "2 GPUs each run on nodes with 1"),
+    ({"SLURM_STEP_NODELIST": "a[1-"}, {}, r"malformed at 'a\[1-'"),
+    ({"SLURM_STEP_TASKS_PER_NODE": "x"}, {}, "malformed at 'x'"),
+    ({"SLURM_STEP_NODELIST": "a,b,c"}, {}, "3 hosts and 2 numbers"),
+    ({}, {"tasks_per_node": 1}, "room for 2 of 4"),
+])
+def test_slurm_mistakes(monkeypatch: Any, changes: Any, arguments: Any, says: str) -> None:
+    """K32, K37, K38."""
+    with pytest.raises((ValueError, RuntimeError), match=f"RD17.*{says}"):
+        slurm(monkeypatch, changes, **arguments)
+
+
+def test_slurm_s_short_forms() -> None:
+    """K39."""
+    assert expand_hostlist("n1,n[2-4,7],m[08-10]") == ["n1", "n2", "n3", "n4", "n7", "m08", "m09", "m10"]
+    assert expand_tasks_per_node("3(x2),2,1") == [3, 3, 2, 1]
+    for text in ("n[1-]x", "n[1-]", "n[a]", "n[1", "[1]"):
+        with pytest.raises(ValueError, match="RD17"):
+            expand_hostlist(text)
+    with pytest.raises(ValueError, match="RD17"):
+        expand_tasks_per_node("a")
+
+
+NUMBERS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), max_size=3)
+
+
+@given(st.lists(st.tuples(st.from_regex(r"[a-z]{1,4}", fullmatch=True), NUMBERS), min_size=1, max_size=4))
+def test_a_host_list_names_every_host_once_in_order(parts: list[tuple[str, list[tuple[int, int]]]]) -> None:
+    short, expected = [], []
+    for prefix, ranges in parts:
+        if not ranges:
+            short.append(prefix)
+            expected.append(prefix)
+            continue
+        short.append(f"{prefix}[{','.join(f'{a}-{a + n}' if n else str(a) for a, n in ranges)}]")
+        expected += [f"{prefix}{i}" for a, n in ranges for i in range(a, a + n + 1)]
+    assert expand_hostlist(",".join(short)) == expected
+
+
+LAUNCHES = [
+    ({}, None),
+    ({"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, ("Hydra", 1, 4, 1)),
+    ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, ("OpenMPI", 2, 3, 0)),
+    ({"PMIX_NAMESPACE": "x", "PMIX_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, ("PRRTE", 2, 3, 0)),
+    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "1"}, ("Slurm", 1, 2, 1)),
+    ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None), ({"SLURM_PROCID": "0"}, None),
+    ({"PMI_FD": "5", "PMI_RANK": "x", "PMI_SIZE": "4"}, None),
+]
+
+
+@pytest.mark.parametrize(("environment", "expected"), LAUNCHES)
+def test_who_started_this_process_is_read_from_the_environment(monkeypatch: Any, environment: Any,
+                                                              expected: Any) -> None:
+    for name in {name for one, _ in LAUNCHES for name in one}:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert resolvers.launched() == expected
+    if expected is None:
+        with pytest.raises(RuntimeError, match=r"RD17.*mpiexec"):
+            resolvers.MPIClusterResolver()
+        return
+    mine = resolvers.MPIClusterResolver()
+    assert (mine.task_type, mine.task_id) == ("worker", expected[1])
+    assert mine.cluster_spec().num_tasks("worker") == expected[2]
+    assert mine.master() == f"mpi://rank{expected[1]}"
+
+
+def test_kubernetes_pods() -> None:
+    """K41."""
+    def pod(name: str, ip: str, phase: str = "Running") -> Any:
+        return SimpleNamespace(metadata=SimpleNamespace(name=name), status=SimpleNamespace(host_ip=ip, phase=phase))
+
+    pods = {"job=w": [pod("w-1", "10.0.0.2"), pod("w-0", "10.0.0.1")], "job=p": [pod("p", "10.0.0.9")]}
+
+    def listed(label_selector: str) -> Any:
+        return SimpleNamespace(items=pods[label_selector])
+
+    client = SimpleNamespace(list_pod_for_all_namespaces=listed)
+    resolver = resolvers.KubernetesClusterResolver({"worker": ["job=w"], "ps": ["job=p"]}, override_client=client)
+    assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.1:8470", "10.0.0.2:8470"], "ps": ["10.0.0.9:8470"]}
+    assert resolver.master("worker", 1) == "grpc://10.0.0.2:8470" and resolver.master() == ""
+    pods["job=p"] = [pod("p", "10.0.0.9", "Pending")]
+    with pytest.raises(RuntimeError, match=r"RD17.*pod p of job 'ps' is Pending"):
+        resolver.cluster_spec()
+    with pytest.raises(LookupError, match=r"RD27.*pip install kubernetes"):
+        resolvers.KubernetesClusterResolver()
+
+
+class Compute:
+    """A compute service with two pages of machines."""
+
+    def instanceGroups(self) -> Compute:  # noqa: N802 - the service's name
+        return self
+
+    def instances(self) -> Compute:
+        return self
+
+    def listInstances(self, **_: Any) -> Any:  # noqa: N802
+        return SimpleNamespace(execute=lambda: {"items": [{"instance": "zones/z/b"}]})
+
+    def listInstances_next(self, previous_request: Any, previous_response: Any) -> Any:  # noqa: N802
+        second = {"items": [{"instance": "zones/z/a"}, {"instance": "zones/z/c"}]}
+        return None if previous_response == second else SimpleNamespace(execute=lambda: second)
+
+    def get(self, instance: str, **_: Any) -> Any:
+        machine = {"status": "STOPPING" if instance == "c" else "RUNNING",
+                   "networkInterfaces": [{"networkIP": f"10.0.0.{ord(instance)}"}]}
+        return SimpleNamespace(execute=lambda: machine)
+
+
+def test_machines_of_a_compute_engine() -> None:
+    """K42."""
+    resolver = resolvers.GCEClusterResolver("p", "z", "g", 1, service=Compute())
+    assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.97:1", "10.0.0.98:1"]}
+    assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 0, "grpc://10.0.0.97:1")
+    with pytest.raises(LookupError, match=r"RD27.*google-api-python-client"):
+        resolvers.GCEClusterResolver("p", "z", "g", 1)
+
+
+def test_tpus_by_name() -> None:
+    """K43."""
+    assert resolvers.TPUClusterResolver(tpu="local").cluster_spec() == ClusterSpec({})
+    assert resolvers.TPUClusterResolver().master() == ""
+    named = resolvers.TPUClusterResolver("grpc://t:1", coordinator_name="coordinator", coordinator_address="c:2")
+    assert named.cluster_spec().as_dict() == {"worker": ["t:1"], "coordinator": ["c:2"]}
+    assert (named.get_master(), named.get_job_name(), named.environment) == ("grpc://t:1", "worker", "")
+    service = SimpleNamespace(get_tpu=lambda tpu, zone, project: [f"{tpu}.{zone}:1"])
+    assert resolvers.TPUClusterResolver("mine", zone="z", service=service).master() == "grpc://mine.z:1"
+    with pytest.raises(LookupError, match="RD27"):
+        resolvers.TPUClusterResolver("mine")
+
+
+def test_cluster_specs() -> None:
+    """K44 (without protocol buffers), K45, K46, K49, K50, K51 (an empty list stays one here)."""
+    spec = ClusterSpec({"worker": ["a:1", "b:2"], "ps": {3: "c:4"}})
+    assert spec.as_dict() == {"worker": ["a:1", "b:2"], "ps": {3: "c:4"}}
+    assert ClusterSpec(spec) == spec and hash(ClusterSpec(spec)) == hash(spec) and spec != 5
+    assert bool(spec) and not ClusterSpec({})
+    assert ClusterSpec({"w": {0: "a:1", 1: "b:2"}}).as_dict() == {"w": ["a:1", "b:2"]}
+    assert [spec.jobs, spec.num_tasks("worker"), spec.num_tasks("ps"), spec.task_indices("ps"),
+            spec.task_address("ps", 3), spec.job_tasks("worker"), spec.job_tasks("ps")] == [
+        ["worker", "ps"], 2, 1, [3], "c:4", ["a:1", "b:2"], [None, None, None, "c:4"]]
+    assert repr(ClusterSpec({"worker": [b"a:1"]})) == "ClusterSpec({'worker': ['a:1']})"
+    assert ClusterSpec({"w": []}).num_tasks("w") == 0
+
+
+def test_cluster_spec_mistakes() -> None:
+    """K47, K48."""
+    spec = ClusterSpec({"worker": ["a:1"]})
+    for question in (lambda: spec.num_tasks("x"), lambda: spec.task_address("worker", 5), lambda: spec.job_tasks("x"),
+                     lambda: spec.task_indices("x"), lambda: spec.task_address("x", 0)):
+        with pytest.raises(ValueError, match="RD17"):
+            question()
+    for bad in (5, {"w": 5}, {"w": "abc"}, {"w": [1]}, {"w": {"x": "a:1"}}, {"w": {-1: "a:1"}}):
+        with pytest.raises(TypeError, match="RD25"):
+            ClusterSpec(bad)
