@@ -96,11 +96,11 @@ class MPITransport(Transport):
             if now > look:
                 look = now + 0.05
                 gone = self._watch.dead()
-                if gone or now - start > self.timeout:
-                    raise self._lost(gone, now - start)
+                if gone or now - start > self.timeout or self._watch.given_up >= self._count:
+                    raise self._lost(gone)
 
-    def _lost(self, gone: list[int], waited: float) -> errors.RefdistError:
-        what = f"{lockstep.names(gone, 'worker')} died" if gone else f"not all workers came within {waited:.0f} s"
+    def _lost(self, gone: list[int]) -> errors.RefdistError:
+        what = f"{lockstep.names(gone, 'worker')} died" if gone else f"not all workers came within {self.timeout:.0f} s"
         return _everywhere(errors.error(
             "RD01", self._watch.doing(), f"{what}:\n{self._watch.roll_call()}\n",
             "Look at the lines of those who are missing; a longer wait is "

@@ -59,11 +59,16 @@ def _launcher_rank() -> str:
 
 
 class Watch:
-    """Answers questions about this process, and asks the others."""
+    """Answers questions about this process, and asks the others.
+
+    Attributes:
+        given_up: the last meeting that another worker has given up waiting for.
+    """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.count = 0
+        self.given_up = 0
         self._request: Any = None
         self._peers: list[tuple[str, int, int]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -90,7 +95,10 @@ class Watch:
         while True:
             try:
                 question, sender = self._socket.recvfrom(64)
-                if question == b"refdist?":
+                word, _, count = question.partition(b" ")
+                if word == b"refdist" and count.isdigit():
+                    # Who asks has given up a meeting, which cannot come about any more.
+                    self.given_up = max(self.given_up, int(count))
                     answer = json.dumps([self.rank, self.count, self.doing()]).encode()
                     self._socket.sendto(answer[:60000], sender)
             except OSError:
@@ -127,7 +135,7 @@ class Watch:
         for rank, (host, port, _) in enumerate(self._peers):
             if rank != self.rank:
                 try:
-                    asking.sendto(b"refdist?", ("127.0.0.1" if host == here else host, port))
+                    asking.sendto(b"refdist %d" % self.count, ("127.0.0.1" if host == here else host, port))
                 except OSError:
                     continue
         answers: dict[int, tuple[int, str]] = {}

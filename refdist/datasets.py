@@ -199,7 +199,7 @@ def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
         RD25: a dataset that cannot be iterated again, or bad options.
     """
     if isinstance(dataset, (str, bytes, PerReplica, DistributedDataset)) or not hasattr(dataset, "__iter__") \
-            or hasattr(dataset, "__next__"):
+            or hasattr(dataset, "__next__") or getattr(dataset, "ndim", 1) == 0:
         raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
                            "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
     return _check_options(options, attempted)

@@ -99,8 +99,9 @@ def test_hosts_give_the_bits_of_simulated_workers(hosts: Path, tmp_path: Path, w
 def test_a_worker_that_is_killed_on_another_host_is_named(hosts: Path) -> None:
     done = on_hosts(hosts, 3, 1, str(HERE / "faults.py"), "kill", "1", REFDIST_TIMEOUT="3", **OFI)
     assert done.returncode != 0
-    for survivor in (0, 2):
-        assert re.search(rf"\[worker {survivor}\]   worker 1 on {HOSTS[1]} \(process \d+\) does not answer", done.stderr)
+    # Of two survivors one may be stuck in the MPI library, which then is ended by the other.
+    line = rf"\[worker [02]\]   worker 1 on {HOSTS[1]} \(process \d+\) does not answer"
+    assert re.search(line, done.stderr), done.stderr
 
 
 def test_a_link_that_is_cut_is_seen_from_both_ends(hosts: Path) -> None:
