@@ -189,6 +189,10 @@ CATALOGUE: dict[str, Code] = {
         "a file cannot be read", DataLossError,
         "Files exist and are complete; the checksum of every record is compared.",
         "Write the file anew, or leave it out."),
+    "RD31": Code(
+        "a checkpoint cannot be written, read, or does not fit", DataLossError,
+        "A checkpoint holds one value for each variable, by the names of the attributes that lead to it.",
+        "Correct what the message names."),
 }
 
 

@@ -6,6 +6,7 @@ from refdist.communication import (
     CommunicationImplementation,
     CommunicationOptions,
 )
+from refdist.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
 from refdist.strategies.base import ValueContext
 from refdist.strategies.central_storage import CentralStorageStrategy
 from refdist.strategies.multi_worker import ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
@@ -17,5 +18,8 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "PreemptionCheckpointHandler",
+    "PreemptionWatcher",
+    "TerminationConfig",
     "ValueContext",
 ]

@@ -26,8 +26,6 @@ LATER = {
         experimental.coordinator experimental.coordinator.* experimental.partitioners experimental.partitioners.*
         experimental.rpc experimental.rpc.*""",
     "TPUs": "TPUStrategy experimental.TPUStrategy",
-    "checkpoints": """
-        experimental.PreemptionCheckpointHandler experimental.PreemptionWatcher experimental.TerminationConfig""",
 }
 # What a program in NumPy has no use for, with the reason.
 NOT_PLANNED = {

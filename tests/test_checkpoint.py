@@ -1,0 +1,241 @@
+"""Checkpoints: every kind of variable, any number of replicas, kills at any moment.  Numbers: TensorFlow 2.21."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_workers import HERE, mpiexec
+
+import refdist
+from refdist import checkpoint_files
+from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint, list_variables
+
+A, S = refdist.VariableAggregation, refdist.VariableSynchronization
+TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+FOUR = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+CENTRAL = refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"], "CPU:0")
+
+
+def make(strategy: Any, value: Any, **options: Any) -> Any:
+    with strategy.scope():
+        return refdist.Variable(value, **options)
+
+
+def copies(variable: Any) -> list[float]:
+    return [float(part.numpy()) for part in variable.values]
+
+
+def test_one_value_is_saved_and_every_copy_gets_it(tmp_path: Path) -> None:
+    """M1, M2, M3, M8, M10."""
+    path = Checkpoint(v=make(TWO, 3.0)).write(tmp_path / "one")
+    assert list_variables(path) == [("v", [])]
+    four, plain, central = make(FOUR, 0.0), refdist.Variable(0.0), make(CENTRAL, 0.0)
+    for variable in (four, plain, central):
+        Checkpoint(v=variable).read(path).assert_consumed()
+        assert float(variable) == 3.0
+    assert copies(four) == [3.0] * 4
+    with FOUR.scope():
+        four.assign(1.0)
+        Checkpoint(v=four).read(path)
+    assert copies(four) == [3.0] * 4
+
+
+def test_variables_synchronized_on_read_are_saved_as_they_are_read(tmp_path: Path) -> None:
+    """M5, M6, M7."""
+    def filled(aggregation: Any) -> Any:
+        v = make(TWO, 0.0, synchronization=S.ON_READ, aggregation=aggregation)
+        TWO.run(lambda: v.assign(1.0 + 2.0 * refdist.get_replica_context().replica_id_in_sync_group) and None)
+        return v
+
+    path = Checkpoint(v=filled(A.SUM)).write(tmp_path / "sum")
+    into = make(FOUR, 0.0, synchronization=S.ON_READ, aggregation=A.SUM)
+    Checkpoint(v=into).read(path)
+    assert copies(into) == [1.0] * 4 and float(into.read_value()) == 4.0
+    mean = filled(A.MEAN)
+    path = Checkpoint(v=mean).write(tmp_path / "mean")
+    Checkpoint(v=mean).read(path)
+    assert copies(mean) == [2.0, 2.0]
+    with pytest.raises(ValueError, match="RD13"):
+        Checkpoint(v=filled(A.NONE)).write(tmp_path / "none")
+    assert not (tmp_path / "none.safetensors").exists()
+
+
+NUMBERS = [np.dtype(name) for name in ("bool", "int8", "uint16", "int32", "int64", "float16", "float32", "float64",
+                                       "complex64", "complex128")]
+KINDS = [(S.AUTO, A.NONE), (S.AUTO, A.SUM), (S.AUTO, A.MEAN), (S.AUTO, A.ONLY_FIRST_REPLICA), (S.ON_READ, A.SUM),
+         (S.ON_READ, A.ONLY_FIRST_REPLICA)]
+
+
+@given(st.data())
+def test_what_is_saved_comes_back_on_any_number_of_replicas(tmp_path_factory: Any, data: Any) -> None:
+    folder = tmp_path_factory.mktemp("law")
+    synchronization, aggregation = data.draw(st.sampled_from(KINDS))
+    dtype = data.draw(st.sampled_from([one for one in NUMBERS if one.kind in "fc" or (
+        aggregation is not A.MEAN and (synchronization is S.AUTO or one.kind != "b"))]))
+    shape = data.draw(st.sampled_from([(), (1,), (3,), (2, 0), (2, 3)]))
+    value = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 2, shape).astype(dtype)
+    before, after = (refdist.MirroredStrategy([f"GPU:{i}" for i in range(data.draw(st.integers(1, 4)))])
+                     for _ in range(2))
+    options = {"synchronization": synchronization, "aggregation": aggregation}
+    v, w = (make(strategy, np.zeros(shape, dtype), **options) for strategy in (before, after))
+    v.assign(value)
+    saved = v.numpy()
+    path = Checkpoint(v=v).write(folder / "v")
+    Checkpoint(v=w).read(path).assert_consumed()
+    assert w.numpy().dtype == dtype
+    assert np.array_equal(np.asarray(w.numpy(), complex), np.asarray(saved, complex))
+
+
+class Layer:
+    def __init__(self, value: float) -> None:
+        self.kernel = refdist.Variable(value)
+        self.others = [refdist.Variable(value + 1), {"deep": (refdist.Variable(value + 2),)}]
+        self.itself = self
+        self.shared = self.kernel
+        self.name = "layer"
+        self._hidden = refdist.Variable(0.0)
+
+
+def test_names_are_the_attributes_that_lead_to_a_variable(tmp_path: Path) -> None:
+    path = Checkpoint(model=Layer(1.0), step=refdist.Variable(np.int64(5))).write(tmp_path / "tree")
+    assert [name for name, _ in list_variables(path)] == [
+        "model/kernel", "model/others/0", "model/others/1/deep/0", "model/shared", "step"]
+    into = Layer(0.0)
+    status = Checkpoint(model=into).read(path)
+    assert [float(into.kernel), float(into.others[0]), float(into.others[1]["deep"][0])] == [1.0, 2.0, 3.0]
+    status.assert_existing_objects_matched().assert_nontrivial_match().expect_partial()
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*values for step"):
+        status.assert_consumed()
+    root = Layer(7.0)
+    Checkpoint(root).read(Checkpoint(Layer(8.0)).write(tmp_path / "root"))
+    assert float(root.kernel) == 8.0
+    missing = Checkpoint(other=refdist.Variable(0.0)).read(path)
+    for question in (missing.assert_existing_objects_matched, missing.assert_nontrivial_match):
+        with pytest.raises(refdist.errors.DataLossError, match="RD31"):
+            question()
+
+
+def test_what_is_made_later_gets_its_value_then(tmp_path: Path) -> None:
+    """M9."""
+    path = Checkpoint(v=make(TWO, 3.0)).write(tmp_path / "later")
+    late = Checkpoint()
+    late.read(path)
+    late.v = make(FOUR, 0.0)
+    assert copies(late.v) == [3.0] * 4
+
+
+def test_nothing_changes_unless_everything_fits(tmp_path: Path) -> None:
+    path = Checkpoint(a=refdist.Variable(1.0), b=refdist.Variable([1.0, 2.0])).write(tmp_path / "both")
+    for wrong in (refdist.Variable([0.0]), refdist.Variable([0, 0])):
+        a = refdist.Variable(9.0)
+        with pytest.raises(ValueError, match=r"RD31.*b has shape \(2,\) and dtype float32 in the file"):
+            Checkpoint(a=a, b=wrong).read(path)
+        assert float(a) == 9.0
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    v = refdist.Variable(np.arange(100.0))
+    path = Path(Checkpoint(v=v).write(tmp_path / "file") + ".safetensors")
+    whole = path.read_bytes()
+    for length in (0, 5, 40, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*file.safetensors is damaged"):
+            Checkpoint(v=v).read(tmp_path / "file")
+    with pytest.raises(LookupError, match=r"RD31.*gone.safetensors cannot be opened"):
+        Checkpoint(v=v).read(tmp_path / "gone")
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*cannot be written"):
+        Checkpoint(v=v).write(tmp_path / "no folder" / "x")
+    with pytest.raises(TypeError, match=r"RD31.*dtype <U1"):
+        Checkpoint(v=refdist.Variable("a")).write(tmp_path / "text")
+    assert sorted(os.listdir(tmp_path)) == ["file.safetensors"]
+
+
+def test_replicas_do_not_save(tmp_path: Path) -> None:
+    """M11 in TensorFlow: each replica writes the file."""
+    checkpoint = Checkpoint(v=make(TWO, 3.0))
+    for call in (lambda: checkpoint.write(tmp_path / "x"), lambda: checkpoint.read(tmp_path / "x")):
+        with pytest.raises(RuntimeError, match="RD09"):
+            TWO.run(call)
+
+
+def test_a_manager_keeps_the_last_ones(tmp_path: Path) -> None:
+    """M15, and tf.train.CheckpointManager."""
+    v, started = make(TWO, 0.0), []
+    manager = CheckpointManager(Checkpoint(v=v), tmp_path / "run", 2, init_fn=lambda: started.append(1))
+    assert manager.restore_or_initialize() is None and started == [1]
+    for i in range(1, 5):
+        v.assign(float(i))
+        assert os.path.basename(str(manager.save())) == f"ckpt-{i}"
+    assert [os.path.basename(path) for path in manager.checkpoints] == ["ckpt-3", "ckpt-4"]
+    assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint", "ckpt-3.safetensors", "ckpt-4.safetensors"]
+    w = make(FOUR, 0.0)
+    again = CheckpointManager(Checkpoint(v=w), tmp_path / "run", 2)
+    assert again.restore_or_initialize() == manager.latest_checkpoint == latest_checkpoint(tmp_path / "run")
+    assert float(w) == 4.0 and os.path.basename(str(again.save())) == "ckpt-5"
+    assert os.path.basename(str(again.save(checkpoint_number=70))) == "ckpt-70"
+    assert latest_checkpoint(tmp_path) is None
+    (tmp_path / "run" / "checkpoint").write_text("{")
+    assert latest_checkpoint(tmp_path / "run") is None
+
+
+def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
+    step = refdist.Variable(np.int64(0))
+    manager = CheckpointManager(Checkpoint(step=step), tmp_path, None, step_counter=step, checkpoint_interval=3)
+    saved = []
+    for i in range(8):
+        saved.append(manager.save() is not None)
+        step.assign_add(np.int64(1))
+        assert i or saved == [True]
+    assert saved == [True, False, False, True, False, False, True, False]
+    assert manager.save(check_interval=False) is not None
+    for arguments in ({"max_to_keep": 0}, {"max_to_keep": None, "checkpoint_interval": 3}):
+        with pytest.raises(ValueError, match="RD25"):
+            CheckpointManager(Checkpoint(), tmp_path, **arguments)
+    with pytest.raises(TypeError, match="RD25"):
+        CheckpointManager(5, tmp_path, 1)  # type: ignore[arg-type]
+
+
+def test_without_the_library_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: Any) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("safetensors"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(LookupError, match=r"RD27.*pip install refdist\[checkpoint\]"):
+        Checkpoint(v=refdist.Variable(1.0)).write(tmp_path / "x")
+
+
+RESUMED = str(HERE / "resumed.py")
+
+
+def weights(done: Any) -> str:
+    assert done.returncode == 0, done.stderr
+    [line] = set(re.findall(r"weights .*", done.stdout))
+    return str(line)
+
+
+@pytest.fixture(scope="module")
+def unkilled(tmp_path_factory: Any) -> str:
+    return weights(mpiexec(2, RESUMED, str(tmp_path_factory.mktemp("whole")), "0", "never"))
+
+
+@pytest.mark.parametrize(("kill_at", "where"), itertools.product([1, 5], ["before", "written", "promised"]))
+def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Path, unkilled: str, kill_at: int,
+                                                                   where: str) -> None:
+    killed = mpiexec(2, RESUMED, str(tmp_path), str(kill_at), where, REFDIST_TIMEOUT="5")
+    assert killed.returncode != 0 and "was killed by SIGKILL" in killed.stderr
+    for name in os.listdir(tmp_path):
+        assert name.startswith(".") or name == checkpoint_files.INDEX or list_variables(tmp_path / name)
+    assert weights(mpiexec(2, RESUMED, str(tmp_path), "0", "never")) == unkilled

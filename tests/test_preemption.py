@@ -1,0 +1,99 @@
+"""A worker that is told to end: all save after the same step and end; the next run goes on there."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.experimental import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
+from refdist.train import Checkpoint, CheckpointManager
+
+
+class Ended(Exception):
+    pass
+
+
+def ended() -> None:
+    raise Ended
+
+
+def program(folder: Path, told_at: int, steps: int, victim: int = 1) -> Any:
+    """Trains for `steps` steps; worker `victim` is told to end in step `told_at`."""
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    rank = strategy.extended.transport.rank
+    with strategy.scope():
+        total = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.SUM)
+    handler: Any = None
+
+    def told() -> bool:
+        return rank == victim and handler.total_run_calls == told_at
+
+    handler = PreemptionCheckpointHandler(
+        strategy.cluster_resolver, Checkpoint(total=total), folder,
+        TerminationConfig(termination_watcher_fn=told, exit_fn=ended))
+    started = handler.total_run_calls
+    try:
+        for _ in range(started, steps):
+            handler.run(lambda: strategy.run(lambda: total.assign_add(np.float32(1))))
+    except Ended:
+        return "ended", started, handler.total_run_calls, float(total)
+    return "done", started, handler.total_run_calls, float(total)
+
+
+def test_all_workers_end_after_the_step_in_which_one_was_told(tmp_path: Path) -> None:
+    assert refdist.simulate_workers(lambda: program(tmp_path, 3, 6), 3) == [("ended", 0, 3, 9.0)] * 3
+    assert refdist.simulate_workers(lambda: program(tmp_path, -1, 6), 3) == [("done", 3, 6, 18.0)] * 3
+
+
+def test_a_signal_is_noted_and_the_default_end_is_an_exit(tmp_path: Path) -> None:
+    v = refdist.Variable(1.0)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        handler = PreemptionCheckpointHandler(None, CheckpointManager(Checkpoint(v=v), tmp_path, 1))
+        assert handler.run(lambda: 5) == 5
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(SystemExit) as caught, handler.watch_preemption_scope():
+            v.assign(2.0)
+        assert caught.value.code == 42
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    w = refdist.Variable(0.0)
+    Checkpoint(v=w).restore(refdist.train.latest_checkpoint(tmp_path)).expect_partial()
+    assert float(w) == 2.0
+
+
+def test_training_goes_on_for_the_grace_period_and_save_fn_saves(tmp_path: Path) -> None:
+    saved: list[int] = []
+    config = TerminationConfig(lambda: True, ended, grace_period=3600, save_fn=lambda: saved.append(1))
+    handler = PreemptionCheckpointHandler(None, Checkpoint(v=refdist.Variable(1.0)), tmp_path, config)
+    handler.run(lambda: None)
+    assert not saved
+    config.grace_period = 0
+    with pytest.raises(Ended):
+        handler.run(lambda: None)
+    assert saved == [1]
+
+
+def test_a_watcher_has_a_message_after_the_signal() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        watcher = PreemptionWatcher()
+        assert watcher.preemption_message is None
+        os.kill(os.getpid(), signal.SIGTERM)
+        watcher.block_until_worker_exit()
+        assert "told to end" in str(watcher.preemption_message)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"RD25.*checkpoint_dir"):
+        PreemptionCheckpointHandler(None, Checkpoint())
+    with pytest.raises(TypeError, match="RD25"):
+        PreemptionCheckpointHandler(None, 5, tmp_path)
