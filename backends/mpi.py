@@ -81,6 +81,13 @@ class MPITransport(Transport):
     # Waiting.
 
     def _wait(self, request: Any) -> None:
+        try:
+            self._poll(request)
+        except self._mpi.Exception as error:
+            # OpenMPI says itself that a process is gone.
+            raise self._lost(self._watch.dead()) from error
+
+    def _poll(self, request: Any) -> None:
         if request.Test():
             return
         spin, test = self._spin, request.Test

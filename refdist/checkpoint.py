@@ -39,6 +39,9 @@ class Checkpoint:
     Source: tf.train.Checkpoint.
     """
 
+    _pending: dict[str, Any]
+    _root: Any
+
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         object.__setattr__(self, "_pending", {})
         object.__setattr__(self, "_root", root)
@@ -77,7 +80,9 @@ class Checkpoint:
         attempted = "Checkpoint.write"
         _outside_replicas(attempted)
         variables = self._tracked()
-        arrays, aliases, names = {}, {}, {}
+        arrays: dict[str, Any] = {}
+        aliases: dict[str, str] = {}
+        names: dict[int, str] = {}
         for key, variable in variables.items():
             if id(variable) in names:
                 aliases[key] = names[id(variable)]
@@ -232,7 +237,8 @@ class CheckpointManager:
         self._prefix = os.path.join(self.directory, checkpoint_name)
         self._every = keep_checkpoint_every_n_hours
         self._counter, self.checkpoint_interval = step_counter, checkpoint_interval
-        self._init, self._last_step = init_fn, None
+        self._init = init_fn
+        self._last_step: int | None = None
         self._kept_at = time.time()
         Path(self.directory).mkdir(parents=True, exist_ok=True)
 

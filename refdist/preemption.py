@@ -122,7 +122,7 @@ class PreemptionCheckpointHandler:
             (self._config.exit_fn or _exit)()
 
     def _save(self, *args: Any, **kwargs: Any) -> None:
-        self._manager.save(*args, **kwargs, check_interval=False)
+        self._manager.save(*args, **{"check_interval": False, **kwargs})
 
     @contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:

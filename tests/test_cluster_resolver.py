@@ -98,6 +98,7 @@ def test_tf_config_is_read(monkeypatch: Any) -> None:
     ('{"cluster": ', r"line 1 column 13, near .*Expecting value.*Write JSON"),
     ("{'cluster': 1}", r"line 1 column 2.*Use double quotes"),
     ("", "line 1 column 1"),
+    ("[" * 100_000, "nested too deep"),
     ("[1, 2]", "a list stands where an object should"),
     ('{"cluster": {"worker": "w0:2"}}', """at "cluster".*tasks of job 'worker' are 'w0:2'"""),
     ('{"cluster": 5}', 'at "cluster".*got 5'),
@@ -132,7 +133,9 @@ def test_what_is_probably_wrong_is_warned_of(monkeypatch: Any) -> None:
     with pytest.warns(UserWarning, match="TF_CONFIG has changed"):
         assert resolver.task_type == "ps"
     for addresses, says in ((["localhost:1", "far:2"], "names localhost"), (["127.0.0.1:1", "far:2"], "127.0.0.1"),
-                            (["a:0", "b:2"], "a:0; nobody can connect to port 0")):
+                            (["a:0", "b:2"], "a:0; nobody can connect to port 0"),
+                            (["a", "b:2"], "a, which has no port"),
+                            (["a:1", "a:1"], "gives a:1 to several tasks")):
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": addresses}}))
         with pytest.warns(UserWarning, match=says):
             resolvers.TFConfigClusterResolver().cluster_spec()
@@ -237,7 +240,7 @@ def test_slurm_s_short_forms() -> None:
     """K39."""
     assert expand_hostlist("n1,n[2-4,7],m[08-10]") == ["n1", "n2", "n3", "n4", "n7", "m08", "m09", "m10"]
     assert expand_tasks_per_node("3(x2),2,1") == [3, 3, 2, 1]
-    for text in ("n[1-]x", "n[1-]", "n[a]", "n[1", "[1]"):
+    for text in ("n[1-]x", "n[1-]", "n[a]", "n[1", "[1]", "n[3-1]"):
         with pytest.raises(ValueError, match="RD17"):
             expand_hostlist(text)
     with pytest.raises(ValueError, match="RD17"):

@@ -42,8 +42,17 @@ def mpiexec(workers: int, *arguments: str, limit: float = 120, **environment: st
     assert launcher.exists(), "run `pip install refdist[mpi]`"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
     env.pop("TF_CONFIG", None)
-    return subprocess.run([str(launcher), "-n", str(workers), sys.executable, *arguments], env=env, cwd=ROOT,
-                          capture_output=True, text=True, timeout=limit)
+    return subprocess.run([str(launcher), *options(launcher, env), "-n", str(workers), sys.executable, *arguments],
+                          env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit)
+
+
+def options(launcher: Path, env: dict[str, str]) -> list[str]:
+    """What this launcher needs: OpenMPI counts cores, does not like root, and tells of dead processes when asked."""
+    version = subprocess.run([str(launcher), "--version"], capture_output=True, text=True, check=True).stdout
+    if "Open MPI" not in version:
+        return []
+    env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return ["--oversubscribe", "--with-ft", "ulfm"]
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -130,7 +130,7 @@ def _numbers(text: str, whole: str) -> list[str]:
     found = []
     for item in text.split(","):
         first, dash, last = item.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) < int(first):
             raise _wrong(f"the host list {whole!r} is malformed at {item!r}", "Write for example n[1-4],m1.")
         found += [str(n).zfill(len(first)) for n in range(int(first), int(last or first) + 1)]
     return found

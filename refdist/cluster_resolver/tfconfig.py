@@ -123,6 +123,8 @@ class TFConfigClusterResolver(ClusterResolver):
             near = text[max(error.pos - 12, 0):error.pos + 12]
             fix = "Use double quotes." if "'" in near else ""
             raise _malformed(f"line {error.lineno} column {error.colno}, near {near!r}", error.msg, fix) from error
+        except RecursionError as error:
+            raise _malformed("line 1 column 1", "it is nested too deep") from error
         if not isinstance(found, dict):
             raise _malformed("line 1 column 1", f"a {type(found).__name__} stands where an object should",
                              'Write {"cluster": ..., "task": ...}.')
@@ -151,6 +153,12 @@ def _warn_of_addresses(spec: ClusterSpec) -> None:
     if loopback and len(loopback) < len(hosts):
         warnings.warn(f"{VARIABLE} names {loopback[0]}, which is another machine on each host, beside other hosts; "
                       "write the address by which the others reach it", UserWarning, stacklevel=4)
+    strange = [address for address in addresses if ":" not in address]
+    if strange:
+        warnings.warn(f"{VARIABLE} has the address {strange[0]}, which has no port", UserWarning, stacklevel=4)
+    twice = sorted(address for address in set(addresses) if addresses.count(address) > 1)
+    if twice:
+        warnings.warn(f"{VARIABLE} gives {twice[0]} to several tasks", UserWarning, stacklevel=4)
     closed = [address for address in addresses if address.endswith(":0")]
     if closed:
         warnings.warn(f"{VARIABLE} has the address {closed[0]}; nobody can connect to port 0", UserWarning,
