@@ -16,7 +16,8 @@ def setup_cfg() -> configparser.ConfigParser:
 
 def test_every_folder_with_modules_is_a_package_of_the_wheel() -> None:
     listed = set(setup_cfg()["options"]["packages"].split())
-    folders = {path.parent for folder in ("refdist", "backends") for path in (ROOT / folder).rglob("*.py")}
+    folders = {path.parent for folder in ("refdist", "backends", "conformance")
+               for path in (ROOT / folder).rglob("*.py")}
     names = set()
     for folder in folders:
         parts = folder.relative_to(ROOT).parts

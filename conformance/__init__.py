@@ -1,0 +1,6 @@
+"""The conformance suite: documented behaviours of tf.distribute, each a small program with what it must give.
+
+    python -m refdist.conformance --adapter package.module:Class
+
+Programs are data (`language.py`), so that an implementation in any language can run them.
+"""

@@ -1,0 +1,20 @@
+"""`python -m refdist.conformance --adapter package.module:Class`, with every option of pytest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the suite and returns pytest's exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    folder = Path(__file__).parent
+    return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
+                            "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "--no-header", *given]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

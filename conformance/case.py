@@ -1,0 +1,146 @@
+"""`Case`: a documented behaviour, the program that shows it, and what must come out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from refdist.conformance.language import Failed, Interpreter, Program, shown
+
+PAGE = "tf.distribute.{} (TensorFlow 2.21)"
+# Floats agree within this many units in the last place for each number that was summed.
+ULPS = 2
+
+
+@dataclass
+class Case:
+    """One row of the suite.
+
+    Attributes:
+        name: unique, readable.
+        program: see `language`.
+        gives: nested lists that the last value must equal; or
+        fails: the kinds of error of which one must come.
+        then: (program, gives) that must hold afterwards, in particular after an error.
+        strategy: (kind, replicas).
+        source: page and section.
+        level: "required" (documented) or "recommended" (observed in TensorFlow 2.21 only).
+        needs: capabilities without which the case is skipped.
+        document: "right", "wrong: ...", "ambiguous: ...", "silent".
+        dtype: of every array that comes out, where it matters.
+    """
+
+    name: str
+    program: Program
+    gives: Any = None
+    fails: tuple[str, ...] = ()
+    then: tuple[Program, Any] | None = None
+    strategy: tuple[str, int] = ("mirrored", 2)
+    source: str = ""
+    level: str = "required"
+    needs: frozenset[str] = frozenset()
+    document: str = "right"
+    dtype: str | None = None
+    concept: str = field(default="", init=False)
+
+
+@dataclass
+class Verdict:
+    """What became of a case: passed, failed, errored or skipped; and what was expected and found."""
+
+    case: Case
+    outcome: str
+    message: str = ""
+    expected: Any = None
+    found: Any = None
+
+
+def judge(case: Case, adapter: Any, bitwise: bool = False) -> Verdict:
+    """Runs a case on an adapter."""
+    missing = case.needs - adapter.capabilities
+    if missing:
+        return Verdict(case, "skipped", f"needs {', '.join(sorted(missing))}")
+    wanted = f"an error: {' or '.join(case.fails)}" if case.fails else case.gives
+    try:
+        interpreter = Interpreter(adapter, case.strategy)
+    except Exception as error:
+        return Verdict(case, "errored", f"no strategy: {_text(error)}", wanted)
+    try:
+        found = interpreter.value(case.program)
+    except Failed as error:
+        return Verdict(case, "errored", str(error), wanted)
+    except Exception as error:
+        kind = adapter.kind_of(error)
+        if kind not in case.fails:
+            return Verdict(case, "failed", f"raised {_text(error)}", wanted, f"an error: {kind}")
+    else:
+        if case.fails:
+            return Verdict(case, "failed", "nothing was raised", wanted, shown(found))
+        difference = next(differences(case.gives, found, bitwise), None) or next(_dtypes(case.dtype, found), None)
+        if difference:
+            return Verdict(case, "failed", difference, wanted, shown(found))
+    if case.then is not None:
+        program, gives = case.then
+        try:
+            after = interpreter.value(program)
+        except Exception as error:
+            return Verdict(case, "failed", f"afterwards raised {_text(error)}", gives)
+        difference = next(differences(gives, after, bitwise), None)
+        if difference:
+            return Verdict(case, "failed", f"afterwards {difference}", gives, shown(after))
+    return Verdict(case, "passed")
+
+
+def differences(expected: Any, found: Any, bitwise: bool, path: str = "") -> Iterator[str]:
+    """Where a result differs from what was expected, in words."""
+    where = f" at {path}" if path else ""
+    if isinstance(found, (np.ndarray, np.generic)):
+        array = np.asarray(found)
+        if not _close(expected, array, bitwise):
+            yield f"gives {array.tolist()}{where}, expected {expected}"
+    elif isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        for key in expected:
+            yield from differences(expected[key], found[key], bitwise, f"{path}[{key!r}]")
+    elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)) and len(expected) == len(found):
+        for i, (one, other) in enumerate(zip(expected, found, strict=True)):
+            yield from differences(one, other, bitwise, f"{path}[{i}]")
+    elif isinstance(expected, (list, tuple, dict)) or isinstance(found, (list, tuple, dict)) or expected != found:
+        yield f"gives {shown(found)}{where}, expected {expected}"
+
+
+def _close(expected: Any, array: Any, bitwise: bool) -> bool:
+    try:
+        wanted = np.array(expected, dtype=array.dtype)
+    except (TypeError, ValueError):
+        return False
+    if wanted.shape != array.shape:
+        return bool(wanted.size == array.size == 0 and array.ndim == wanted.ndim)
+    if array.dtype.kind not in "fc" or bitwise:
+        return bool(np.array_equal(wanted, array, equal_nan=array.dtype.kind in "fc"))
+    spacing = np.spacing(np.abs(wanted).astype(np.float64 if array.dtype.kind == "c" else array.dtype))
+    distance = np.abs(wanted.astype(np.complex128) - array.astype(np.complex128))
+    return bool(np.all((distance <= ULPS * spacing) | (wanted == array) | (np.isnan(wanted) & np.isnan(array))))
+
+
+def _dtypes(wanted: str | None, found: Any) -> Iterator[str]:
+    if wanted is None:
+        return
+    if isinstance(found, (np.ndarray, np.generic)):
+        if str(found.dtype) != wanted:
+            yield f"gives dtype {found.dtype}, expected {wanted}"
+    elif isinstance(found, (list, tuple)):
+        for item in found:
+            yield from _dtypes(wanted, item)
+
+
+def _text(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words[:200]}"
+
+
+def mean(values: list[float]) -> float:
+    """The mean as the documents define it."""
+    return math.fsum(values) / len(values)

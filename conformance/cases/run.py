@@ -1,0 +1,51 @@
+"""Strategy.run: arguments, results, structures, failures."""
+
+from refdist.conformance.case import PAGE, Case
+from refdist.conformance.language import const, get, let, op, per_replica, run, seq
+
+SOURCE = PAGE.format("Strategy.run")
+RID = op("replica_id")
+KINDS = [("mirrored", n) for n in (2, 3, 4)] + [("central", 2)]
+
+
+def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         **more: object) -> Case:
+    needs = frozenset({"central"} if strategy[0] == "central" else ())
+    return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
+                needs=needs, **more)  # type: ignore[arg-type]
+
+
+CASES = [
+    *(case("replicas are numbered from 0", run(RID), [*range(k[1])], k) for k in KINDS),
+    *(case("every replica knows how many there are", run(op("num_replicas")), [k[1]] * k[1], k) for k in KINDS),
+    *(case("an argument of run is computed with", run(op("add", get("0"), const(1.0)), const(2.0)), [3.0] * k[1], k)
+      for k in KINDS),
+    *(case("a distributed argument is taken apart",
+           seq(let("x", run(op("mul", RID, const(10)))), run(op("add", get("0"), const(1)), get("x"))),
+           [10 * i + 1 for i in range(k[1])], k) for k in KINDS),
+    *(case("two arguments", seq(let("x", run(RID)), run(op("add", get("0"), get("1")), get("x"), get("x"))),
+           [2 * i for i in range(k[1])], k) for k in KINDS),
+    *(case("a list of results is a list of values", run(op("list", RID, op("mul", RID, const(2)))),
+           [[*range(k[1])], [2 * i for i in range(k[1])]], k) for k in KINDS),
+    *(case("a dict of results is a dict of values", run(op("dict", {"a": RID, "b": op("list", RID)})),
+           {"a": [*range(k[1])], "b": [[*range(k[1])]]}, k) for k in KINDS),
+    *(case("results may have different shapes",
+           run(["pick", [const([1.0] * (i + 1)) for i in range(k[1])]]), [[1.0] * (i + 1) for i in range(k[1])], k)
+      for k in KINDS),
+    *(case("with one replica nothing is wrapped", run(const([1.0, 2.0])), [1.0, 2.0], (kind, 1))
+      for kind in ("mirrored", "one_device", "default")),
+    case("local results of a result are a tuple", op("local", run(RID)), [0, 1]),
+    case("local results of a plain value are that value", op("local", const(5.0)), [5.0]),
+    *(case(f"structures that differ are refused, {name}", run(["pick", [first, second]]), fails=("value", "type"),
+           then=(run(RID), [0, 1]), level=level)
+      for name, first, second, level in (
+        ("lengths", op("list", RID), op("list", RID, RID), "required"),
+        ("keys", op("dict", {"a": RID}), op("dict", {"b": RID}), "required"),
+        ("a list and an array", op("list", RID), RID, "required"),
+        ("a dict and a list", op("dict", {"a": RID}), op("list", RID), "required"),
+        ("an array and a list", RID, op("list", RID), "recommended"))),
+    *(case(f"what a replica raises comes out, replica {i} of {k[1]}",
+           run(op("only", i, op("item", op("dict", {}), "gone"), RID)), strategy=k, fails=("lookup",),
+           then=(run(RID), [*range(k[1])])) for k in KINDS for i in range(k[1])),
+    case("replicas choose by their number", run(per_replica(5.0, 7.0)), [5.0, 7.0]),
+]

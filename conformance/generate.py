@@ -1,0 +1,156 @@
+"""Random programs: run on two implementations, they must agree on values or on the kind of error.
+
+    python -m refdist.conformance.generate --against refdist.conformance.adapters.tensorflow:TensorFlow --programs 1000
+
+A program that tells them apart is made as short as possible and printed as Python that can be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+from refdist.conformance.case import Case, differences, judge
+from refdist.conformance.language import const, get, let, op, run, seq, variable
+from refdist.conformance.testee import arrays
+
+NUMBERS = st.integers(-4, 4).map(float)
+METHODS = st.sampled_from(["assign", "assign_add", "assign_sub"])
+OPS = st.sampled_from(["SUM", "MEAN"])
+# Differences that are known and stand in expected/tensorflow.txt are not made again: every replica makes its own
+# arrays, of float32, and aggregation NONE is written with equal values.
+AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
+
+
+@st.composite
+def programs(draw: Any) -> tuple[tuple[str, int], Any]:
+    """A strategy and a program: variables of every kind, then up to six steps, then everything is read."""
+    kind = draw(st.sampled_from(["mirrored", "mirrored", "central"]))
+    count = draw(st.integers(1 if kind == "mirrored" else 2, 6 if kind == "mirrored" else 3))
+    steps: list[Any] = []
+    names: list[tuple[str, str, str]] = []
+    for i in range(draw(st.integers(0, 3))):
+        aggregation = draw(st.sampled_from(AGGREGATIONS))
+        on_read = kind == "mirrored" and count > 1 and aggregation != "NONE" and draw(st.booleans())
+        names.append((f"v{i}", "ON_READ" if on_read else "AUTO", aggregation))
+        steps.append(variable(f"v{i}", draw(NUMBERS), *names[-1][1:]))
+    steps.append(let("x", run(of_replica(draw, count))))
+    for _ in range(draw(st.integers(1, 6))):
+        steps.append(draw(st.deferred(lambda: step(count, names))))
+    read = [op("read", name) for name, _, _ in names]
+    copies = [op("copies", name) for name, _, _ in names]
+    return (kind, count), seq(*steps, op("list", op("reduce", "SUM", get("x"), None), *read, *copies))
+
+
+def of_replica(draw: Any, count: int, length: int = 2) -> Any:
+    """A value that differs between replicas."""
+    return ["pick", [const([draw(NUMBERS) for _ in range(length)]) for _ in range(count)]]
+
+
+@st.composite
+def step(draw: Any, count: int, names: list[tuple[str, str, str]]) -> Any:
+    """One statement."""
+    choice = draw(st.integers(0, 7 if names else 4))
+    if choice == 0:
+        return let("x", run(op("all_reduce", draw(OPS), of_replica(draw, count))))
+    if choice == 1:
+        return let("x", run(op("add", get("0"), op("all_reduce", draw(OPS), of_replica(draw, count))), get("x")))
+    if choice == 2:
+        lengths = [draw(st.integers(1, 3)) for _ in range(count)]
+        return let("g", run(op("all_gather", ["pick", [const([float(n)] * n) for n in lengths]], 0)))
+    if choice == 3:
+        return let("y", op("reduce", draw(OPS), get("x"), draw(st.sampled_from([None, 0]))))
+    if choice == 4:
+        return let("z", op("gather", get("x"), draw(st.sampled_from([0, 0, 0, 1]))))
+    name, synchronization, aggregation = draw(st.sampled_from(names))
+    method = draw(METHODS)
+    if choice == 5 and aggregation != "NONE":
+        value = ["pick", [const(draw(NUMBERS)) for _ in range(count)]]
+        return run(seq(op("write", name, method, value), const(0.0)))
+    if choice == 6 and synchronization == "AUTO":
+        return op("update", name, method, const(draw(NUMBERS)))
+    return op("write", name, method if synchronization == "AUTO" else "assign", const(draw(NUMBERS)))
+
+
+def outcome(adapter: Any, strategy: tuple[str, int], program: Any) -> tuple[str, Any]:
+    """("value", result) or ("error", kind)."""
+    case = Case("generated", program, gives="?", strategy=strategy)
+    verdict = adapter.judge(case) if hasattr(adapter, "judge") else judge(case, adapter)
+    if isinstance(verdict.found, str) and verdict.found.startswith("an error: "):
+        return "error", verdict.found.removeprefix("an error: ")
+    return "value", verdict.found
+
+
+def agree(one: Any, other: Any, strategy: tuple[str, int], program: Any) -> str | None:
+    """What tells two implementations apart, None when nothing does."""
+    first, second = (outcome(adapter, strategy, program) for adapter in (one, other))
+    if first[0] != second[0] or (first[0] == "error" and first[1] != second[1]):
+        return f"{first} and {second}"
+    if first[0] == "error":
+        return None
+    return next(differences(plain(first[1]), arrays(second[1]), bitwise=False), None)
+
+
+def plain(value: Any) -> Any:
+    """A result without the names of dtypes."""
+    found = arrays(value)
+    if isinstance(found, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(found, list):
+        return [plain(item) for item in value]
+    return found.tolist() if hasattr(found, "tolist") else found
+
+
+def printed(strategy: tuple[str, int], program: Any) -> str:
+    """Python that runs a program."""
+    return ("from refdist.conformance.adapters.simulated import Simulated\n"
+            "from refdist.conformance.language import Interpreter\n\n"
+            f"print(Interpreter(Simulated(), {strategy!r}).value({json.dumps(program).replace('null', 'None')}))")
+
+
+def compare(one: Any, other: Any, count: int, start: int = 0) -> int:
+    """Runs `count` random programs on two adapters.
+
+    Raises:
+        AssertionError: one tells them apart; the message has a short program that does.
+    """
+    done = 0
+
+    @seed(start)
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(programs())
+    def test(found: tuple[tuple[str, int], Any]) -> None:
+        nonlocal done
+        done += 1
+        difference = agree(one, other, *found)
+        assert difference is None, f"{difference}\n\n{printed(*found)}"
+
+    test()
+    return done
+
+
+def main() -> int:
+    """The command."""
+    from refdist.conformance.plugin import make_adapter
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--adapter", default="refdist.conformance.adapters.simulated:Simulated")
+    parser.add_argument("--against", required=True)
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    try:
+        done = compare(make_adapter(options.adapter), make_adapter(options.against), options.programs, options.seed)
+    except AssertionError as error:
+        print(error)
+        return 1
+    print(f"{done} programs, no difference")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""The pytest plugin: options, one test per case, expected failures, and the table at the end."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from refdist.conformance import report
+from refdist.conformance.case import Case, Verdict, judge
+from refdist.conformance.cases import load
+
+verdicts: pytest.StashKey[list[Verdict]] = pytest.StashKey()
+implementation: pytest.StashKey[Any] = pytest.StashKey()
+expected: pytest.StashKey[dict[str, tuple[str, str]]] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The suite's own options."""
+    group = parser.getgroup("refdist conformance")
+    group.addoption("--adapter", default="refdist.conformance.adapters.simulated:Simulated",
+                    help="package.module:Class, or the command of a testee after `testee:`")
+    group.addoption("--expected-failures",
+                    help="a file with a line `case | part of the message | reason` for each case that must fail")
+    group.addoption("--bitwise", action="store_true", help="floats must agree to the bit")
+    group.addoption("--report", help="a folder for report.json, report.md and report.html")
+
+
+def make_adapter(text: str) -> Any:
+    """The adapter that an option names.
+
+    Raises:
+        pytest.UsageError: there is none.
+    """
+    if text.startswith("testee:"):
+        from refdist.conformance.testee import Testee
+
+        return Testee(text.partition(":")[2])
+    module, _, name = text.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)()
+    except (ImportError, AttributeError) as error:
+        raise pytest.UsageError(f"--adapter {text}: {error}; write package.module:Class") from error
+
+
+def read_expected(path: str | None, names: set[str]) -> dict[str, tuple[str, str]]:
+    """The cases that must fail, with a part of the message and the reason.
+
+    Raises:
+        pytest.UsageError: a line names no case, or gives no reason.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for line in Path(path).read_text().splitlines() if path else []:
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = [part.strip() for part in line.split("|")]
+        if len(parts) != 3 or parts[0] not in names or not all(parts):
+            raise pytest.UsageError(f"{path}: {line!r} names no case, or has no message or reason")
+        found[parts[0]] = (parts[1], parts[2])
+    return found
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Reads what the options name."""
+    config.stash[verdicts] = []
+    config.stash[implementation] = make_adapter(config.getoption("--adapter"))
+    config.stash[expected] = read_expected(config.getoption("--expected-failures"), {case.name for case in load()})
+
+
+@pytest.fixture(scope="session")
+def adapter(request: pytest.FixtureRequest) -> Any:
+    """The implementation under test."""
+    return request.config.stash[implementation]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per case."""
+    if "conformance_case" in metafunc.fixturenames:
+        cases = load()
+        metafunc.parametrize("conformance_case", cases, ids=[case.name for case in cases])
+
+
+def check(case: Case, adapter: Any, config: pytest.Config) -> None:
+    """Judges a case and ends the test accordingly."""
+    verdict = adapter.judge(case) if hasattr(adapter, "judge") else judge(case, adapter, config.getoption("--bitwise"))
+    message, reason = config.stash[expected].get(case.name, ("", ""))
+    if reason and verdict.outcome == "passed":
+        verdict = Verdict(case, "failed", f"passes, but is expected to fail ({reason}); take it from the file")
+        reason = ""
+    if message not in verdict.message:
+        reason = ""
+    config.stash[verdicts].append(verdict)
+    if verdict.outcome == "skipped":
+        pytest.skip(verdict.message)
+    if verdict.outcome in ("failed", "errored"):
+        if reason:
+            verdict.outcome = "expected failure"
+            pytest.xfail(reason)
+        pytest.fail(f"{verdict.message}\n  source: {case.source}\n  strategy: {case.strategy}\n"
+                    f"  program: {json.dumps(case.program)}", pytrace=False)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """A line per concept, and the report's files."""
+    found = config.stash[verdicts]
+    if not found:
+        return
+    terminalreporter.section(f"conformance of {config.getoption('--adapter')}")
+    counts: dict[str, Counter[str]] = {}
+    for verdict in found:
+        counts.setdefault(verdict.case.concept, Counter())[verdict.outcome] += 1
+    for concept, counter in counts.items():
+        terminalreporter.write_line(f"{concept:18} " + ", ".join(f"{n} {name}" for name, n in sorted(counter.items())))
+    folder = config.getoption("--report")
+    if folder:
+        report.write(Path(folder), config.getoption("--adapter"), found)
+        terminalreporter.write_line(f"report: {Path(folder) / 'report.html'}")
