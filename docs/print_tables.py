@@ -1,9 +1,12 @@
-"""Prints docs/tables.md and docs/errors.md from the tables in the code; `make docs` runs it."""
+"""Prints docs/tables.md, docs/errors.md and docs/semantics.md from the tables in the code; `make docs` runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from refdist.conformance.case import Case
+from refdist.conformance.cases import load
 
 from refdist import errors, rules
 from refdist.current import SITUATIONS
@@ -49,6 +52,42 @@ Floats keep their dtype.
 {means}"""
 
 
+def semantics() -> str:
+    parts = ["""# Semantics
+
+The specification that the conformance suite tests, printed from its cases by `make docs`. A clause is a sentence that
+holds for every strategy named; *required* means documented, *recommended* observed in TensorFlow 2.21 only. Every
+example runs: `shows` runs a program of the suite's language (see
+[Testing your implementation](testing-your-implementation.md)) on refdist and compares.
+
+```python
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.case import Case, judge
+
+def shows(program, gives=None, fails=(), strategy=("mirrored", 2)):
+    verdict = judge(Case("example", program, gives, tuple(fails), strategy=strategy), Simulated())
+    assert verdict.outcome == "passed", verdict.message
+```
+"""]
+    clauses: dict[tuple[str, str], list[Case]] = {}
+    for case in load():
+        sentence = case.name.partition(": ")[2].rpartition(": ")[0] or case.name.partition(": ")[2]
+        clauses.setdefault((case.concept, sentence), []).append(case)
+    chapter, number, before = 0, 0, ""
+    for (concept, sentence), cases in clauses.items():
+        if concept != before:
+            chapter, number, before = chapter + 1, 0, concept
+            parts.append(f"## {chapter}. {concept.replace('_', ' ')}\n")
+        number += 1
+        first = cases[0]
+        kinds = ", ".join(f"{kind} {count}" for kind, count in dict.fromkeys(case.strategy for case in cases))
+        outcome = f"fails={first.fails!r}" if first.fails else f"gives={first.gives!r}"
+        parts.append(f"**{chapter}.{number}** {sentence}. *{first.level}; {first.source}; document {first.document}; "
+                     f"{len(cases)} cases: {kinds}*\n\n```python\nshows({first.program!r}, {outcome}, "
+                     f"strategy={first.strategy!r})\n```\n")
+    return "\n".join(parts)
+
+
 def catalogue() -> str:
     parts = ["# Errors\n\nPrinted from `refdist/errors.py` by `make docs`.\n"]
     for code, row in errors.CATALOGUE.items():
@@ -58,7 +97,7 @@ def catalogue() -> str:
     return "\n".join(parts)
 
 
-PAGES = {"tables.md": tables, "errors.md": catalogue}
+PAGES = {"tables.md": tables, "errors.md": catalogue, "semantics.md": semantics}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

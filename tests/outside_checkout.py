@@ -9,7 +9,7 @@ import refdist
 checkout = Path(sys.argv[1])
 place = Path(refdist.__file__)
 assert "site-packages" in place.parts, place
-modules = [path.relative_to(checkout) for folder in ("refdist", "backends")
+modules = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")
            for path in (checkout / folder).rglob("*.py")]
 for path in modules:
     parts = path.with_suffix("").parts
@@ -20,4 +20,7 @@ assert (place.parent / "py.typed").exists()
 strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
 assert [float(value) for value in result.values] == [2.0, 2.0]
+from refdist.conformance.__main__ import main  # noqa: E402
+
+assert main(["-k", "gather"]) == 0
 print(f"{len(modules)} modules of the wheel work outside the checkout")

@@ -32,7 +32,7 @@ def printed() -> Any:
     return module.PAGES
 
 
-@pytest.mark.parametrize("name", ["tables.md", "errors.md"])
+@pytest.mark.parametrize("name", ["tables.md", "errors.md", "semantics.md"])
 def test_a_printed_page_is_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == printed()[name](), "run `make docs`"
 

@@ -8,8 +8,8 @@ from refdist.conformance.language import const, op, per_replica, run, seq, varia
 SOURCE = "tf.VariableAggregation; " + PAGE.format("MirroredStrategy") + ", variables"
 KINDS = [("mirrored", 2), ("mirrored", 3), ("central", 2)]
 READ = op("read", "v")
-METHODS: dict[str, Callable[[float, float], float]] = {"assign": lambda old, new: new, "assign_add": lambda old, new: old + new,
-           "assign_sub": lambda old, new: old - new}
+METHODS: dict[str, Callable[[float, float], float]] = {
+    "assign": lambda old, new: new, "assign_add": lambda old, new: old + new, "assign_sub": lambda old, new: old - new}
 AGGREGATE: dict[str, Callable[[list[float]], float]] = {
     "SUM": sum, "MEAN": lambda parts: sum(parts) / len(parts), "ONLY_FIRST_REPLICA": lambda parts: parts[0]}
 
