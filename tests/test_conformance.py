@@ -17,6 +17,7 @@ from refdist.conformance.case import Case, Verdict, differences, judge
 from refdist.conformance.cases import CONCEPTS, load
 from refdist.conformance.language import const, op, run
 from refdist.conformance.testee import Testee, arrays
+from test_workers import mpiexec
 
 ROOT = Path(__file__).parents[1]
 CASES = load()
@@ -188,3 +189,15 @@ def test_tensorflow_s_file_names_cases_and_says_whose_fault_it_is() -> None:
         if line and not line.startswith("#"):
             name, message, reason = line.split(" | ")
             assert name in names and message and reason.startswith("TensorFlow:")
+
+
+def test_workers_conform_simulated_and_real() -> None:
+    """Where a program of one process means something else for workers, the file says why."""
+    file = str(ROOT / "conformance" / "expected" / "workers.txt")
+    simulated = suite("--adapter", "refdist.conformance.adapters.workers:Workers", "--expected-failures", file)
+    assert simulated.returncode == 0, simulated.stdout
+    for processes in (2, 3):
+        real = mpiexec(processes, "-W", "ignore", "-m", "refdist.conformance.adapters.workers",
+                       "--expected-failures", file)
+        assert real.returncode == 0, real.stderr
+        assert f"{processes} processes: " in real.stdout and "failed" not in real.stdout

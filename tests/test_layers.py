@@ -19,6 +19,7 @@ LAYERS = [
     "context",
     "cross_device_ops preemption",
     "checkpoint",
+    "variable_creation",
     "distributed_variables",
     "variables",
     "updates",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import config, current, distributed_variables, errors, rules
+from refdist import config, current, errors, rules, variable_creation
 from refdist import devices as names
 from refdist.rules import VariableSynchronization
 from refdist.strategies.base import Strategy
@@ -60,7 +60,7 @@ class CentralStorageExtended(StrategyExtended):
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         if self._count > 1:
-            return distributed_variables.create(self._strategy, self._kinds, self._parameter_devices,
-                                                next_creator, kwargs)
+            return variable_creation.create(self._strategy, self._kinds, self._parameter_devices,
+                                            next_creator, kwargs)
         with current.pushed(current.frame().with_device(self._parameter_devices[0])):
             return next_creator(**{**kwargs, "distribute_strategy": self._strategy})

@@ -16,12 +16,12 @@ from refdist import (
     config,
     cross_device_ops,
     current,
-    distributed_variables,
     errors,
     journal,
     lockstep,
     nest,
     rules,
+    variable_creation,
     workers,
 )
 from refdist.backend import Backend, find
@@ -302,7 +302,7 @@ class StrategyExtended(Updates):
     # Variables.
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        return distributed_variables.create(self._strategy, self._kinds, self._parameter_devices, next_creator,
+        return variable_creation.create(self._strategy, self._kinds, self._parameter_devices, next_creator,
                                             kwargs)
 
     def variable_created_in_scope(self, v: Any) -> bool:

@@ -134,6 +134,11 @@ def sync_on_read() -> Any:
     with s.scope():
         v = refdist.Variable(0, synchronization=refdist.VariableSynchronization.ON_READ, aggregation=Aggregation.SUM)
     s.run(lambda: v.assign_add(me().replica_id_in_sync_group + 1) and None)
+    with s.scope():
+        first = refdist.Variable(0.0, synchronization=refdist.VariableSynchronization.ON_READ,
+                                 aggregation=Aggregation.ONLY_FIRST_REPLICA)
+    s.run(lambda: [first.assign_add(1.0 + me().replica_id_in_sync_group)])
+    assert float(first.read_value()) == 1.0
     before = int(v.read_value())
     v.assign(17)
     return [before, int(v.read_value()), [int(np.asarray(part.numpy())) for part in v.values]]
