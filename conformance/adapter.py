@@ -5,6 +5,8 @@ Values are the implementation's own; only `to_numpy` and `array` know NumPy.
 
 from __future__ import annotations
 
+import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -22,7 +24,7 @@ class Adapter(ABC):
     Attributes:
         name: for reports.
         capabilities: which optional parts there are: "central", "sync_on_read", "update", "datasets", "scatter",
-            "all dtypes" (int8, uint16, complex ...).
+            "all dtypes" (int8, uint16, complex ...), "names", "resolvers".
     """
 
     name = ""
@@ -125,6 +127,33 @@ class Adapter(ABC):
     def distribute_from_function(self, strategy: Any, rows: int, batch: int, drop: bool) -> Iterable[Any]:
         """"datasets": the same, made by a function."""
         raise NotImplementedError
+
+    def lookup(self, name: str) -> Any:
+        """"names": what `tf.distribute.NAME` is here; AttributeError where there is nothing."""
+        raise NotImplementedError
+
+    def parameters(self, name: str) -> list[str]:
+        """"names": the names of its parameters, without `self`."""
+        found = inspect.signature(self.lookup(name)).parameters
+        return [parameter for parameter in found if parameter != "self"]
+
+    def resolver(self) -> Any:
+        """"resolvers": a TFConfigClusterResolver."""
+        raise NotImplementedError
+
+    def tf_config(self, text: str | None, question: str) -> Any:
+        """What a TFConfigClusterResolver says when TF_CONFIG is `text`."""
+        before = os.environ.pop("TF_CONFIG", None)
+        try:
+            if text is not None:
+                os.environ["TF_CONFIG"] = text
+            found = getattr(self.resolver(), question)
+            found = found() if callable(found) else found
+            return found.as_dict() if hasattr(found, "as_dict") else found
+        finally:
+            os.environ.pop("TF_CONFIG", None)
+            if before is not None:
+                os.environ["TF_CONFIG"] = before
 
     def kind_of(self, error: BaseException) -> str:
         """What an exception is called in verdicts."""

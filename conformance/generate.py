@@ -28,7 +28,7 @@ AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
 
 @st.composite
 def programs(draw: Any) -> tuple[tuple[str, int], Any]:
-    """A strategy and a program: variables of every kind, then up to six steps, then everything is read."""
+    """A strategy and a program: variables of every kind, up to six steps, a dataset, then everything is read."""
     kind = draw(st.sampled_from(["mirrored", "mirrored", "central"]))
     count = draw(st.integers(1 if kind == "mirrored" else 2, 6 if kind == "mirrored" else 3))
     steps: list[Any] = []
@@ -41,7 +41,13 @@ def programs(draw: Any) -> tuple[tuple[str, int], Any]:
     steps.append(let("x", run(of_replica(draw, count))))
     for _ in range(draw(st.integers(1, 6))):
         steps.append(draw(st.deferred(lambda: step(count, names))))
-    read = [op("read", name) for name, _, _ in names]
+    if draw(st.booleans()):
+        rows, batch = draw(st.integers(0, 20)), draw(st.integers(count, 12))
+        steps.append(let("d", op("dataset", rows, batch, draw(st.booleans()), draw(st.sampled_from(["AUTO", "OFF"])),
+                                 draw(st.integers(1, 2)))))
+    else:
+        steps.append(let("d", const(0.0)))
+    read = [get("d"), *(op("read", name) for name, _, _ in names)]
     copies = [op("copies", name) for name, _, _ in names]
     return (kind, count), seq(*steps, op("list", op("reduce", "SUM", get("x"), None), *read, *copies))
 
@@ -54,7 +60,10 @@ def of_replica(draw: Any, count: int, length: int = 2) -> Any:
 @st.composite
 def step(draw: Any, count: int, names: list[tuple[str, str, str]]) -> Any:
     """One statement."""
-    choice = draw(st.integers(0, 7 if names else 4))
+    choice = draw(st.integers(-1, 7 if names else 4))
+    if choice == -1:
+        inner = op("reduce", draw(OPS), get("0"), draw(st.sampled_from([None, 0])))
+        return let("m", run(op("merge_call", op("list", inner, op("mul", inner, const(2.0))), of_replica(draw, count))))
     if choice == 0:
         return let("x", run(op("all_reduce", draw(OPS), of_replica(draw, count))))
     if choice == 1:

@@ -236,6 +236,25 @@ class Interpreter:
         return [self.adapter.local_results(self.strategy, element) for element in elements]
 
 
+    # Names and resolvers.
+
+    def _parameters(self, names: dict[str, Any], name: str, count: int) -> Any:
+        return self.adapter.parameters(name)[:count]
+
+    def _members(self, names: dict[str, Any], name: str) -> Any:
+        return list(self.adapter.lookup(name).__members__)
+
+    def _exists(self, names: dict[str, Any], name: str) -> Any:
+        try:
+            self.adapter.lookup(name)
+        except AttributeError:
+            return False
+        return True
+
+    def _tf_config(self, names: dict[str, Any], text: str | None, question: str) -> Any:
+        return self.adapter.tf_config(text, question)
+
+
 def shown(value: Any) -> Any:
     """A result as data that JSON can hold: arrays as [dtype, nested list]."""
     if isinstance(value, (np.ndarray, np.generic)):

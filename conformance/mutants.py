@@ -91,6 +91,12 @@ def write_first(a: Any, call: Any, variable: Any, method: str, *values: Any) -> 
 
 
 MUTANTS = [
+    Mutant("parameters in the other order", "names", "parameters", lambda a, call, name: call(name)[::-1]),
+    Mutant("every name is there", "names", "lookup", lambda a, call, name: (
+        call(name) if hasattr(refdist, name.split(".")[0]) else None)),
+    Mutant("TF_CONFIG is not read", "resolvers", "tf_config", lambda a, call, text, question: call(None, question)),
+    Mutant("a malformed TF_CONFIG is taken for none", "resolvers", "tf_config",
+           lambda a, call, text, question: swallow(call, text, question)),
     # all_reduce
     Mutant("sums for means", "all_reduce", "all_reduce", lambda a, call, op, v: call(other(op), v)),
     Mutant("means for sums only", "all_reduce", "all_reduce", lambda a, call, op, v: call("MEAN", v)),

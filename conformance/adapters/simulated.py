@@ -15,7 +15,8 @@ class Simulated(Adapter):
     """refdist's reference world."""
 
     name = "refdist (simulated)"
-    capabilities = frozenset({"central", "sync_on_read", "update", "datasets", "scatter", "all dtypes"})
+    capabilities = frozenset({"central", "sync_on_read", "update", "datasets", "scatter", "all dtypes", "names",
+                              "resolvers"})
 
     def strategy(self, kind: str, replicas: int) -> Any:
         devices = [f"GPU:{i}" for i in range(replicas)]
@@ -99,6 +100,15 @@ class Simulated(Adapter):
 
     def created_in_scope(self, strategy: Any, variable: Any) -> bool:
         return bool(strategy.extended.variable_created_in_scope(variable))
+
+    def lookup(self, name: str) -> Any:
+        found: Any = refdist
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    def resolver(self) -> Any:
+        return refdist.cluster_resolver.TFConfigClusterResolver()
 
     def slices(self, values: Any, indices: Any) -> Any:
         return refdist.IndexedSlices(values, indices)

@@ -84,7 +84,7 @@ class Eager(Adapter):
     """tf.distribute in this process."""
 
     name = "TensorFlow"
-    capabilities = frozenset({"central", "sync_on_read", "update", "datasets", "scatter"})
+    capabilities = frozenset({"central", "sync_on_read", "update", "datasets", "scatter", "names", "resolvers"})
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -178,6 +178,15 @@ class Eager(Adapter):
 
     def created_in_scope(self, strategy: Any, variable: Any) -> bool:
         return bool(strategy.extended.variable_created_in_scope(variable))
+
+    def lookup(self, name: str) -> Any:
+        found: Any = self._tf.distribute
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    def resolver(self) -> Any:
+        return self._tf.distribute.cluster_resolver.TFConfigClusterResolver()
 
     def slices(self, values: Any, indices: Any) -> Any:
         return self._tf.IndexedSlices(values, indices)

@@ -7,8 +7,8 @@ import importlib
 
 from refdist.conformance.case import Case
 
-CONCEPTS = ("contexts", "run", "merge_call", "all_reduce", "all_gather", "reduce", "gather", "values", "variables",
-            "variable_updates", "update", "datasets")
+CONCEPTS = ("names", "contexts", "run", "merge_call", "all_reduce", "all_gather", "reduce", "gather", "values",
+            "variables", "variable_updates", "update", "datasets", "resolvers")
 
 
 @functools.cache

@@ -1,0 +1,46 @@
+"""TFConfigClusterResolver: what it reads in TF_CONFIG."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from refdist.conformance.case import PAGE, Case
+from refdist.conformance.language import op
+
+SOURCE = PAGE.format("cluster_resolver.TFConfigClusterResolver")
+NEEDS = frozenset({"resolvers"})
+CLUSTER = {"chief": ["c:1"], "worker": ["w0:2", "w1:3"], "ps": ["p:4"]}
+
+
+def config(job: str = "worker", index: Any = 1, **more: Any) -> str:
+    return json.dumps({"cluster": CLUSTER, "task": {"type": job, "index": index}, **more})
+
+
+def case(name: str, text: str | None, question: str, gives: Any = None, **more: Any) -> Case:
+    return Case(name, op("tf_config", text, question), gives, strategy=("default", 1), source=SOURCE, needs=NEEDS,
+                then=(op("tf_config", config(), "task_id"), 1), **more)
+
+
+CASES = [
+    case("the cluster", config(), "cluster_spec", CLUSTER),
+    case("the type of the task", config("ps", 0), "task_type", "ps"),
+    *(case(f"the index of the task, {index!r}", config(index=index), "task_id", int(index)) for index in (0, 1, "1")),
+    case("the protocol", config(rpc_layer="grpc"), "rpc_layer", "grpc"),
+    case("the address of the task", config(), "master", "w1:3"),
+    case("the address with its protocol", config(rpc_layer="grpc"), "master", "grpc://w1:3"),
+    case("a cluster of one has no address", json.dumps({"cluster": {"worker": ["a:1"]}, "task": {
+        "type": "worker", "index": 0}}), "master", "", level="recommended"),
+    case("a session's master goes before all", config(session_master="foo:1"), "master", "foo:1"),
+    case("without TF_CONFIG there is no cluster", None, "cluster_spec", {}),
+    case("without TF_CONFIG there is no task", None, "task_type", None),
+    case("without a cluster", '{"task": {"type": "worker", "index": 0}}', "cluster_spec", {}),
+    case("no JSON", '{"cluster": ', "cluster_spec", fails=("value",)),
+    case("single quotes", "{'cluster': 1}", "task_type", fails=("value",)),
+    case("an empty text", "", "cluster_spec", fails=("value",)),
+    case("an index that is no number", config(index="x"), "task_id", fails=("value",)),
+    case("tasks that are no list", '{"cluster": {"worker": "w0:2"}}', "cluster_spec", fails=("type", "value")),
+    case("a cluster that is a number", '{"cluster": 5}', "cluster_spec", fails=("type", "value")),
+    case("the address of a task that is not there", config("foo", 0), "master", fails=("value",)),
+    case("the address of an index that is not there", config("ps", 7), "master", fails=("value",)),
+]
