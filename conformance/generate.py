@@ -8,7 +8,6 @@ A program that tells them apart is made as short as possible and printed as Pyth
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
@@ -22,7 +21,8 @@ NUMBERS = st.integers(-4, 4).map(float)
 METHODS = st.sampled_from(["assign", "assign_add", "assign_sub"])
 OPS = st.sampled_from(["SUM", "MEAN"])
 # Differences that are known and stand in expected/tensorflow.txt are not made again: every replica makes its own
-# arrays, of float32, and aggregation NONE is written with equal values.
+# arrays, of float32, aggregation NONE is written with equal values, and one replica is not given a wrong axis, which
+# TensorFlow does not look at; under OFF its central storage loses the last rows.
 AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
 
 
@@ -43,7 +43,8 @@ def programs(draw: Any) -> tuple[tuple[str, int], Any]:
         steps.append(draw(st.deferred(lambda: step(count, names))))
     if draw(st.booleans()):
         rows, batch = draw(st.integers(0, 20)), draw(st.integers(count, 12))
-        steps.append(let("d", op("dataset", rows, batch, draw(st.booleans()), draw(st.sampled_from(["AUTO", "OFF"])),
+        steps.append(let("d", op("dataset", rows, batch, draw(st.booleans()), draw(st.sampled_from(
+            ["AUTO", "OFF"] if kind == "mirrored" else ["AUTO"])),
                                  draw(st.integers(1, 2)))))
     else:
         steps.append(let("d", const(0.0)))
@@ -74,7 +75,7 @@ def step(draw: Any, count: int, names: list[tuple[str, str, str]]) -> Any:
     if choice == 3:
         return let("y", op("reduce", draw(OPS), get("x"), draw(st.sampled_from([None, 0]))))
     if choice == 4:
-        return let("z", op("gather", get("x"), draw(st.sampled_from([0, 0, 0, 1]))))
+        return let("z", op("gather", get("x"), draw(st.sampled_from([0, 0, 0, int(count > 1)]))))
     name, synchronization, aggregation = draw(st.sampled_from(names))
     method = draw(METHODS)
     if choice == 5 and aggregation != "NONE":
@@ -118,7 +119,7 @@ def printed(strategy: tuple[str, int], program: Any) -> str:
     """Python that runs a program."""
     return ("from refdist.conformance.adapters.simulated import Simulated\n"
             "from refdist.conformance.language import Interpreter\n\n"
-            f"print(Interpreter(Simulated(), {strategy!r}).value({json.dumps(program).replace('null', 'None')}))")
+            f"print(Interpreter(Simulated(), {strategy!r}).value({program!r}))")
 
 
 def compare(one: Any, other: Any, count: int, start: int = 0) -> int:

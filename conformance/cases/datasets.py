@@ -72,6 +72,9 @@ CASES = [
     *(Case(f"central storage, AUTO: {label(*sizes)}", dataset(sizes[0], sizes[1], sizes[3], "AUTO"), by_batch(*sizes),
            strategy=("central", 2), source=SOURCE, needs=NEEDS | {"central"})
       for sizes in AUTO if sizes[2] == 2),
+    *(Case(f"central storage, OFF: {label(*sizes)}", dataset(sizes[0], sizes[1], sizes[3], "OFF"), by_stream(*sizes),
+           strategy=("central", 2), source=SOURCE, needs=NEEDS | {"central"}, level="recommended", document="silent")
+      for sizes in ((8, 4, 2, False), (3, 2, 2, False), (5, 4, 2, False))),
     *(Case(f"made by a function: {rows} rows in batches of {batch} on {n}", op("dataset_fn", rows, batch, False),
            by_turns(rows, batch, n), strategy=("mirrored", n), source=FUNCTION, needs=NEEDS)
       for rows, batch, n in ((8, 2, 2), (6, 2, 2), (5, 2, 3), (9, 2, 4), (7, 3, 2), (4, 1, 4))),
