@@ -25,7 +25,9 @@ FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structu
 
 _PACKAGE = __name__.partition(".")[0]
 _ROOT = "root"
-_ours: dict[CodeType, bool | str] = {}
+# By the id of a code object, because hashing one costs more than everything else here; with the object itself, so
+# that its id stays its own.
+_ours: dict[int, tuple[bool | str, CodeType]] = {}
 
 
 def _nothing(requests: list[Request]) -> Sequence[Any]:
@@ -104,19 +106,21 @@ _pool = _Pool()
 
 def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
     # The whole chain, because a helper that wraps a collective is one line called from several places.
-    site: tuple[tuple[CodeType, int], ...] = ()
+    site: list[tuple[CodeType, int]] = []
+    known = _ours
     while frame is not None:
         code = frame.f_code
-        ours = _ours.get(code)
-        if ours is None:
+        entry = known.get(id(code))
+        if entry is None:
             name = frame.f_globals.get("__name__", "")
-            ours = _ours[code] = name == _PACKAGE or name.startswith(_PACKAGE + ".")
+            entry = known[id(code)] = name == _PACKAGE or name.startswith(_PACKAGE + "."), code
+        ours = entry[0]
         if ours is _ROOT:
             break
         if not ours:
-            site += ((code, frame.f_lasti),)
+            site.append((code, frame.f_lasti))
         frame = frame.f_back
-    return site
+    return tuple(site)
 
 
 def meet(session: Session | None, request: Request) -> Any:
@@ -161,7 +165,7 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         Whatever a replica raised first, with a note that says which one.
     """
     # Below the replica's own function there is nothing that a user wrote.
-    _ours[body.__code__] = _ROOT
+    _ours[id(body.__code__)] = _ROOT, body.__code__
     session = Session(getcurrent(), count, first, noun)
     state = current.state
     top = state.top
