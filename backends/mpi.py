@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from refdist.backends import mpi_sums, mpi_watch
 
 from refdist import errors, lockstep
 from refdist.arrays import frozen
+from refdist.backends import mpi_sums, mpi_watch
 from refdist.lockstep import Request
 from refdist.transport import Transport, add
 

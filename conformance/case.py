@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from refdist.conformance.language import Failed, Interpreter, Program, shown
 
 PAGE = "tf.distribute.{} (TensorFlow 2.21)"

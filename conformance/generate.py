@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+
 from refdist.conformance.case import Case, differences, judge
 from refdist.conformance.language import const, get, let, op, run, seq, variable
 from refdist.conformance.testee import arrays

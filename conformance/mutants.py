@@ -10,11 +10,11 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
+
+import refdist
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import judge
 from refdist.conformance.cases import load
-
-import refdist
 
 
 class Mutant(NamedTuple):

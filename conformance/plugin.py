@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from refdist.conformance import report
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.cases import load

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from refdist.conformance.case import Case
 from refdist.conformance.plugin import check
 

@@ -18,6 +18,7 @@ import threading
 from typing import Any
 
 import numpy as np
+
 from refdist.conformance.case import Case, Verdict, differences
 
 LIMIT = 60.0  # seconds that a case may take

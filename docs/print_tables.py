@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from refdist import errors, rules
 from refdist.conformance.case import Case
 from refdist.conformance.cases import load
-
-from refdist import errors, rules
 from refdist.current import SITUATIONS
 from refdist.rules import VariableAggregation
 

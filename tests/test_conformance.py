@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_workers import mpiexec
+
 from refdist.conformance import generate, mutants, report
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import Case, Verdict, differences, judge
 from refdist.conformance.cases import CONCEPTS, load
 from refdist.conformance.language import const, op, run
 from refdist.conformance.testee import Testee, arrays
-from test_workers import mpiexec
 
 ROOT = Path(__file__).parents[1]
 CASES = load()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from refdist.conformance.adapter import Adapter
+
+from refdist.conformance.adapters.library import Library
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.language import Interpreter, const, op, run
 
@@ -80,7 +80,7 @@ def _spoilt(case: Case, adapter: Any) -> bool:
     return False
 
 
-class Eager(Adapter):
+class Eager(Library):
     """tf.distribute in this process."""
 
     name = "TensorFlow"
@@ -89,7 +89,7 @@ class Eager(Adapter):
     def __init__(self) -> None:
         import tensorflow as tf
 
-        self._tf = tf
+        self._tf, self.api = tf, tf.distribute
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * DEVICES)
         self.name = f"TensorFlow {tf.__version__}"
@@ -108,63 +108,9 @@ class Eager(Adapter):
         self._made[key] = made
         return made
 
-    def scope(self, strategy: Any) -> Any:
-        return strategy.scope()
-
-    def run(self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return strategy.run(fn, args=args)
-
-    def replica_id(self) -> int:
-        return int(self._tf.distribute.get_replica_context().replica_id_in_sync_group)
-
-    def num_replicas(self, strategy: Any) -> int:
-        return int(strategy.num_replicas_in_sync)
-
-    def where(self) -> str:
-        if self._tf.distribute.in_cross_replica_context():
-            return "cross"
-        return "replica" if self._tf.distribute.has_strategy() else "default"
-
-    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
-        return self._context().all_reduce(reduce_op, value)
-
-    def all_gather(self, value: Any, axis: Any) -> Any:
-        return self._context().all_gather(value, axis)
-
-    def merge_call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return self._context().merge_call(fn, args)
-
-    def _context(self) -> Any:
-        context = self._tf.distribute.get_replica_context()
-        if context is None:
-            raise RuntimeError("not in a replica")
-        return context
-
-    def reduce(self, strategy: Any, reduce_op: Any, value: Any, axis: Any) -> Any:
-        return strategy.reduce(reduce_op, value, axis=axis)
-
-    def gather(self, strategy: Any, value: Any, axis: Any) -> Any:
-        return strategy.gather(value, axis=axis)
-
-    def local_results(self, strategy: Any, value: Any) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = strategy.experimental_local_results(value)
-        return found
-
-    def is_distributed(self, value: Any) -> bool:
-        return isinstance(value, self._tf.distribute.DistributedValues) and type(value).__name__ != "Mirrored"
-
-    def values_from_function(self, strategy: Any, fn: Callable[[Any], Any]) -> Any:
-        return strategy.experimental_distribute_values_from_function(fn)
-
     def variable(self, initial: Any, synchronization: str, aggregation: str) -> Any:
         return self._tf.Variable(initial, synchronization=self._tf.VariableSynchronization[synchronization],
                                  aggregation=self._tf.VariableAggregation[aggregation])
-
-    def read(self, variable: Any) -> Any:
-        return variable.read_value()
-
-    def write(self, variable: Any, method: str, *values: Any) -> None:
-        getattr(variable, method)(*values)
 
     def array(self, value: Any, dtype: str | None) -> Any:
         # A tensor that replicas share counts once; each call makes one of its own.
@@ -173,38 +119,13 @@ class Eager(Adapter):
     def to_numpy(self, value: Any) -> Any:
         return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
-    def update(self, strategy: Any, variable: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        strategy.extended.update(variable, fn, args=args)
-
-    def created_in_scope(self, strategy: Any, variable: Any) -> bool:
-        return bool(strategy.extended.variable_created_in_scope(variable))
-
-    def lookup(self, name: str) -> Any:
-        found: Any = self._tf.distribute
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
-
-    def resolver(self) -> Any:
-        return self._tf.distribute.cluster_resolver.TFConfigClusterResolver()
-
     def slices(self, values: Any, indices: Any) -> Any:
         return self._tf.IndexedSlices(values, indices)
 
-    def _dataset(self, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Any:
+    def dataset(self, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Any:
         options = self._tf.data.Options()
         options.experimental_distribute.auto_shard_policy = self._tf.data.experimental.AutoShardPolicy[policy]
         return self._tf.data.Dataset.range(rows).batch(batch, drop).repeat(repeat).with_options(options)
-
-    def distribute(self, strategy: Any, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Iterable[Any]:
-        found: Iterable[Any] = strategy.experimental_distribute_dataset(
-            self._dataset(rows, batch, drop, policy, repeat))
-        return found
-
-    def distribute_from_function(self, strategy: Any, rows: int, batch: int, drop: bool) -> Iterable[Any]:
-        found: Iterable[Any] = strategy.distribute_datasets_from_function(
-            lambda context: self._dataset(rows, batch, drop, "AUTO", 1))
-        return found
 
     def kind_of(self, error: BaseException) -> str:
         errors = self._tf.errors

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.case import Case, Verdict, judge
-from refdist.conformance.cases import load
 
 import refdist
 from refdist import lockstep
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.case import Case, Verdict, judge
+from refdist.conformance.cases import load
 
 _NOTHING = (None,) * len(lockstep.FIELDS)
 

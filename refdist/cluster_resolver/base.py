@@ -74,6 +74,11 @@ class ClusterResolver(ABC):
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
 
+    def _own_address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
+        # Of this task where none is named.
+        return self._address_of(self.task_type if task_type is None else task_type,
+                                self.task_id if task_id is None else task_id, rpc_layer)
+
     def _address_of(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
         if task_type is None or task_id is None:
             return ""

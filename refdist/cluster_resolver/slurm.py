@@ -97,8 +97,7 @@ class SlurmClusterResolver(ClusterResolver):
         Raises:
             RD17: no such task.
         """
-        return self._address_of(self.task_type if task_type is None else task_type,
-                                self.task_id if task_id is None else task_id, rpc_layer)
+        return self._own_address(task_type, task_id, rpc_layer)
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: Any = None) -> dict[str, int]:
