@@ -19,6 +19,7 @@ from typing import Any
 
 HOLD_SECONDS = 10.0  # how long a supervisor keeps its place after its worker was killed
 ANSWER_SECONDS = 1.0
+FORWARD_SECONDS = 0.3
 
 
 def supervise() -> None:
@@ -166,6 +167,8 @@ def end_job_on_exceptions(rank: int, abort: Any) -> None:
         shown = "".join(f"[worker {rank}] {line}\n" for line in text.splitlines())
         sys.stdout.flush()
         os.write(2, shown.encode(errors="replace"))
+        # The launcher drops what it has not yet passed on when a job is aborted.
+        time.sleep(FORWARD_SECONDS)
         if getattr(error, "on_every_worker", False):
             let_others_speak()
         abort(70)
