@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +23,39 @@ _PLAIN = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
           "float64"}
 
 
-def packed(arrays: dict[str, Any], aliases: dict[str, str]) -> bytes:
+@dataclass(frozen=True)
+class State:
+    """What an object's `state_dict` returned."""
+
+    content: Any
+
+
+def file_of(path: str) -> str:
+    """The name of the file of a checkpoint, which may be given with or without its ending."""
+    return path if path.endswith(SUFFIX) else path + SUFFIX
+
+
+def packed(arrays: dict[str, Any], aliases: dict[str, str], states: dict[str, Any]) -> bytes:
     """The content of a file.
 
     Args:
         arrays: by name.
-        aliases: other names of some of them.
+        aliases: other names of some arrays and states.
+        states: what JSON can hold, by name.
     """
     raw = {key: [str(array.dtype), list(array.shape)] for key, array in arrays.items()
            if array.dtype.name not in _PLAIN}
-    plain = {key: np.frombuffer(array.tobytes(), np.uint8) if key in raw else np.asarray(array, order="C")
-             for key, array in arrays.items()}
-    note = json.dumps({"format": 1, "aliases": aliases, "raw": raw})
-    content: bytes = _library().save(plain, {"refdist": note})
+    # The library writes the bytes as they are, and they must be little-endian.
+    plain = {key: np.frombuffer(array.tobytes(), np.uint8) if key in raw
+             else np.asarray(array, array.dtype.newbyteorder("<"), order="C") for key, array in arrays.items()}
+    note = json.dumps({"format": 2, "aliases": aliases, "raw": raw, "states": states,
+                       "crc32": {key: _checksum(array) for key, array in plain.items()}})
+    content: bytes = _library().save(plain, {"refdist": note, "crc32": str(zlib.crc32(note.encode()))})
     return content
 
 
 def read(path: str) -> dict[str, Any]:
-    """The arrays of a file by name.
+    """The arrays of a file, and its states as `State`, by name.
 
     Raises:
         RD27: the package safetensors is not installed.  RD31: the file is not there, or damaged.
@@ -47,19 +64,28 @@ def read(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             data = file.read()
-        arrays = library.load(data)
+        values = library.load(data)
         length = int.from_bytes(data[:8], "little")
-        note = json.loads(json.loads(data[8:8 + length]).get("__metadata__", {}).get("refdist", "{}"))
-        for key, (dtype, shape) in note.get("raw", {}).items():
-            arrays[key] = arrays[key].view(dtype).reshape(shape)
-        arrays.update({key: arrays[name] for key, name in note.get("aliases", {}).items()})
+        metadata = json.loads(data[8:8 + length])["__metadata__"]
+        if int(metadata["crc32"]) != zlib.crc32(metadata["refdist"].encode()):
+            raise ValueError("the list of what is in it has another checksum")
+        note = json.loads(metadata["refdist"])
+        if set(note["crc32"]) != set(values):
+            raise ValueError(f"it lacks {', '.join(sorted(set(note['crc32']) - set(values)))}")
+        for key, checksum in note["crc32"].items():
+            if _checksum(values[key]) != checksum:
+                raise ValueError(f"{key} has another checksum")
+        for key, (dtype, shape) in note["raw"].items():
+            values[key] = values[key].view(dtype).reshape(shape)
+        values.update({key: State(content) for key, content in note["states"].items()})
+        values.update({key: values[name] for key, name in note["aliases"].items()})
     except OSError as error:
         raise errors.error("RD31", "reading a checkpoint", f"{path} cannot be opened: {error.strerror}",
                            "Give the path that `save` returned.", kind=errors.NotFoundError) from error
     except Exception as error:
         raise errors.error("RD31", "reading a checkpoint", f"{path} is damaged: {error}",
                            "Restore an older one.") from error
-    return dict(arrays)
+    return dict(values)
 
 
 def write(path: str, data: bytes) -> None:
@@ -88,18 +114,24 @@ def write(path: str, data: bytes) -> None:
                            "Give a folder that exists and has room.") from error
 
 
-def index(folder: str) -> dict[str, Any]:
+def index(folder: str, filename: str | None = None) -> dict[str, Any]:
     """What a folder promises: "latest" and "all", names of checkpoints; empty when it promises nothing."""
     try:
-        found = json.loads(Path(folder, INDEX).read_text())
-    except (OSError, ValueError):
+        found = json.loads(Path(folder, filename or INDEX).read_text())
+        fits = isinstance(found["latest"], str) and all(isinstance(name, str) for name in found["all"])
+        times = [found.get("preserved_at", 0.0), *found.get("times", {}).values()]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if fits and all(isinstance(one, (int, float)) for one in times) else {}
 
 
 def write_index(folder: str, promised: dict[str, Any]) -> None:
     """Replaces what a folder promises."""
     write(os.path.join(folder or ".", INDEX), json.dumps(promised).encode())
+
+
+def _checksum(array: Any) -> int:
+    return zlib.crc32(array.tobytes(), zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
 
 
 def _library() -> Any:

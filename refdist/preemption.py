@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, lockstep
-from refdist.checkpoint import Checkpoint, CheckpointManager
+from refdist.checkpoint import Checkpoint
+from refdist.checkpoint_manager import CheckpointManager
 from refdist.variables import Variable
 
 _NOTHING = (None,) * len(lockstep.FIELDS)
@@ -26,7 +27,8 @@ class TerminationConfig:
     Args:
         termination_watcher_fn: returns True when this worker is to end; None waits for SIGTERM.
         exit_fn: ends the program after the checkpoint; None for `sys.exit(42)`.
-        grace_period: seconds from the signal to the end, during which training goes on; None for 0.
+        grace_period: seconds from the signal to the end, during which training goes on; None for 0.  A checkpoint is
+            saved at their beginning too: the end may come earlier than was said.
         save_fn: saves instead of the checkpoint manager.
 
     Source: tf.distribute.experimental.TerminationConfig.
@@ -73,7 +75,8 @@ class PreemptionCheckpointHandler:
         self._config = termination_config or TerminationConfig()
         self._told = threading.Event()
         self._told_at = 0.0
-        strategies = [v._strategy for v in manager.checkpoint._tracked().values() if v._strategy]
+        self._saved_first = False
+        strategies = [v._strategy for v in manager.checkpoint._variables() if v._strategy]
         self._transport = strategies[0].extended.transport if strategies else None
         if strategies:
             with strategies[0].scope():
@@ -83,7 +86,7 @@ class PreemptionCheckpointHandler:
         manager.checkpoint.preemption_run_counter = counter
         self._counter: Any = counter
         if self._config.termination_watcher_fn is None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: self._told.set())
+            signal.signal(signal.SIGTERM, lambda *_: self._note())
         manager.restore_or_initialize()
 
     @property
@@ -102,24 +105,29 @@ class PreemptionCheckpointHandler:
         return result
 
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
-        """Saves and ends when some worker is to end; the arguments are `save`'s.
+        """Saves when some worker is to end, and ends when its time is over; the arguments are `save`'s.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.save_checkpoint_if_preempted.
         """
         watcher = self._config.termination_watcher_fn
-        mine = self._told.is_set() or (watcher is not None and bool(watcher()))
-        told = [mine] if self._transport is None else self._transport.exchange(
+        if watcher is not None and not self._told.is_set() and watcher():
+            self._note()
+        # The one that was told says whether its time is over: only it knows when it began.
+        mine = (self._told.is_set(),
+                self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
+        known = [mine] if self._transport is None else self._transport.exchange(
             lockstep.Request("asking whether a worker is to end", _NOTHING), mine)
-        if not any(told):
-            return
-        now = time.monotonic()
-        self._told_at = self._told_at or now
-        over = now - self._told_at >= self._config.grace_period
-        if self._transport is not None:
-            over = self._transport.exchange(lockstep.Request("asking whether the time is over", _NOTHING), over)[0]
-        if over:
+        over = any(ends for _, ends in known)
+        if over or (any(told for told, _ in known) and not self._saved_first):
+            self._saved_first = True
             (self._config.save_fn or self._save)(*args, **kwargs)
+        if over:
             (self._config.exit_fn or _exit)()
+
+    def _note(self) -> None:
+        if not self._told.is_set():
+            self._told_at = time.monotonic()
+            self._told.set()
 
     def _save(self, *args: Any, **kwargs: Any) -> None:
         self._manager.save(*args, **{"check_interval": False, **kwargs})

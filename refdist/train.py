@@ -1,6 +1,7 @@
 """What TensorFlow keeps under `tf.train`, as far as it concerns distribution."""
 
-from refdist.checkpoint import Checkpoint, CheckpointManager, latest_checkpoint, list_variables
+from refdist.checkpoint import Checkpoint, latest_checkpoint, list_variables
+from refdist.checkpoint_manager import CheckpointManager
 from refdist.cluster import ClusterSpec
 
 __all__ = ["Checkpoint", "CheckpointManager", "ClusterSpec", "latest_checkpoint", "list_variables"]
