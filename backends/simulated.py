@@ -5,16 +5,19 @@ A device is only a name here, so putting an array on one costs nothing, and equa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from refdist.arrays import frozen, to_array
+from refdist import devices as names
+from refdist.arrays import frozen
 from refdist.backend import Backend
 
+_CPU = names.canonical("CPU:0")
+_AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
 # Beyond the size of a cache, a block of the running sum stays there while all arrays are added to it.
 _LARGE = 1 << 22
 _BLOCK = 1 << 19
@@ -34,14 +37,20 @@ class Simulated(Backend):
     def xp(self) -> ModuleType:
         return np
 
-    def asarray(self, value: Any, dtype: Any = None) -> Any:
-        return to_array(value, dtype)
+    def place(self, device: str) -> Hashable:
+        return None
+
+    def home(self, device: str) -> str:
+        return _CPU
 
     def to_numpy(self, array: Any) -> Any:
         return array
 
     def put(self, array: Any, device: str) -> Any:
         return array
+
+    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+        return arrays
 
     def device(self, name: str) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -79,5 +88,33 @@ class Simulated(Backend):
     def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
         return [array] * len(devices)
 
+    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
+        changed = array.copy()
+        if operation == "update":
+            changed[indices] = values
+        elif operation == "div" and array.dtype.kind in "iu":
+            _divide_integers(changed, indices, values)
+        else:
+            _AT[operation].at(changed, indices, values)
+        return frozen(changed)
+
+    def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
+        if first is other:
+            return
+        same = other.shape == first.shape and other.dtype == first.dtype
+        if same and first.dtype.kind in "fc":
+            same = bool(((first == other) | ((first != first) & (other != other))).all())
+        elif same:
+            same = bool((first == other).all())
+        if not same:
+            raise complain()
+
     def synchronize(self) -> None:
         pass
+
+
+def _divide_integers(array: Any, indices: Any, divisors: Any) -> None:
+    # Towards zero, as TensorFlow does; NumPy rounds down.
+    for i, divisor in zip(indices, divisors, strict=True):
+        row = array[i]
+        array[i] = np.sign(row) * np.sign(divisor) * (abs(row) // abs(divisor))

@@ -26,7 +26,7 @@ if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
 from refdist import cluster_resolver, compat, config, data, errors, experimental, journal, nest, train  # noqa: E402
-from refdist.arrays import to_array as constant  # noqa: E402
+from refdist.backend import constant, set_backend  # noqa: E402
 from refdist.backends.simulated_workers import simulate_workers  # noqa: E402
 from refdist.config import device  # noqa: E402
 from refdist.context import (  # noqa: E402
@@ -73,6 +73,6 @@ __all__ = [
     "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable", "TensorSpec", "Variable",
     "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver", "compat", "config",
     "constant", "data", "device", "errors", "experimental", "experimental_set_strategy", "get_replica_context",
-    "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "simulate_workers", "train",
-    "variable_creator_scope",
+    "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "set_backend", "simulate_workers",
+    "train", "variable_creator_scope",
 ]

@@ -6,14 +6,25 @@ NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strateg
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refdist import errors
 
-# Backends whose arrays are not NumPy's add their types.
-ARRAY_TYPES: set[type] = {np.ndarray}
+
+class Foreign(NamedTuple):
+    """What has to be known of arrays that are not NumPy's."""
+
+    frozen: Callable[[Any], Any]
+    to_numpy: Callable[[Any], Any]
+
+
+# The types of arrays; backends whose arrays are not NumPy's add theirs.
+ARRAY_TYPES: dict[type, Foreign | None] = {np.ndarray: None}
+# Asked first for values with `__dlpack__`: whether it takes the value, and the array it makes of it.
+IMPORTERS: list[Callable[[Any], Any]] = []
 
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
@@ -56,6 +67,13 @@ def to_array(value: Any, dtype: Any = None) -> Any:
         return _narrow(np.asarray(value), value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value)
+    if type(value) in ARRAY_TYPES:
+        return cast(value, dtype, "constant")
+    if IMPORTERS and hasattr(value, "__dlpack_device__"):
+        for take in IMPORTERS:
+            array = take(value)
+            if array is not None:
+                return array if dtype is None else cast(array, dtype, "constant")
     try:
         array = np.asarray(value)
     except errors.RefdistError:
@@ -133,4 +151,24 @@ def frozen(array: Any) -> Any:
     """The same array, read-only where its type can say so."""
     if type(array) is np.ndarray:
         array.flags.writeable = False
-    return array
+        return array
+    foreign = ARRAY_TYPES.get(type(array))
+    return array if foreign is None else foreign.frozen(array)
+
+
+def may_be_kept(array: Any) -> bool:
+    """Whether nobody can write to the array any more, so that it may be stored without a copy."""
+    if type(array) is np.ndarray:
+        return not array.flags.writeable and array.flags.owndata
+    return frozen(array) is array
+
+
+def as_array(value: Any) -> Any:
+    """NumPy's scalars as arrays; anything else as it is."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def to_numpy(array: Any) -> Any:
+    """The array as a numpy.ndarray; a copy where it lies on a device."""
+    foreign = ARRAY_TYPES.get(type(array))
+    return np.asarray(array) if foreign is None else foreign.to_numpy(array)

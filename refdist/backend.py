@@ -1,4 +1,4 @@
-"""The contract of a backend: devices of this process and arrays on them; and how one is found.
+"""The contract of a backend: devices of this process and arrays on them; and how one is found and chosen.
 
 Towards backends the words are MPI's and NCCL's.  Which replica means what is not known here: a backend
 gets one array per device and gives arrays back.
@@ -7,17 +7,21 @@ gets one array per device and gives arrays back.
 from __future__ import annotations
 
 import importlib
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
-from refdist import errors
+from refdist import config, current, errors
+from refdist.arrays import to_array
+from refdist.transport import Transport
 
-BUILT_IN = {"simulated": "refdist.backends.simulated:Simulated"}
+BUILT_IN = {"gpu": "refdist.backends.gpu:GPU", "simulated": "refdist.backends.simulated:Simulated"}
 GROUP = "refdist.backends"
+VARIABLE = "REFDIST_BACKEND"
 
 
 class Backend(ABC):
@@ -35,21 +39,29 @@ class Backend(ABC):
     def xp(self) -> ModuleType:
         """The array module: numpy, cupy."""
 
-    @abstractmethod
-    def asarray(self, value: Any, dtype: Any = None) -> Any:
-        """`value` as an array of this backend; numbers and lists become int32 and float32.
+    def counts(self) -> dict[str, int] | None:
+        """How many devices of each type there are; None where every device exists that a program names."""
+        return None
 
-        Raises:
-            RD25: a value that is no array.
-        """
+    @abstractmethod
+    def place(self, device: str) -> Hashable:
+        """Where the arrays of `device` lie; devices of one place share arrays."""
+
+    @abstractmethod
+    def home(self, device: str) -> str:
+        """The device for a result nobody asked a device for, made of values on `device`."""
 
     @abstractmethod
     def to_numpy(self, array: Any) -> Any:
-        """The array as a numpy.ndarray."""
+        """The array as a numpy.ndarray; waits for it."""
 
     @abstractmethod
     def put(self, array: Any, device: str) -> Any:
         """The array on `device` (a canonical name); the same object when it is there already."""
+
+    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+        """Each array on the device of the same number."""
+        return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 
     @abstractmethod
     def device(self, name: str) -> AbstractContextManager[Any]:
@@ -58,6 +70,10 @@ class Backend(ABC):
     @abstractmethod
     def sum(self, arrays: Sequence[Any]) -> Any:
         """Element-wise sum, left to right, on the first array's device; all of one shape and dtype."""
+
+    def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
+        """The sum of each column, whose arrays lie on `devices`, on every one of `devices`."""
+        return [self.broadcast(self.sum(arrays), devices) for arrays in columns]
 
     @abstractmethod
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
@@ -68,8 +84,88 @@ class Backend(ABC):
         """The array on every device; copies may be shared when they are read-only."""
 
     @abstractmethod
+    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
+        """A new array: `array` with rows changed one after another in the order of `indices`.
+
+        Args:
+            operation: "add", "sub", "mul", "div" (integers towards zero), "min", "max" or "update".
+            array: shape [rows, ...].
+            indices: integers of shape [n], each a row of `array`; they may repeat.
+            values: shape [n, ...] and the array's dtype, on the same device.
+        """
+
+    @abstractmethod
+    def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
+        """Raises `complain()` unless two arrays hold the same values, NaN beside NaN.
+
+        A backend whose devices work on their own may raise it at a later call instead of waiting for them.
+        """
+
+    def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
+        """The transport for arrays of this backend, given one for NumPy arrays; `devices` are this worker's."""
+        return transport
+
+    @abstractmethod
     def synchronize(self) -> None:
         """Waits until all work issued to the devices is done."""
+
+
+_chosen: list[Backend] = []
+
+
+def current_backend() -> Backend:
+    """The backend in use: the one that `set_backend` chose, else REFDIST_BACKEND, else the simulated one."""
+    if not _chosen:
+        _chosen.append(find(os.environ.get(VARIABLE) or "simulated")())
+    return _chosen[0]
+
+
+def set_backend(name: str) -> None:
+    """Chooses where arrays live: "simulated" (pretend devices), "gpu", or one that a package offers.
+
+    Strategies made before keep theirs; variables and values of one backend cannot be used with another.
+
+    >>> import refdist
+    >>> refdist.set_backend("simulated")
+    >>> refdist.array_module().__name__
+    'numpy'
+
+    Raises:
+        RD09: inside a scope or a replica.  RD27: no such backend, or it cannot work here.
+        RD25: not a string.
+    """
+    if not isinstance(name, str):
+        raise errors.error("RD25", "set_backend", f"got {name!r}", "Pass a name such as \"gpu\".")
+    if current.frame().kind != current.OUTSIDE:
+        raise errors.error("RD09", "set_backend", f"it was called {current.describe()}",
+                           "Call it outside every scope, best at the beginning of the program.")
+    _chosen[:] = [find(name)()]
+
+
+config.machine_of(lambda: current_backend().counts())
+
+
+def constant(value: Any, dtype: Any = None) -> Any:
+    """`value` as an array, in a replica on its device; arrays keep their dtype.
+
+    Args:
+        value: a number, string, nested list, array, or an object with `__array__`; Python numbers become
+            int32, float32 or complex128.
+        dtype: the dtype wanted, or None.
+
+    >>> import refdist
+    >>> refdist.constant([1, 2])
+    array([1, 2], dtype=int32)
+
+    Raises:
+        RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
+        RD05: a dtype that would lose the value's kind.
+
+    Source: tf.constant.
+    """
+    array = to_array(value, dtype)
+    device = current.state.top.device
+    return current_backend().put(array, device) if device else array
 
 
 def names() -> list[str]:

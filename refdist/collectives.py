@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, rules
-from refdist.arrays import frozen
+from refdist.arrays import as_array, frozen
 from refdist.backend import Backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
@@ -104,6 +104,49 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
     return total if op is ReduceOp.SUM else divide(total, len(parts))
 
 
+def all_reduce(backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Part]],
+               devices: Sequence[str]) -> list[list[Part]]:
+    """For each column of parts, which lie on `devices`, its reduction on every one of `devices`."""
+    if op is ReduceOp.SUM and not any(type(parts[0]) is IndexedSlices for parts in columns):
+        return backend.all_reduce(columns, devices)
+    dense = [parts for parts in columns if type(parts[0]) is not IndexedSlices]
+    totals = iter(backend.all_reduce(dense, devices))
+    results = []
+    for parts in columns:
+        if type(parts[0]) is IndexedSlices:
+            results.append(broadcast(backend, reduce(backend, op, parts), devices))
+        else:
+            total = next(totals)
+            # Devices of one place share an array, and it is divided once.
+            means = {id(array): array for array in total}
+            means = {key: divide(array, len(parts)) for key, array in means.items()}
+            results.append([means[id(array)] for array in total] if op is ReduceOp.MEAN else total)
+    return results
+
+
+def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Part]:
+    """Each part on the device of the same number."""
+    if type(parts[0]) is not IndexedSlices:
+        return backend.put_all(parts, devices)
+    values = backend.put_all([part.values for part in parts], devices)
+    indices = backend.put_all([part.indices for part in parts], devices)
+    return [IndexedSlices(rows, numbers, part.dense_shape)
+            for rows, numbers, part in zip(values, indices, parts, strict=True)]
+
+
+def put(backend: Backend, part: Part, device: str) -> Part:
+    """The part on a device."""
+    return put_all(backend, [part], [device])[0]
+
+
+def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Part]:
+    """The part on every device."""
+    if not isinstance(part, IndexedSlices):
+        return backend.broadcast(part, devices)
+    pairs = zip(backend.broadcast(part.values, devices), backend.broadcast(part.indices, devices), strict=True)
+    return [IndexedSlices(values, indices, part.dense_shape) for values, indices in pairs]
+
+
 def divide(total: Any, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
     name = rules.MEAN_DTYPE.get(total.dtype.name)
@@ -111,7 +154,7 @@ def divide(total: Any, count: int) -> Any:
         total = total.astype(name)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = total / float(count)
-    return frozen(np.asarray(mean) if isinstance(mean, np.generic) else mean)
+    return frozen(as_array(mean))
 
 
 def gather_axis(axis: Any, attempted: str) -> int:
@@ -150,7 +193,7 @@ def gather(backend: Backend, parts: Sequence[Part], axis: int) -> Part:
     return backend.concatenate(parts, axis % parts[0].ndim)
 
 
-def dense(part: Part, attempted: str) -> Any:
+def dense(backend: Backend, part: Part, attempted: str) -> Any:
     """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
 
     Raises:
@@ -161,9 +204,9 @@ def dense(part: Part, attempted: str) -> Any:
     if part.shape is None:
         raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
                            "Pass one, or reduce with `axis=None`.", kind=errors.InvalidValueError)
-    array = np.zeros(part.shape, part.dtype)
-    np.add.at(array, part.indices, part.values)
-    return array
+    # Not `zeros`, because the rows say on which device they are.
+    empty = backend.concatenate([part.values[:0]], 0)
+    return backend.scatter("add", backend.xp.zeros_like(empty, shape=part.shape), part.indices, part.values)
 
 
 def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
@@ -195,4 +238,4 @@ def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, 
     for axis in positive:
         count *= part.shape[axis]
     total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
-    return np.asarray(total) if isinstance(total, np.generic) else total, count
+    return as_array(total), count

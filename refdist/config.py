@@ -1,6 +1,7 @@
-"""The simulated machine: which devices there are, and in which order replicas run.
+"""The machine: which devices there are, and in which order replicas run.
 
-As long as nobody says how large the machine is, it has one CPU and every device that a program names.
+As long as nobody says how large the machine is, it has what the backend finds; the simulated one finds one CPU
+and every device that a program names.
 Device names are in `devices`.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
@@ -36,9 +37,15 @@ class _Machine:
         self.asked = False
         self.random: random.Random | None = None
         self.seed_asked = False
+        self.found: Callable[[], dict[str, int] | None] = lambda: None
 
 
 _machine = _Machine()
+
+
+def machine_of(found: Callable[[], dict[str, int] | None]) -> None:
+    """Says whom to ask for the devices of the machine while nobody has stated them."""
+    _machine.found = found
 
 
 def _counts() -> dict[str, int] | None:
@@ -46,7 +53,7 @@ def _counts() -> dict[str, int] | None:
         text = os.environ.get(DEVICES_VARIABLE)
         _machine.counts = _read_counts(text) if text else None
         _machine.asked = True
-    return _machine.counts
+    return _machine.found() if _machine.counts is None else _machine.counts
 
 
 def _read_counts(text: str) -> dict[str, int]:

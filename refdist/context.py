@@ -163,7 +163,7 @@ class ReplicaContext:
         extended = self._strategy.extended
         columns = zip(*[request.payload for request in requests], strict=True)
         results = extended._all_reduce(op, [list(column) for column in columns], requests[0])
-        return [results] * len(requests)
+        return list(zip(*results, strict=True))
 
     def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
         """Puts the values of all replicas one after another along `axis` and gives everyone the result.
@@ -201,8 +201,10 @@ class ReplicaContext:
         axis = requests[0].signature[2]
         extended = self._strategy.extended
         columns = zip(*[request.payload for request in requests], strict=True)
-        results = [extended._all_gather(list(column), axis, requests[0]) for column in columns]
-        return [results] * len(requests)
+        backend, devices = extended.backend, extended._worker_devices
+        results = [backend.broadcast(extended._all_gather(backend.put_all(column, devices), axis, requests[0]), devices)
+                   for column in columns]
+        return list(zip(*results, strict=True))
 
     def _require(self, method: str) -> current.Frame:
         frame = current.frame()

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from refdist import collectives, current, devices, errors, journal, rules
-from refdist.arrays import is_array, to_array
-from refdist.backend import Backend, find
+from refdist.arrays import frozen, is_array, to_array
+from refdist.backend import Backend, constant, current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
-from refdist.values import DistributedValues, Mirrored, PerReplica, mirrored
+from refdist.values import DistributedValues, Mirrored, PerReplica
 from refdist.variables import Variable
 
 CPU = devices.canonical("CPU:0")
@@ -30,10 +30,22 @@ class Transfer(NamedTuple):
 
 
 class Destinations(NamedTuple):
-    """Where a result goes: the devices, and whether it becomes a Mirrored over them."""
+    """Where a result goes: the devices, and whether it becomes a Mirrored over them.
+
+    Attributes:
+        asked: False where nobody named a device, so that the result stays where it was made.
+    """
 
     devices: tuple[str, ...]
     distributed: bool
+    asked: bool = True
+
+    def of(self, backend: Backend, result: Any) -> Any:
+        """A result as it is given to whoever asked."""
+        if self.distributed:
+            copies = collectives.broadcast(backend, result, self.devices)
+            return Mirrored([frozen(copy) for copy in copies], self.devices)
+        return collectives.put(backend, result, self.devices[0]) if self.asked else result
 
 
 def destinations_of(destinations: Any, attempted: str) -> Destinations:
@@ -70,7 +82,7 @@ class CrossDeviceOps:
     """
 
     def __init__(self) -> None:
-        self._backend: Backend = find("simulated")()
+        self._backend = current_backend()
 
     def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any = None) -> Any:
         """Reduces one distributed value to `destinations`.
@@ -109,7 +121,7 @@ class CrossDeviceOps:
         target = destinations_of(destinations, "broadcast")
         source = current.frame().device or CPU
         write_transfers([Transfer(source, device, array.nbytes) for device in target.devices])
-        return mirrored(self._backend.asarray(array).copy(), target.devices) if target.distributed else array
+        return target.of(self._backend, array.copy() if target.distributed else array)
 
     def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
                               options: Any) -> Any:
@@ -136,13 +148,14 @@ class CrossDeviceOps:
         result = self._combine(backend, op, parts)
         if journal.active is not None:
             write_transfers(self.transfers(sources, target.devices, _nbytes(parts[0])))
-        return mirrored(result, target.devices) if target.distributed else result
+        return target.of(backend, result)
 
     def all_reduce(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
-                   sources: Sequence[str]) -> list[Any]:
+                   sources: Sequence[str]) -> list[list[Any]]:
         """Sums several checked values, one column of parts each, for all of `sources`."""
         self.check_devices(sources)
-        results = [self._combine(backend, op, parts) for parts in columns]
+        results = self._combine_all(backend, op, [collectives.put_all(backend, parts, sources) for parts in columns],
+                                    sources)
         if journal.active is not None:
             for nbytes in self._packs([_nbytes(parts[0]) for parts in columns]):
                 write_transfers(self.transfers(sources, sources, nbytes))
@@ -153,6 +166,10 @@ class CrossDeviceOps:
 
     def _combine(self, backend: Backend, op: ReduceOp, parts: Sequence[Any]) -> Any:
         return collectives.reduce(backend, op, parts)
+
+    def _combine_all(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
+                     devices: Sequence[str]) -> list[list[Any]]:
+        return collectives.all_reduce(backend, op, columns, devices)
 
     def _packs(self, sizes: Sequence[int]) -> list[int]:
         return list(sizes)
@@ -183,8 +200,14 @@ class ReductionToOneDevice(CrossDeviceOps):
     def _combine(self, backend: Backend, op: ReduceOp, parts: Sequence[Any]) -> Any:
         if self._accumulate is None or isinstance(parts[0], IndexedSlices):
             return super()._combine(backend, op, parts)
-        total = to_array(self._accumulate(list(parts)))
+        total = constant(self._accumulate(list(parts)))
         return total if op is ReduceOp.SUM else collectives.divide(total, len(parts))
+
+    def _combine_all(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
+                     devices: Sequence[str]) -> list[list[Any]]:
+        if self._accumulate is None:
+            return super()._combine_all(backend, op, columns, devices)
+        return [collectives.broadcast(backend, self._combine(backend, op, parts), devices) for parts in columns]
 
 
 class _Packed(CrossDeviceOps):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from refdist import collectives, current, errors, journal, lockstep, rules, workers
-from refdist.arrays import cast, frozen
+from refdist.arrays import as_array, cast, frozen, to_numpy
+from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
 from refdist.updates import prepare, update
-from refdist.values import DistributedValues, Mirrored, agree_bitwise, is_splittable
+from refdist.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables import ResourceVariable, Variable, refused, write_situation
 
 _REDUCE = {rules.REDUCE_SUM: ReduceOp.SUM, rules.REDUCE_MEAN: ReduceOp.MEAN}
@@ -58,9 +59,10 @@ class _Shared(Variable):
         situation = current.situation(self._strategy)
         action = rules.READS[self._kind, self.aggregation, situation]
         if action == rules.OWN_COPY:
-            return self._own()._array
+            own = self._own()
+            return own._here(own._array)
         if action == rules.FIRST_COPY:
-            return self._first()
+            return self._here(self._first())
         if action.startswith("RD"):
             raise refused(action, f"reading variable {self.name}", self)
         op = ReduceOp.SUM if action == rules.SUM_OF_COPIES else ReduceOp.MEAN
@@ -82,13 +84,13 @@ class _Shared(Variable):
             raise refused(action, attempted, self, _ADVICE.get((action, rules.OPERATIONS[operation]), ""))
         if action == rules.OWN_COPY:
             own = self._own()
-            new = update(operation, own._array, prepare(own, operation, _component(value)))
+            new = update(operation, own._array, prepare(own, operation, _component(value)), own._device)
             self._note_update()
             own._store(new)
             return own._array if read_value else None
         if situation == current.REPLICA:
             new = self._meet(operation, action, prepare(self._primary, operation, _component(value)))
-            return new if read_value else None
+            return self._here(new) if read_value else None
         self._write_across(operation, action, attempted, self._one(operation, value, attempted))
         return self._written() if read_value else None
 
@@ -107,18 +109,22 @@ class _Shared(Variable):
             signature = (self.name, None, None, None, *collectives.signature(value))
             workers.agree(extended.transport, lockstep.Request(attempted, signature), value, _brief(value))
         if action == rules.SHARED_OUT:
-            shares = _shares(value, extended._total, attempted)
-            self._store_each(shares[extended._first:extended._first + len(copies)])
+            shares = _shares(value, extended._total, attempted)[extended._first:extended._first + len(copies)]
+            self._store_each(collectives.put_all(extended.backend, shares, [copy._device for copy in copies]))
             return
-        # Copies that share one array keep sharing one.
+        self._store_each(self._updated(operation, value))
+
+    def _updated(self, operation: str, value: Any) -> list[Any]:
+        # What every copy becomes; copies that share one array keep sharing one.
         made: dict[int, Any] = {}
         new = []
-        for variable in copies:
+        values = collectives.broadcast(self._strategy.extended.backend, value, [copy._device for copy in self._copies])
+        for variable, mine in zip(self._copies, values, strict=True):
             key = id(variable._array)
             if key not in made:
-                made[key] = update(operation, variable._array, value)
+                made[key] = update(operation, variable._array, mine, variable._device)
             new.append(made[key])
-        self._store_each(new)
+        return new
 
     def _meet(self, operation: str, action: str, value: Any) -> Any:
         signature = (self.name, None, None, None, *collectives.signature(value))
@@ -147,9 +153,16 @@ class _Shared(Variable):
             [value] = extended._combine(_REDUCE[action], [parts], requests[0])
             if not isinstance(value, IndexedSlices):
                 value = frozen(cast(value, primary.dtype, attempted))
-        new = update(operation, primary._array, value)
-        self._store_each([new] * len(self._copies))
-        return [new] * len(parts)
+        new = self._updated(operation, value)
+        self._store_each(new)
+        return new if len(new) == len(parts) else new * len(parts)
+
+    def _unite(self, arrays: Sequence[Any]) -> list[Any]:
+        # Equal copies on devices of one place become one array.
+        place = self._strategy.extended.backend.place
+        firsts: dict[Hashable, Any] = {}
+        return [firsts.setdefault(place(copy._device), array)
+                for copy, array in zip(self._copies, arrays, strict=True)]
 
     def _store_each(self, arrays: Sequence[Any]) -> None:
         for variable, array in zip(self._copies, arrays, strict=True):
@@ -318,28 +331,35 @@ def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence
         code: the row of the catalogue.
         lines: the source line of each replica, when they are known.
     """
-    first = parts[0]
+    first, backend = parts[0], current_backend()
     for i, part in enumerate(parts):
+        if part is first:
+            continue
+        complain = functools.partial(_differ, first, part, i, attempted, code, lines)
         pairs = [(first, part)]
         if isinstance(first, IndexedSlices):
             pairs = [(first.values, part.values), (first.indices, part.indices)]
-        if not all(agree_bitwise(pair) for pair in pairs):
-            here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
-            raise errors.error(code, attempted, f"replica 0 gives {_brief(first)}{here}, "
-                               f"replica {i} gives {_brief(part)}{there}")
+        for mine, theirs in pairs:
+            backend.expect_equal(mine, theirs, complain)
+
+
+def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str]) -> errors.RefdistError:
+    here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
+    return errors.error(code, attempted, f"replica 0 gives {_brief(first)}{here}, "
+                        f"replica {i} gives {_brief(part)}{there}")
 
 
 def _brief(value: Any) -> str:
     if isinstance(value, IndexedSlices):
         return f"rows {_brief(value.indices)} = {_brief(value.values)}"
-    return np.array2string(np.asarray(value), threshold=6, edgeitems=2).replace("\n", "")
+    return np.array2string(to_numpy(value), threshold=6, edgeitems=2).replace("\n", "")
 
 
 def _shares(value: Any, count: int, attempted: str) -> list[Any]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
     collectives.reducible(value, attempted)
     if value.dtype.kind in "iu":
-        share = frozen(np.asarray(value // count).astype(value.dtype))
-        first = frozen(np.asarray(value - share * (count - 1)).astype(value.dtype))
+        share = frozen(as_array(value // count).astype(value.dtype))
+        first = frozen(as_array(value - share * (count - 1)).astype(value.dtype))
         return [first, *[share] * (count - 1)]
     return [collectives.divide(value, count)] * count

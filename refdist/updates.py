@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from refdist import errors, rules
-from refdist.arrays import cast, frozen, has_dtype, to_array
+from refdist import collectives, errors, rules
+from refdist.arrays import as_array, cast, frozen, has_dtype, may_be_kept, to_array
+from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators
-
-_AT = {"scatter_add": np.add, "scatter_sub": np.subtract, "scatter_mul": np.multiply, "scatter_div": np.divide,
-       "scatter_min": np.minimum, "scatter_max": np.maximum}
 
 
 def prepare(variable: Any, operation: str, value: Any) -> Any:
@@ -42,8 +38,7 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
         return array
     # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
     if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
-        keep = type(array) is np.ndarray and not array.flags.writeable and array.flags.owndata
-        array = array if keep else array.copy()
+        array = array if may_be_kept(array) else array.copy()
     return frozen(array)
 
 
@@ -71,31 +66,14 @@ def _prepare_slices(variable: Any, attempted: str, value: Any) -> IndexedSlices:
     return IndexedSlices(values, indices, value.dense_shape)
 
 
-def update(operation: str, old: Any, new: Any) -> Any:
-    """The array after an operation; `old` and `new` are not changed."""
+def update(operation: str, old: Any, new: Any, device: str) -> Any:
+    """The array on `device` after an operation; `old`, which is there, and `new` are not changed."""
+    backend = current_backend()
+    new = collectives.put(backend, new, device)
     if operation == "assign":
-        return new
+        return frozen(new)
     if operation == "assign_add":
-        return _result(old + new)
+        return frozen(as_array(old + new))
     if operation == "assign_sub":
-        return _result(old - new)
-    array = old.copy()
-    if operation in ("scatter_update", "batch_scatter_update"):
-        array[new.indices] = new.values
-    else:
-        if operation == "scatter_div" and array.dtype.kind in "iu":
-            _divide_integers(array, new)
-        else:
-            _AT[operation].at(array, new.indices, new.values)
-    return frozen(array)
-
-
-def _divide_integers(array: Any, slices: IndexedSlices) -> None:
-    # Towards zero, as TensorFlow does; NumPy rounds down.
-    for i, divisor in zip(slices.indices, slices.values, strict=True):
-        row = array[i]
-        array[i] = np.sign(row) * np.sign(divisor) * (abs(row) // abs(divisor))
-
-
-def _result(array: Any) -> Any:
-    return frozen(np.asarray(array) if isinstance(array, np.generic) else array)
+        return frozen(as_array(old - new))
+    return backend.scatter(operation.rpartition("_")[2], old, new.indices, new.values)

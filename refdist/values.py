@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refdist import current, devices, errors, nest
-from refdist.arrays import frozen, is_array, to_array
+from refdist.arrays import is_array, to_array, to_numpy
 from refdist.indexed_slices import IndexedSlices
 
 
@@ -138,7 +138,11 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
 
     def numpy(self) -> Any:
         """The value as a read-only numpy.ndarray."""
-        return np.asarray(self._read())
+        return to_numpy(self._read())
+
+    def __cupy_get_ndarray__(self) -> Any:
+        """The array, for CuPy's functions."""
+        return self._read()
 
 
 class Mirrored(DistributedValues, ArrayOperators):
@@ -164,7 +168,7 @@ class Mirrored(DistributedValues, ArrayOperators):
 
 def _summary(value: Any) -> str:
     if is_array(value):
-        text = np.array2string(np.asarray(value), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
+        text = np.array2string(to_numpy(value), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
         shape = "x".join(map(str, np.shape(value))) or "scalar"
         return f"{value.dtype} {shape} {text}"
     return repr(value)
@@ -172,23 +176,6 @@ def _summary(value: Any) -> str:
 
 def _shorten(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return rows if len(rows) <= 8 else [*rows[:4], ("...", f"{len(rows) - 6} more"), *rows[-2:]]
-
-
-def agree_bitwise(arrays: Sequence[Any]) -> bool:
-    """True when all arrays hold the same bits, NaNs included."""
-    first = arrays[0]
-    for other in arrays:
-        if other is first:
-            continue
-        if other.shape != first.shape or other.dtype != first.dtype:
-            return False
-        if first.dtype.kind in "fc":
-            same = bool(((first == other) | ((first != first) & (other != other))).all())
-        else:
-            same = bool((first == other).all())
-        if not same:
-            return False
-    return True
 
 
 # --- Taking apart and putting together -----------------------------------------------------------------------
@@ -291,8 +278,3 @@ def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
     if all(part is first for part in parts):
         return first
     return PerReplica(parts, component_devices)
-
-
-def mirrored(array: Any, component_devices: Sequence[str]) -> Mirrored:
-    """The same read-only array for every device."""
-    return Mirrored((frozen(array),) * len(component_devices), component_devices)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import current, errors, journal, rules
-from refdist.arrays import cast, frozen, has_dtype, is_array, to_array
+from refdist.arrays import as_array, cast, frozen, has_dtype, is_array, to_array, to_numpy
+from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import VariableAggregation, VariableSynchronization
 from refdist.updates import fits, prepare, update
@@ -81,6 +82,14 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Reading.
 
+    def _where(self) -> str:
+        # The device of whoever reads, or of the copy that is read where nobody has one.
+        return current.frame().device or self.device
+
+    def _here(self, array: Any) -> Any:
+        device = current.frame().device
+        return current_backend().put(array, device) if device and device != self._primary._device else array
+
     def read_value(self) -> Any:
         """The value as a read-only array."""
         return self._read()
@@ -101,7 +110,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
             raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
                                f"has shape {rows.shape}", "Pass integer indices of existing rows.",
                                kind=errors.InvalidArgumentError)
-        return frozen(np.asarray(rows[wanted]))
+        return frozen(as_array(rows[current_backend().put(wanted, self._where())]))
 
     @property
     def name(self) -> str:
@@ -250,7 +259,7 @@ class ResourceVariable(Variable):
         return self
 
     def _read(self) -> Any:
-        return self._array
+        return self._here(self._array)
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"
@@ -263,7 +272,7 @@ class ResourceVariable(Variable):
                 raise refused(action, attempted, self)
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
             value = value._local()
-        self._store(update(operation, self._array, prepare(self, operation, value)))
+        self._store(update(operation, self._array, prepare(self, operation, value), self._device))
         return self._array if read_value else None
 
     def _store(self, array: Any) -> None:
@@ -272,7 +281,7 @@ class ResourceVariable(Variable):
             journal.write("update", self._index, self.name, array.nbytes)
 
     def __repr__(self) -> str:
-        return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={self._array}>"
+        return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ResourceVariable:
         twin = ResourceVariable(self._array, self._name, self._shape, self._device, self._created_by,
@@ -380,7 +389,7 @@ def default_creator(initial_value: Any, name: str | None = None, dtype: Any = No
             array = cast(array, dtype, f"Variable(name={name!r})")
         if is_array(value) or not array.flags.owndata:
             array = array.copy()
-        array = frozen(array)
+        array = frozen(current_backend().put(array, current.frame().device or _CPU))
     declared = array.shape if shape is None else tuple(shape)
     if not fits(array.shape, declared):
         raise errors.error("RD04", f"Variable(name={name!r})", f"the initial value has shape {array.shape}, "

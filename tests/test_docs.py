@@ -57,7 +57,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_every_public_object_says_where_its_semantics_come_from() -> None:
-    own = {"cluster_resolver", "compat", "config", "train",
+    own = {"cluster_resolver", "compat", "config", "set_backend", "train",
            "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
            "Mirrored", "AggregatingVariable", "SyncOnReadVariable", "MirroredVariable"}
     silent = [name for name in refdist.__all__

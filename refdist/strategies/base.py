@@ -174,11 +174,11 @@ class Strategy(Deprecated):
     def _reduce_leaf(self, op: rules.ReduceOp, value: Any, axes: tuple[int, ...] | None) -> Any:
         if axes is None:
             return self._extended._reduce(op, value)
-        count = self._extended._count
+        count, backend = self._extended._count, self._extended.backend
         distributed = isinstance(value, DistributedValues)
         values = components(value, count, "Strategy.reduce") if distributed else [value] * count
-        parts = [collectives.dense(item, "Strategy.reduce") if isinstance(item, IndexedSlices) else to_array(item)
-                 for item in values]
+        parts = [collectives.dense(backend, item, "Strategy.reduce") if isinstance(item, IndexedSlices)
+                 else to_array(item) for item in values]
         for part in parts:
             collectives.reducible(part, "Strategy.reduce")
         sums = [collectives.reduce_axes(part, axes, "Strategy.reduce") for part in parts]

@@ -24,7 +24,7 @@ from refdist import (
     variable_creation,
     workers,
 )
-from refdist.backend import Backend, find
+from refdist.backend import Backend, current_backend
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
 from refdist.strategies.base import ValueContext, components
@@ -36,7 +36,6 @@ from refdist.values import (
     PerReplica,
     check_components,
     check_count,
-    mirrored,
     per_replica,
     regroup,
     splitter,
@@ -63,13 +62,13 @@ class StrategyExtended(Updates):
         self._worker_devices = tuple(map(config.check_device, worker_devices))
         self._parameter_devices = (self._worker_devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
-        self.transport = transport or LoneWorker()
+        self.backend: Backend = current_backend()
+        self.transport = self.backend.between_workers(transport or LoneWorker(), self._worker_devices)
         # Replicas here, replicas on all workers, and the number of the first one here.
         self._count = len(self._worker_devices)
         self._total = self._count * self.transport.size
         self._first = self._count * self.transport.rank
         self._contexts = [ReplicaContext(container_strategy, self._first + i) for i in range(self._count)]
-        self.backend: Backend = find("simulated")()
         self._cross_device_ops = cross_device_ops or ReductionToOneDevice()
 
     # Facts.
@@ -172,9 +171,12 @@ class StrategyExtended(Updates):
 
     # Reducing and broadcasting.
 
-    def _all_reduce(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]], request: lockstep.Request) -> list[Any]:
+    def _all_reduce(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]],
+                    request: lockstep.Request) -> list[list[Any]]:
+        # For each column the result on every device.
         if self.transport.size > 1:
-            return self._combine(op, columns, request)
+            return [collectives.broadcast(self.backend, total, self._worker_devices)
+                    for total in self._combine(op, columns, request)]
         return self._cross_device_ops.all_reduce(self.backend, op, columns, self._worker_devices)
 
     def _combine(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]], request: lockstep.Request) -> list[Any]:
@@ -197,8 +199,10 @@ class StrategyExtended(Updates):
         return collectives.gather(self.backend, parts, axis)
 
     def _reduce(self, op: rules.ReduceOp, value: Any) -> Any:
-        device = current.frame().device or cross_device_ops.CPU
-        return self._reduce_value(op, value, cross_device_ops.Destinations((device,), False), "Strategy.reduce")
+        device = current.frame().device
+        home = device or self.backend.home(self._worker_devices[0])
+        target = cross_device_ops.Destinations((home,), False, bool(device))
+        return self._reduce_value(op, value, target, "Strategy.reduce")
 
     def _reduce_value(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
                       attempted: str) -> Any:
@@ -216,8 +220,7 @@ class StrategyExtended(Updates):
             parts = check_parts([value._read() if isinstance(value, Variable) else value], attempted)
             if self.transport.size > 1:
                 return self._reduce_everywhere(op, parts, target, attempted)
-            result = collectives.reduce(self.backend, op, parts)
-            return mirrored(result, target.devices) if target.distributed else result
+            return target.of(self.backend, collectives.reduce(self.backend, op, parts))
         if op is rules.ReduceOp.MEAN:
             return value._read() if isinstance(value, Variable) else value
         raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is not distributed, over "
@@ -227,15 +230,14 @@ class StrategyExtended(Updates):
                            attempted: str) -> Any:
         signature = (None, op, None, None, *collectives.signature(parts[0]))
         [result] = self._combine(op, [parts], lockstep.Request(attempted, signature))
-        return mirrored(result, target.devices) if target.distributed else result
+        return target.of(self.backend, result)
 
     def _reduce_equal(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
                       attempted: str) -> Any:
         if op is rules.ReduceOp.SUM and self._total > 1:
             raise errors.error("RD16", attempted, "SUM of a value that is the same on all replicas",
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself.")
-        array = value._read()
-        return mirrored(array, target.devices) if target.distributed else array
+        return target.of(self.backend, value._read())
 
     def _cross_device_ops_to(self, target: cross_device_ops.Destinations) -> CrossDeviceOps:
         # Only a reduction to all replicas goes the way of an all-reduce.

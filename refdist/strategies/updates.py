@@ -10,6 +10,7 @@ from typing import Any
 
 from refdist import config, current, distributed_variables, errors, nest, rules
 from refdist.arrays import is_array
+from refdist.backend import Backend
 from refdist.values import Mirrored, check_components, splitter
 from refdist.variables import Variable
 
@@ -17,6 +18,7 @@ from refdist.variables import Variable
 class Updates:
     """The part of StrategyExtended that updates variables."""
 
+    backend: Backend
     _strategy: Any
     _count: int
     _parameter_devices: tuple[str, ...]
@@ -78,13 +80,13 @@ class Updates:
         try:
             for i, name in enumerate(names):
                 frame = current.Frame(top, self._strategy, current.UPDATE, None, i, written, name, creators)
-                with current.pushed(frame):
+                with current.pushed(frame), self.backend.device(name):
                     results.append(call(i))
             for var, _ in written.values():
                 if var._kind == rules.MIRRORED:
                     arrays = [component._array for component in var._copies]
                     distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
-                    var._store_each([arrays[0]] * len(arrays))
+                    var._store_each(var._unite(arrays))
         except BaseException:
             for var, before in written.values():
                 var._store_each(before)
