@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refdist import devices as names
-from refdist.arrays import frozen
+from refdist.arrays import as_array, frozen
 from refdist.backend import Backend
 
 _CPU = names.canonical("CPU:0")
@@ -33,8 +33,7 @@ class Simulated(Backend):
 
     name = "simulated"
 
-    @property
-    def xp(self) -> ModuleType:
+    def xp(self, device: str = "") -> ModuleType:
         return np
 
     def place(self, device: str) -> Hashable:
@@ -82,6 +81,9 @@ class Simulated(Backend):
                 np.add(block, part[start:start + _BLOCK], out=block)
         return frozen(total)
 
+    def difference(self, array: Any, other: Any) -> Any:
+        return frozen(as_array(array - other))
+
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         return frozen(np.concatenate(arrays, axis=axis))
 
@@ -108,6 +110,11 @@ class Simulated(Backend):
             same = bool((first == other).all())
         if not same:
             raise complain()
+
+    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+        total = total if dtype is None else total.astype(dtype)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return frozen(as_array(total / float(count)))
 
     def synchronize(self) -> None:
         pass

@@ -7,6 +7,7 @@ NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strateg
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ class Foreign(NamedTuple):
 
     frozen: Callable[[Any], Any]
     to_numpy: Callable[[Any], Any]
+    beside: Callable[[Any], AbstractContextManager[Any]]
 
 
 # The types of arrays; backends whose arrays are not NumPy's add theirs.
@@ -101,7 +103,8 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
     if array.dtype.kind == dtype.kind and dtype.kind in "US":
         return array  # a longer string must not be cut
     if np.can_cast(array.dtype, dtype, "same_kind") and _in_range(array, dtype):
-        return array.astype(dtype)
+        with beside(array):
+            return array.astype(dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
                        f"Cast explicitly: `.astype({str(dtype)!r})`.", kind=errors.InvalidArgumentError)
 
@@ -161,6 +164,12 @@ def may_be_kept(array: Any) -> bool:
     if type(array) is np.ndarray:
         return not array.flags.writeable and array.flags.owndata
     return frozen(array) is array
+
+
+def beside(array: Any) -> AbstractContextManager[Any]:
+    """A `with` block in which new arrays are made on the device of this one."""
+    foreign = ARRAY_TYPES.get(type(array))
+    return nullcontext() if foreign is None else foreign.beside(array)
 
 
 def as_array(value: Any) -> Any:

@@ -34,10 +34,9 @@ class Backend(ABC):
 
     name: str = ""
 
-    @property
     @abstractmethod
-    def xp(self) -> ModuleType:
-        """The array module: numpy, cupy."""
+    def xp(self, device: str = "") -> ModuleType:
+        """The module for arrays on `device`, or on most devices: numpy, cupy."""
 
     def counts(self) -> dict[str, int] | None:
         """How many devices of each type there are; None where every device exists that a program names."""
@@ -76,6 +75,10 @@ class Backend(ABC):
         return [self.broadcast(self.sum(arrays), devices) for arrays in columns]
 
     @abstractmethod
+    def difference(self, array: Any, other: Any) -> Any:
+        """`array - other`, of one shape, dtype and device."""
+
+    @abstractmethod
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """The arrays one after another along `axis`, on the first array's device."""
 
@@ -101,6 +104,14 @@ class Backend(ABC):
         A backend whose devices work on their own may raise it at a later call instead of waiting for them.
         """
 
+    @abstractmethod
+    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+        """`total` divided by a positive int, in a float or complex dtype; None means the dtype of `total`."""
+
+    def switching(self) -> current.Switching | None:
+        """What follows the replicas of one thread from device to device; None where nothing has to."""
+        return None
+
     def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
         """The transport for arrays of this backend, given one for NumPy arrays; `devices` are this worker's."""
         return transport
@@ -115,9 +126,14 @@ _chosen: list[Backend] = []
 
 def current_backend() -> Backend:
     """The backend in use: the one that `set_backend` chose, else REFDIST_BACKEND, else the simulated one."""
-    if not _chosen:
-        _chosen.append(find(os.environ.get(VARIABLE) or "simulated")())
-    return _chosen[0]
+    return _chosen[0] if _chosen else _choose(os.environ.get(VARIABLE) or "simulated")
+
+
+def _choose(name: str) -> Backend:
+    backend = find(name)()
+    current.switching = backend.switching()
+    _chosen[:] = [backend]
+    return backend
 
 
 def set_backend(name: str) -> None:
@@ -139,7 +155,7 @@ def set_backend(name: str) -> None:
     if current.frame().kind != current.OUTSIDE:
         raise errors.error("RD09", "set_backend", f"it was called {current.describe()}",
                            "Call it outside every scope, best at the beginning of the program.")
-    _chosen[:] = [find(name)()]
+    _choose(name)
 
 
 config.machine_of(lambda: current_backend().counts())

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, rules
-from refdist.arrays import as_array, frozen
-from refdist.backend import Backend
+from refdist.arrays import as_array, beside
+from refdist.backend import Backend, current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
 
@@ -149,12 +149,7 @@ def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Part
 
 def divide(total: Any, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
-    name = rules.MEAN_DTYPE.get(total.dtype.name)
-    if name is not None:
-        total = total.astype(name)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = total / float(count)
-    return frozen(as_array(mean))
+    return current_backend().divide(total, count, rules.MEAN_DTYPE.get(total.dtype.name))
 
 
 def gather_axis(axis: Any, attempted: str) -> int:
@@ -204,9 +199,10 @@ def dense(backend: Backend, part: Part, attempted: str) -> Any:
     if part.shape is None:
         raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
                            "Pass one, or reduce with `axis=None`.", kind=errors.InvalidValueError)
-    # Not `zeros`, because the rows say on which device they are.
-    empty = backend.concatenate([part.values[:0]], 0)
-    return backend.scatter("add", backend.xp.zeros_like(empty, shape=part.shape), part.indices, part.values)
+    # Zeros like the values, so that they lie on the same device.
+    with beside(part.values):
+        zeros = np.zeros_like(part.values, shape=part.shape)
+    return backend.scatter("add", zeros, part.indices, part.values)
 
 
 def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
@@ -237,5 +233,6 @@ def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, 
     count = 1
     for axis in positive:
         count *= part.shape[axis]
-    total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
+    with beside(part):
+        total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
     return as_array(total), count

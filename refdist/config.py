@@ -31,16 +31,49 @@ class LogicalDevice(NamedTuple):
     device_type: str
 
 
+class LogicalDeviceConfiguration(NamedTuple):
+    """One logical device of a physical one.
+
+    Args:
+        memory_limit: in MiB; None shares what there is.  Devices of the simulated machine have no limit.
+
+    Source: tf.config.LogicalDeviceConfiguration.
+    """
+
+    memory_limit: int | None = None
+
+
+class LogicalPart(NamedTuple):
+    """Which physical device a logical one is on, and what of its memory it may use, in MiB."""
+
+    physical: int
+    memory_limit: int | None
+
+
 class _Machine:
     def __init__(self) -> None:
         self.counts: dict[str, int] | None = None
         self.asked = False
         self.random: random.Random | None = None
         self.seed_asked = False
+        self.divided: dict[tuple[str, int], tuple[int | None, ...]] = {}
+        self.parts: dict[tuple[str, int], list[LogicalPart]] = {}
+        self.watchers: list[Callable[[], None]] = []
         self.found: Callable[[], dict[str, int] | None] = lambda: None
 
 
 _machine = _Machine()
+
+
+def when_changed(call: Callable[[], None]) -> None:
+    """Has `call` called whenever the machine is sized or divided anew."""
+    _machine.watchers.append(call)
+
+
+def _changed() -> None:
+    _machine.parts = {}
+    for call in _machine.watchers:
+        call()
 
 
 def machine_of(found: Callable[[], dict[str, int] | None]) -> None:
@@ -48,12 +81,67 @@ def machine_of(found: Callable[[], dict[str, int] | None]) -> None:
     _machine.found = found
 
 
-def _counts() -> dict[str, int] | None:
+def _stated() -> None:
     if not _machine.asked:
         text = os.environ.get(DEVICES_VARIABLE)
         _machine.counts = _read_counts(text) if text else None
         _machine.asked = True
-    return _machine.found() if _machine.counts is None else _machine.counts
+
+
+def _counts() -> dict[str, int] | None:
+    _stated()
+    counts = _machine.found() if _machine.counts is None else _machine.counts
+    if counts is None and not _machine.divided:
+        return None
+    counts = dict(counts or {"CPU": 1})
+    for kind in {kind for kind, _ in _machine.divided}:
+        counts[kind] = len(logical_parts(kind, counts.get(kind, 0)))
+    return counts
+
+
+def logical_parts(kind: str, physical: int) -> list[LogicalPart]:
+    """The logical devices of a type on `physical` devices, in order.
+
+    A stated number (REFDIST_DEVICES, set_simulated_devices) is dealt out to the physical devices in turn.
+    """
+    _stated()
+    if (kind, physical) not in _machine.parts:
+        divided = {i: limits for (of, i), limits in _machine.divided.items() if of == kind}
+        if divided or _machine.counts is None:
+            count = max(physical, 1 + max(divided, default=-1))
+            found = [LogicalPart(i, limit) for i in range(count) for limit in divided.get(i, (None,))]
+        else:
+            found = [LogicalPart(i % max(physical, 1), None) for i in range(_machine.counts.get(kind, 0))]
+        _machine.parts[kind, physical] = found
+    return _machine.parts[kind, physical]
+
+
+def set_logical_device_configuration(device: str, logical_devices: Sequence[LogicalDeviceConfiguration]) -> None:
+    """Divides a physical device into logical ones, which are numbered over all physical devices of the type.
+
+    >>> import refdist
+    >>> refdist.config.set_logical_device_configuration("CPU:0", [refdist.config.LogicalDeviceConfiguration()] * 2)
+    >>> [found.name for found in refdist.config.list_logical_devices("CPU")]
+    ['/device:CPU:0', '/device:CPU:1']
+    >>> refdist.config.reset_simulated_devices()
+
+    Raises:
+        RD24: not a device name.  RD25: not a list of LogicalDeviceConfiguration, or a limit that is no size.
+
+    Source: tf.config.set_logical_device_configuration.
+    """
+    attempted = "set_logical_device_configuration"
+    name = devices.canonical(device)
+    if not isinstance(logical_devices, (list, tuple)) or not logical_devices or not all(
+            isinstance(item, LogicalDeviceConfiguration) for item in logical_devices):
+        raise errors.error("RD25", attempted, f"logical_devices is {logical_devices!r}",
+                           "Pass a list of LogicalDeviceConfiguration(memory_limit=...).")
+    for limit in (item.memory_limit for item in logical_devices):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise errors.error("RD25", attempted, f"memory_limit is {limit!r}", "Pass a number of MiB, at least 1.")
+    limits = tuple(item.memory_limit for item in logical_devices)
+    _machine.divided[devices.device_type(name), devices.index(name)] = limits
+    _changed()
 
 
 def _read_counts(text: str) -> dict[str, int]:
@@ -91,22 +179,27 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
                                kind=errors.InvalidValueError)
     _machine.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
     _machine.asked = True
+    _machine.divided = {}
+    _changed()
 
 
 def reset_simulated_devices() -> None:
     """Goes back to what the environment says, or to a machine of no stated size."""
     _machine.asked = False
+    _machine.divided = {}
+    _changed()
 
 
 @contextmanager
 def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> Iterator[None]:
     """`set_simulated_devices` for the length of a `with` block."""
-    before = _machine.counts, _machine.asked
+    before = _machine.counts, _machine.asked, _machine.divided
     set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
     try:
         yield
     finally:
-        _machine.counts, _machine.asked = before
+        _machine.counts, _machine.asked, _machine.divided = before
+        _changed()
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:

@@ -81,9 +81,6 @@ class CrossDeviceOps:
     Source: tf.distribute.CrossDeviceOps.
     """
 
-    def __init__(self) -> None:
-        self._backend = current_backend()
-
     def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any = None) -> Any:
         """Reduces one distributed value to `destinations`.
 
@@ -113,7 +110,7 @@ class CrossDeviceOps:
             parts = list(value.values) if isinstance(value, DistributedValues) else [value]
             pairs.append((check_parts(parts, "batch_reduce"), _devices_of(value),
                           destinations_of(destinations, "batch_reduce")))
-        return [self.carry_out(self._backend, op, parts, sources, target) for parts, sources, target in pairs]
+        return [self.carry_out(current_backend(), op, parts, sources, target) for parts, sources, target in pairs]
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
         """The array on all `destinations`: a Mirrored, or the array itself for a single device."""
@@ -121,7 +118,7 @@ class CrossDeviceOps:
         target = destinations_of(destinations, "broadcast")
         source = current.frame().device or CPU
         write_transfers([Transfer(source, device, array.nbytes) for device in target.devices])
-        return target.of(self._backend, array.copy() if target.distributed else array)
+        return target.of(current_backend(), array.copy() if target.distributed else array)
 
     def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
                               options: Any) -> Any:
@@ -187,7 +184,6 @@ class ReductionToOneDevice(CrossDeviceOps):
 
     def __init__(self, reduce_to_device: str | None = None,
                  accumulation_fn: Callable[[list[Any]], Any] | None = None) -> None:
-        super().__init__()
         self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device)
         self._accumulate = accumulation_fn
 
@@ -212,7 +208,6 @@ class ReductionToOneDevice(CrossDeviceOps):
 
 class _Packed(CrossDeviceOps):
     def __init__(self, num_packs: int = 1) -> None:
-        super().__init__()
         if isinstance(num_packs, bool) or not isinstance(num_packs, int) or num_packs < 0:
             raise errors.error("RD25", f"{type(self).__name__}(num_packs={num_packs!r})",
                                "it is no number of packs", "Pass an int of at least 0.",

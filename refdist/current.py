@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from refdist import errors
 
@@ -66,6 +66,23 @@ class _State(threading.local):
 
 
 state = _State()
+
+
+class Switching(Protocol):
+    """What follows the replicas of a backend whose devices belong to the thread."""
+
+    def start(self, device: str) -> None:
+        """A replica begins on `device`."""
+
+    def leave(self) -> Any:
+        """Whoever runs stops for a while; the result says where it was."""
+
+    def enter(self, where: Any) -> None:
+        """Whoever left goes on where it was."""
+
+
+# None where a device is only a name.
+switching: Switching | None = None
 
 
 def frame() -> Frame:

@@ -51,6 +51,14 @@ class NotFoundError(RefdistError, LookupError):
     """A name that nothing carries: a device, a backend, a file."""
 
 
+class DeviceError(RefdistError, RuntimeError):
+    """A device, or the connection between devices, does not work."""
+
+
+class ResourceExhaustedError(RefdistError, MemoryError):
+    """There is not enough memory."""
+
+
 class OutOfRangeError(RefdistError, IndexError):
     """A position past the end."""
 
@@ -181,6 +189,10 @@ CATALOGUE: dict[str, Code] = {
         "the backend is not available", NotFoundError,
         "A backend is built in or found through the entry points `refdist.backends`.",
         "Install what the message names."),
+    "RD28": Code(
+        "a device failed", DeviceError,
+        "An array fits into the memory of its device, and the device does what it is told.",
+        "Look at the device's own message; after an error of the device itself, start the program anew."),
     "RD29": Code(
         "the input has ended", OutOfRangeError,
         "A dataset ends; `get_next` says so by this error.",

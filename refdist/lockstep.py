@@ -140,10 +140,14 @@ def meet(session: Session | None, request: Request) -> Any:
     mine = state.top
     if journal.active is not None:
         journal.write("meet", mine.replica_id, request.kind, _nbytes(request), request.line)
+    switching = current.switching
+    where = None if switching is None else switching.leave()
     try:
         return session.hub.switch(request)
     finally:
         state.top = mine
+        if switching is not None:
+            switching.enter(where)
 
 
 def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str, first: int = 0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from refdist import collectives, errors, rules
-from refdist.arrays import as_array, cast, frozen, has_dtype, may_be_kept, to_array
+from refdist.arrays import beside, cast, frozen, has_dtype, may_be_kept, to_array
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators
@@ -38,7 +38,8 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
         return array
     # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
     if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
-        array = array if may_be_kept(array) else array.copy()
+        with beside(array):
+            array = array if may_be_kept(array) else array.copy()
     return frozen(array)
 
 
@@ -73,7 +74,7 @@ def update(operation: str, old: Any, new: Any, device: str) -> Any:
     if operation == "assign":
         return frozen(new)
     if operation == "assign_add":
-        return frozen(as_array(old + new))
+        return backend.sum((old, new))
     if operation == "assign_sub":
-        return frozen(as_array(old - new))
+        return backend.difference(old, new)
     return backend.scatter(operation.rpartition("_")[2], old, new.indices, new.values)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import current, errors, journal, rules
-from refdist.arrays import as_array, cast, frozen, has_dtype, is_array, to_array, to_numpy
+from refdist.arrays import as_array, beside, cast, frozen, has_dtype, is_array, to_array, to_numpy
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import VariableAggregation, VariableSynchronization
@@ -110,7 +110,9 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
             raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
                                f"has shape {rows.shape}", "Pass integer indices of existing rows.",
                                kind=errors.InvalidArgumentError)
-        return frozen(as_array(rows[current_backend().put(wanted, self._where())]))
+        wanted = current_backend().put(wanted, self._where())
+        with beside(rows):
+            return frozen(as_array(rows[wanted]))
 
     @property
     def name(self) -> str:
@@ -388,12 +390,14 @@ def default_creator(initial_value: Any, name: str | None = None, dtype: Any = No
         if dtype is not None:
             array = cast(array, dtype, f"Variable(name={name!r})")
         if is_array(value) or not array.flags.owndata:
-            array = array.copy()
-        array = frozen(current_backend().put(array, current.frame().device or _CPU))
+            with beside(array):
+                array = array.copy()
+    device = current.frame().device or _CPU
+    array = frozen(current_backend().put(array, device))
     declared = array.shape if shape is None else tuple(shape)
     if not fits(array.shape, declared):
         raise errors.error("RD04", f"Variable(name={name!r})", f"the initial value has shape {array.shape}, "
                            f"declared is {declared}", "Declare the shape of the initial value, or None for "
                            "sizes that may change.")
-    return ResourceVariable(array, name, declared, current.frame().device or _CPU, distribute_strategy, trainable,
+    return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
                             synchronization, aggregation, constraint)

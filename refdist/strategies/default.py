@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refdist import context, current, datasets, errors
+from refdist.backend import current_backend
 from refdist.inputs import InputContext
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
@@ -141,10 +142,10 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
 
 
 def array_module() -> Any:
-    """The array module of the current strategy's backend: numpy in the simulated world.
+    """The module that arrays of the current device belong to: numpy, or cupy on a GPU.
 
     >>> import refdist
     >>> refdist.array_module().__name__
     'numpy'
     """
-    return context.get_strategy().extended.backend.xp
+    return current_backend().xp(current.frame().device)

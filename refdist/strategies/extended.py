@@ -24,7 +24,8 @@ from refdist import (
     variable_creation,
     workers,
 )
-from refdist.backend import Backend, current_backend
+from refdist.arrays import is_array
+from refdist.backend import Backend, constant, current_backend
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
 from refdist.strategies.base import ValueContext, components
@@ -62,8 +63,7 @@ class StrategyExtended(Updates):
         self._worker_devices = tuple(map(config.check_device, worker_devices))
         self._parameter_devices = (self._worker_devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
-        self.backend: Backend = current_backend()
-        self.transport = self.backend.between_workers(transport or LoneWorker(), self._worker_devices)
+        self.transport = current_backend().between_workers(transport or LoneWorker(), self._worker_devices)
         # Replicas here, replicas on all workers, and the number of the first one here.
         self._count = len(self._worker_devices)
         self._total = self._count * self.transport.size
@@ -72,6 +72,11 @@ class StrategyExtended(Updates):
         self._cross_device_ops = cross_device_ops or ReductionToOneDevice()
 
     # Facts.
+
+    @property
+    def backend(self) -> Backend:
+        """What holds the arrays."""
+        return current_backend()
 
     @property
     def worker_devices(self) -> tuple[str, ...]:
@@ -151,15 +156,20 @@ class StrategyExtended(Updates):
 
         def body(i: int, session: lockstep.Session | None) -> Any:
             state.top = current.Frame(scope, strategy, current.REPLICA, contexts[i], i, session, names[i], creators)
+            my_args, my_kwargs = args_of(i), kwargs_of(i)
+            if current.switching is not None:
+                current.switching.start(names[i])
+                my_args, my_kwargs = _on_device(my_args), _on_device(my_kwargs)
             if journal.active is None:
-                return fn(*args_of(i), **kwargs_of(i))
+                return fn(*my_args, **my_kwargs)
             name = getattr(fn, "__name__", type(fn).__name__)
             journal.write("start", i, name)
-            result = fn(*args_of(i), **kwargs_of(i))
+            result = fn(*my_args, **my_kwargs)
             journal.write("finish", i, name)
             return result
 
         state.top = scope
+        where = None if current.switching is None else current.switching.leave()
         try:
             if self._count == 1:
                 results = [body(0, None)]
@@ -167,6 +177,8 @@ class StrategyExtended(Updates):
                 results = lockstep.run(self._count, body, config.order(self._count), "strategy.run", self._first)
         finally:
             state.top = before
+            if current.switching is not None:
+                current.switching.enter(where)
         return regroup(results, names, "result of strategy.run", self.value_container)
 
     # Reducing and broadcasting.
@@ -368,6 +380,15 @@ class StrategyExtended(Updates):
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
         values = [value_fn(ValueContext(self._first + i, self._total)) for i in range(self._count)]
         return per_replica(values, self._worker_devices, "experimental_distribute_values_from_function")
+
+
+def _on_device(structure: Any) -> Any:
+    # Arrays that replicas are given lie on their device, whoever made them.
+    if not structure:
+        return structure
+    if type(structure) is tuple and not any(map(nest.is_nested, structure)):
+        return tuple([constant(leaf) if is_array(leaf) else leaf for leaf in structure])
+    return nest.map_structure(lambda leaf: constant(leaf) if is_array(leaf) else leaf, structure)
 
 
 _NOTHING_TO_COMPARE = (None,) * len(lockstep.FIELDS)

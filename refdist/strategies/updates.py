@@ -10,7 +10,7 @@ from typing import Any
 
 from refdist import config, current, distributed_variables, errors, nest, rules
 from refdist.arrays import is_array
-from refdist.backend import Backend
+from refdist.backend import current_backend
 from refdist.values import Mirrored, check_components, splitter
 from refdist.variables import Variable
 
@@ -18,7 +18,6 @@ from refdist.variables import Variable
 class Updates:
     """The part of StrategyExtended that updates variables."""
 
-    backend: Backend
     _strategy: Any
     _count: int
     _parameter_devices: tuple[str, ...]
@@ -80,7 +79,7 @@ class Updates:
         try:
             for i, name in enumerate(names):
                 frame = current.Frame(top, self._strategy, current.UPDATE, None, i, written, name, creators)
-                with current.pushed(frame), self.backend.device(name):
+                with current.pushed(frame), current_backend().device(name):
                     results.append(call(i))
             for var, _ in written.values():
                 if var._kind == rules.MIRRORED:

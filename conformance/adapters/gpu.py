@@ -1,0 +1,30 @@
+"""refdist on the GPUs of this process, as 16 logical ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import refdist
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.devices import canonical
+
+
+class GPU(Simulated):
+    """refdist with its arrays on GPUs."""
+
+    name = "refdist (GPU)"
+
+    def __init__(self) -> None:
+        refdist.set_backend("gpu")
+        refdist.config.set_simulated_devices(gpu=16)
+
+    def array(self, value: Any, dtype: str | None) -> Any:
+        array = super().array(value, dtype)
+        if refdist.get_replica_context() is None or not refdist.has_strategy():
+            array = refdist.get_strategy().extended.backend.put(array, canonical("GPU:0"))
+        return array if dtype is None else refdist.constant(array)
+
+    def to_numpy(self, value: Any) -> Any:
+        if isinstance(value, refdist.Variable):
+            return value.numpy()
+        return refdist.get_strategy().extended.backend.to_numpy(refdist.constant(value))

@@ -1,0 +1,103 @@
+"""The GPU backend for tests: on a stand-in for CuPy, and on the machine's GPUs.
+
+On the stand-in no GPU code runs: neither the bits of a GPU's kernels nor its streams, speed or NCCL are seen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import arrays, current
+from refdist.backends import gpu_devices
+
+ROOT = Path(__file__).parents[1]
+STAND_IN = ROOT / "tests" / "stand_in"
+
+
+@contextmanager
+def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
+    """The stand-in as `cupy`, with so many GPUs, and the GPU backend in use; gives the module."""
+    before, kept = dict(os.environ), {name: sys.modules.pop(name) for name in _cupy_modules()}
+    types, importers = dict(arrays.ARRAY_TYPES), list(arrays.IMPORTERS)
+    sys.path.insert(0, str(STAND_IN))
+    os.environ.update(environment, STAND_IN_GPUS=str(gpus))
+    try:
+        refdist.set_backend("gpu")
+        yield sys.modules["cupy"]
+    finally:
+        refdist.config.reset_simulated_devices()
+        refdist.set_backend("simulated")
+        assert current.switching is None
+        sys.path.remove(str(STAND_IN))
+        os.environ.clear()
+        os.environ.update(before)
+        arrays.ARRAY_TYPES.clear()
+        arrays.ARRAY_TYPES.update(types)
+        arrays.IMPORTERS[:] = importers
+        for name in _cupy_modules():
+            del sys.modules[name]
+        sys.modules.update(kept)
+
+
+def why_no_gpu() -> str:
+    """Why the GPU backend cannot be used here; empty where it can."""
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed"
+    try:
+        gpu_devices.library()
+    except refdist.errors.RefdistError as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def real() -> Iterator[Any]:
+    """The machine's own GPUs; skips where there are none."""
+    reason = why_no_gpu()
+    if reason:
+        pytest.skip(reason)
+    refdist.set_backend("gpu")
+    try:
+        yield sys.modules["cupy"]
+    finally:
+        refdist.config.reset_simulated_devices()
+        refdist.set_backend("simulated")
+
+
+def _cupy_modules() -> list[str]:
+    return [name for name in sys.modules if name == "cupy" or name.startswith("cupy.")]
+
+
+def host(value: Any) -> Any:
+    """An array of either world as NumPy's."""
+    return arrays.to_numpy(refdist.constant(value))
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Equal to the bit, but for which NaN it is."""
+    one, other = np.asarray(one), np.asarray(other)
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    nan = one != one
+    equal = bool(np.array_equal(nan, other != other)) if one.dtype.kind in "fc" else True
+    keep = ~nan if one.dtype.kind in "fc" else slice(None)
+    return equal and np.ascontiguousarray(one[keep]).tobytes() == np.ascontiguousarray(other[keep]).tobytes()
+
+
+def program(*command: str, gpus: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command with this interpreter's packages; with `gpus`, on the stand-in."""
+    found = {**os.environ, **environment}
+    if gpus:
+        found |= {"PYTHONPATH": str(STAND_IN), "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
+    return subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=300, check=False)

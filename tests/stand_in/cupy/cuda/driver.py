@@ -1,0 +1,5 @@
+"""The class of the driver's errors."""
+
+
+class CUDADriverError(RuntimeError):
+    pass

@@ -1,0 +1,139 @@
+"""CuPy itself where there is no GPU: messages, read-only arrays, kernels compiled by NVRTC, and that the stand-in
+has no names that CuPy lacks.  `make cupy` installs it and runs this file."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_world import ROOT, STAND_IN, why_no_gpu
+
+import refdist
+from refdist.backends import gpu_arrays, gpu_kernels, gpu_rings
+
+cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
+no_gpu = pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU")
+
+
+@pytest.fixture(scope="module")
+def array() -> Any:
+    # Memory of the host stands for a device's: shapes and types can be seen, nothing can be computed.
+    memory = np.arange(12, dtype=np.float32)
+    owned = cupy.cuda.memory.UnownedMemory(memory.ctypes.data, memory.nbytes, memory, 0)
+    return cupy.ndarray((3, 4), np.float32, memptr=cupy.cuda.memory.MemoryPointer(owned, 0))
+
+
+@no_gpu
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(LookupError, match=r"\[RD27\] backend 'gpu': (there is no NVIDIA driver|CUDA does not start)"):
+        refdist.set_backend("gpu")
+    assert refdist.array_module() is np
+
+
+def test_read_only_arrays_and_their_views_refuse_to_be_written_to(array: Any) -> None:
+    kind = gpu_arrays.read_only(cupy)
+    frozen = array.view(kind)
+    for view in (frozen, frozen[1], frozen.T, frozen.reshape(-1), frozen[:, 1:]):
+        assert type(view) is kind
+        with pytest.raises(ValueError, match=r"\[RD20\].*read-only"):
+            view[...] = 1
+        with pytest.raises(ValueError, match=r"\[RD20\]"):
+            view += 1
+    assert frozen.data.ptr == array.data.ptr
+    assert type(frozen.view(cupy.ndarray)) is cupy.ndarray
+
+
+def test_every_method_that_writes_is_refused() -> None:
+    kind = gpu_arrays.read_only(cupy)
+    inplace = {name for name in dir(cupy.ndarray) if re.fullmatch(r"__i(?!nit|ter|nt_|ndex|nv)\w+__", name)}
+    written = {name for name in vars(kind) if not name.startswith("__") or name in inplace | {"__setitem__"}}
+    assert inplace - {"__idiv__"} <= written
+    assert {"fill", "put", "set", "sort", "partition", "scatter_add", "scatter_max", "scatter_min"} <= written
+
+
+@pytest.mark.parametrize("dtype", gpu_kernels.TYPES)
+def test_nvrtc_compiles_the_kernels(dtype: str) -> None:
+    from cupy_backends.cuda.libs import nvrtc
+
+    program = nvrtc.createProgram(gpu_kernels.source(dtype), "kernel.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, ("-arch=compute_70", "-fmad=false", "--std=c++17", "-ftz=true"))
+    except Exception as error:
+        pytest.fail(f"{error}: {nvrtc.getProgramLog(program)}")
+    ptx = nvrtc.getPTX(program)
+    ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
+    assert not re.findall(r"(?:add|sub|mul|div)(?:\.rn)?\.ftz\.f32", ptx)
+
+
+def test_cupy_takes_the_kernels_as_they_are_given() -> None:
+    module = cupy.RawModule(code=gpu_kernels.source("float32"), options=("-fmad=false", "--std=c++17"))
+    assert callable(module.get_function)
+
+
+def names_used() -> set[str]:
+    # Every attribute chain that begins with CuPy, NCCL's module or cupy.cuda in the backend.
+    starts = {"cupy": "cupy", "self._cupy": "cupy", "cuda": "cupy.cuda", "self._cuda": "cupy.cuda",
+              "runtime": "cupy.cuda.runtime", "nccl": "cupy.cuda.nccl", "ring.cupy": "cupy"}
+    found = set()
+    for path in (ROOT / "backends").glob("gpu*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                text = ast.unparse(node)
+                for start, full in starts.items():
+                    if re.fullmatch(rf"{re.escape(start)}(\.\w+)+", text):
+                        found.add(full + text.removeprefix(start))
+    return found
+
+
+def test_every_name_of_cupy_that_is_used_exists() -> None:
+    used = names_used()
+    assert {"cupy.cuda.runtime.getDeviceCount", "cupy.argsort", "cupy.cuda.nccl.groupStart"} <= used
+    importlib.import_module("cupy.cuda.nccl")
+    missing = []
+    for name in sorted(used):
+        value: Any = cupy
+        for part in name.split(".")[1:]:
+            if not hasattr(value, part):
+                missing.append(name)
+                break
+            value = getattr(value, part)
+    assert not missing
+
+
+def test_nccl_has_the_types_and_calls_that_are_used() -> None:
+    nccl = gpu_rings.library()
+    if nccl is None:
+        pytest.skip("NCCL is not installed")
+    assert all(isinstance(getattr(nccl, f"NCCL_{name}"), int) for name in gpu_rings.NCCL_TYPES.values())
+    assert len(nccl.get_unique_id()) == 128
+    for name in ("send", "recv", "allReduce", "allGather", "check_async_error", "abort", "initAll"):
+        assert hasattr(nccl.NcclCommunicator, name)
+    nccl.groupStart()
+    nccl.groupEnd()
+
+
+def test_the_stand_in_offers_nothing_that_cupy_lacks() -> None:
+    tree = ast.parse((STAND_IN / "cupy" / "__init__.py").read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
+    assert functions
+    assert [name for name in functions if not hasattr(cupy, name)] == []
+    [kind] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ndarray"]
+    methods = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
+    own = {"_of", "_view_data", "_item", "as_cupy", "__array_finalize__", "__index__", "__len__", "__iter__"}
+    assert [name for name in methods - own if not hasattr(cupy.ndarray, name)] == []
+
+
+def test_arguments_are_named_as_the_stand_in_names_them() -> None:
+    wanted = inspect.signature(cupy.ndarray.view).parameters if hasattr(cupy.ndarray.view, "__text_signature__") else {}
+    assert set(wanted) <= {"self", "dtype", "array_class"}
+    communicator = cupy.cuda.nccl.NcclCommunicator if cupy.cuda.nccl.available else None
+    if communicator is not None:
+        with pytest.raises(TypeError):
+            communicator(1, (0,) * 128, 0)
+        with pytest.raises(ValueError, match="128"):
+            communicator(1, b"short", 0)

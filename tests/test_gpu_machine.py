@@ -1,0 +1,147 @@
+"""On a machine with a GPU: what the stand-in cannot show.  Skipped elsewhere, with the reason."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_world import ROOT, host, program, real, same_bits, why_no_gpu
+from test_gpu import collectives
+
+import refdist
+from refdist import errors
+from refdist.backend import current_backend
+
+pytestmark = pytest.mark.gpu
+SUM = refdist.VariableAggregation.SUM
+
+
+@pytest.fixture
+def cupy() -> Iterator[Any]:
+    with real() as module:
+        refdist.config.set_simulated_devices(gpu=4)
+        yield module
+
+
+def test_the_conformance_suite_on_the_gpu() -> None:
+    if why_no_gpu():
+        pytest.skip(why_no_gpu())
+    done = program(sys.executable, "-m", "refdist.conformance", "--adapter", "refdist.conformance.adapters.gpu:GPU")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_collectives_have_the_simulator_s_bits(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    kinds = ["float32", "float64", "float16", "int32", "int64", "uint8", "int16", "complex64"]
+    arrays = [[(np.abs(random.standard_normal((4, 5))) * 100).astype(kind) for kind in kinds] for _ in range(4)]
+    expected = collectives(arrays)
+    with real():
+        refdist.config.set_simulated_devices(gpu=4)
+        found = collectives(arrays)
+    assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_the_example_learns_the_same(cupy: Any, tmp_path: Path) -> None:
+    # Matrix products are cuBLAS's here and another library's in the simulator, so the bits may differ.
+    done = program(sys.executable, str(ROOT / "examples" / "digits.py"), "--replicas", "4", "--epochs", "3",
+                   "--no-progress", "--out", str(tmp_path), REFDIST_BACKEND="gpu", REFDIST_DEVICES="GPU:4")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_training_step_does_not_synchronize(cupy: Any) -> None:
+    import cupyx
+
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+    with strategy.scope():
+        weights = refdist.Variable(np.ones((3, 2), np.float32), aggregation=refdist.VariableAggregation.MEAN)
+    rows = strategy.run(lambda: refdist.constant(np.ones((4, 3), np.float32)))
+
+    def step(x: Any) -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        [gradient] = context.all_reduce("SUM", [x.T @ (x @ weights.value())])
+        weights.assign_sub(gradient * 1e-3)
+        return context.all_gather(gradient, 0)
+
+    strategy.run(step, args=(rows,))
+    with cupyx.allow_synchronize(False):
+        out = strategy.run(step, args=(rows,))
+        strategy.reduce("SUM", out, axis=None)
+
+
+def test_replicas_keep_their_own_streams(cupy: Any) -> None:
+    def step() -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            mine = cupy.full(1 << 22, context.replica_id_in_sync_group + 1, cupy.float32)
+            total = context.all_reduce("SUM", mine)
+            assert cupy.cuda.get_current_stream().ptr == stream.ptr
+            again = total + 0
+        cupy.cuda.get_current_stream().wait_event(stream.record())
+        return again
+
+    found = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)]).run(step)
+    assert all((host(part) == 10).all() for part in found.values)
+
+
+def test_a_difference_between_copies_is_found(cupy: Any) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        variable = refdist.Variable(np.zeros(2, np.float32))
+
+    def differ() -> None:
+        context = refdist.get_replica_context()
+        assert context is not None
+        variable.assign(refdist.constant([1.0, float(context.replica_id_in_sync_group)]))
+
+    with pytest.raises(ValueError, match=r"\[RD12\]"):
+        strategy.run(differ)
+        current_backend().synchronize()
+
+
+def test_out_of_memory_is_an_error_and_the_program_goes_on(cupy: Any) -> None:
+    refdist.config.set_logical_device_configuration("GPU:0", [refdist.config.LogicalDeviceConfiguration(8)] * 2)
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with pytest.raises(errors.ResourceExhaustedError, match=r"\[RD28\]"):
+        strategy.run(lambda x: x, args=(np.ones(32 << 20, np.uint8),))
+    assert host(strategy.run(lambda x: x + 1, args=(np.ones(4),)).values[1]).tolist() == [2, 2, 2, 2]
+    refdist.config.reset_simulated_devices()
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+
+
+def test_shared_arrays_cannot_be_written_to(cupy: Any) -> None:
+    def step() -> None:
+        context = refdist.get_replica_context()
+        assert context is not None
+        total = context.all_reduce("SUM", refdist.constant([1.0]))
+        copy = total.copy()
+        copy += 1
+        result = total + 1
+        result += 1
+        total += 1
+
+    with pytest.raises(ValueError, match=r"\[RD20\].*read-only"):
+        refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
+
+
+def test_pytorch_computes_on_the_same_memory(cupy: Any) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+
+    def step() -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        mine = torch.full((3,), float(context.replica_id_in_sync_group + 1), device="cuda")
+        total = context.all_reduce("SUM", mine)
+        return refdist.constant(torch.from_dlpack(total.copy()) * 2)
+
+    found = refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
+    assert host(found.values[1]).tolist() == [6, 6, 6]
