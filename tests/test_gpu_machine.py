@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_world import ROOT, host, program, real, same_bits, why_no_gpu
+from gpu_world import ROOT, host, program, real, same_bits, skip_without_gpu
 from test_gpu import collectives
 
 import refdist
@@ -28,8 +28,7 @@ def cupy() -> Iterator[Any]:
 
 
 def test_the_conformance_suite_on_the_gpu() -> None:
-    if why_no_gpu():
-        pytest.skip(why_no_gpu())
+    skip_without_gpu()
     done = program(sys.executable, "-m", "refdist.conformance", "--adapter", "refdist.conformance.adapters.gpu:GPU")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
 
