@@ -19,6 +19,7 @@ from refdist import current, devices, errors
 DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
 _TYPES = ("CPU", "GPU", "TPU")
+_CPU = devices.canonical("CPU:0")
 
 
 class LogicalDevice(NamedTuple):
@@ -90,13 +91,14 @@ def _stated() -> None:
 
 def _counts() -> dict[str, int] | None:
     _stated()
-    counts = _machine.found() if _machine.counts is None else _machine.counts
-    if counts is None and not _machine.divided:
-        return None
-    counts = dict(counts or {"CPU": 1})
-    for kind in {kind for kind, _ in _machine.divided}:
-        counts[kind] = len(logical_parts(kind, counts.get(kind, 0)))
-    return counts
+    found = _machine.found()
+    counts = found if _machine.counts is None else _machine.counts
+    if not _machine.divided:
+        return counts
+    # What was divided is numbered over the devices there are, whatever number was stated.
+    there = found or counts or {"CPU": 1}
+    divided = {kind: len(logical_parts(kind, there.get(kind, 0))) for kind, _ in _machine.divided}
+    return {**(counts or there), **divided}
 
 
 def logical_parts(kind: str, physical: int) -> list[LogicalPart]:
@@ -230,7 +232,8 @@ def check_device(name: str) -> str:
         RD24: not a device name, or the machine was sized and does not have it.
     """
     full = devices.canonical(name)
-    counts = _counts()
+    # The one device that every machine has is not looked up: that would choose a backend.
+    counts = None if full == _CPU else _counts()
     if counts is None:
         return full
     spec = devices.parse(full)

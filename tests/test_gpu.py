@@ -547,3 +547,38 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
     assert done.returncode == 0, done.stderr[-2000:]
     for task in (0, 1):
         assert (tmp_path / f"cupy {task}").read_text() == (tmp_path / f"numpy {task}").read_text()
+
+
+# Tests of the simulator that look at something only NumPy has, or count devices that this machine states otherwise.
+NUMPY_S_OWN = [
+    "tests/behaviours/test_contexts_and_run.py::test_behaviour[A67]",
+    "tests/behaviours/test_contexts_and_run.py::test_behaviour[A75]",
+    "tests/test_docs.py::test_the_programs_of_a_page_run_one_after_another[gpus.md]",
+    "tests/test_docs.py::test_the_examples_of_docstrings_run[refdist.strategies.multi_worker]",
+]
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize(("devices", "files"), [
+    ("GPU:16,CPU:16", "tests/behaviours tests/test_variable_table.py tests/test_update.py tests/test_contexts.py"),
+    ("GPU:16", "tests/test_docs.py")])
+def test_the_simulator_s_tests_and_the_documented_programs(gpus: int, devices: str, files: str) -> None:
+    done = program(sys.executable, "-m", "pytest", "-q", *files.split(),
+                   *(f"--deselect={name}" for name in NUMPY_S_OWN), gpus=gpus, REFDIST_DEVICES=devices)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
+
+
+def test_importing_refdist_chooses_no_backend() -> None:
+    done = program(sys.executable, "-c", "import refdist, sys; assert 'cupy' not in sys.modules; "
+                   "assert refdist.has_strategy() is False; assert refdist.OneDeviceStrategy('GPU:0') is not None",
+                   gpus=1)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_backend_may_be_chosen_by_the_first_run() -> None:
+    look = ("import refdist; s = refdist.OneDeviceStrategy('CPU:0'); s.run(lambda: 1); "
+            "m = refdist.MirroredStrategy(['GPU:0', 'GPU:1']); "
+            "print(m.run(lambda: refdist.get_replica_context().all_reduce('SUM', 1.0)).values[1])")
+    done = program(sys.executable, "-c", look, gpus=2)
+    assert done.stdout.strip() == "2.0", done.stderr

@@ -23,8 +23,3 @@ class GPU(Simulated):
         if refdist.get_replica_context() is None or not refdist.has_strategy():
             array = refdist.get_strategy().extended.backend.put(array, canonical("GPU:0"))
         return array if dtype is None else refdist.constant(array)
-
-    def to_numpy(self, value: Any) -> Any:
-        if isinstance(value, refdist.Variable):
-            return value.numpy()
-        return refdist.get_strategy().extended.backend.to_numpy(refdist.constant(value))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import refdist
+from refdist.arrays import to_numpy
 from refdist.conformance.adapters.library import Library
 
 
@@ -36,7 +37,7 @@ class Simulated(Library):
         return refdist.constant(value) if dtype is None else np.array(value, dtype)
 
     def to_numpy(self, value: Any) -> Any:
-        return np.asarray(value.numpy() if isinstance(value, refdist.Variable) else value)
+        return to_numpy(value.numpy() if isinstance(value, refdist.Variable) else value)
 
     def slices(self, values: Any, indices: Any) -> Any:
         return refdist.IndexedSlices(values, indices)

@@ -63,7 +63,9 @@ class StrategyExtended(Updates):
         self._worker_devices = tuple(map(config.check_device, worker_devices))
         self._parameter_devices = (self._worker_devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
-        self.transport = current_backend().between_workers(transport or LoneWorker(), self._worker_devices)
+        # A lone worker asks for no backend, so that importing refdist chooses none.
+        self.transport = (LoneWorker() if transport is None
+                          else current_backend().between_workers(transport, self._worker_devices))
         # Replicas here, replicas on all workers, and the number of the first one here.
         self._count = len(self._worker_devices)
         self._total = self._count * self.transport.size
@@ -149,6 +151,8 @@ class StrategyExtended(Updates):
         if args or kwargs:
             check_components([args, kwargs], self._count, "Strategy.run")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
+        current_backend()  # before anybody asks what follows the replicas
+        switching = current.switching
         state = current.state
         before = state.top
         scope = self._scope_frame(before)
@@ -157,8 +161,8 @@ class StrategyExtended(Updates):
         def body(i: int, session: lockstep.Session | None) -> Any:
             state.top = current.Frame(scope, strategy, current.REPLICA, contexts[i], i, session, names[i], creators)
             my_args, my_kwargs = args_of(i), kwargs_of(i)
-            if current.switching is not None:
-                current.switching.start(names[i])
+            if switching is not None:
+                switching.start(names[i])
                 my_args, my_kwargs = _on_device(my_args), _on_device(my_kwargs)
             if journal.active is None:
                 return fn(*my_args, **my_kwargs)
@@ -169,7 +173,7 @@ class StrategyExtended(Updates):
             return result
 
         state.top = scope
-        where = None if current.switching is None else current.switching.leave()
+        where = None if switching is None else switching.leave()
         try:
             if self._count == 1:
                 results = [body(0, None)]
@@ -177,8 +181,8 @@ class StrategyExtended(Updates):
                 results = lockstep.run(self._count, body, config.order(self._count), "strategy.run", self._first)
         finally:
             state.top = before
-            if current.switching is not None:
-                current.switching.enter(where)
+            if switching is not None:
+                switching.enter(where)
         return regroup(results, names, "result of strategy.run", self.value_container)
 
     # Reducing and broadcasting.

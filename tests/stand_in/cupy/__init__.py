@@ -103,10 +103,11 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
         return _call(function, args, kwargs)
 
     def get(self, stream=None, order="C", out=None, blocking=True):
-        cuda.operate([self], [])
-        cuda.log.append("get" if blocking else "issued")
-        if blocking:
-            cuda.host_waits(cuda.get_current_stream())
+        with self.device:
+            cuda.operate([self], [])
+            cuda.log.append("get" if blocking else "issued")
+            if blocking:
+                cuda.host_waits(cuda.get_current_stream())
         if out is None:
             return self._a.copy()
         out[...] = self._a
