@@ -238,7 +238,7 @@ class GPU(Simulated):
             return
         with self.on(gpu, "comparing copies"):
             differs = mine != theirs
-            if first.dtype.kind in "fc":
+            if first.dtype.kind in "fcV":  # V: bfloat16
                 differs = differs & ((mine == mine) | (theirs == theirs))
             said = self._cupy.cuda.alloc_pinned_memory(1)
             outcome = np.frombuffer(said, np.bool_, 1).reshape(())

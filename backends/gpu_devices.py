@@ -165,7 +165,8 @@ class Streams:
         self._known = known
 
     def start(self, device: str) -> None:
-        """A replica begins on `device`."""
+        """A replica begins on `device`, whatever stream the one before it has left current."""
+        self.leave()
         gpu = self._known.of(device)
         if gpu is not None and len(self._known.mine) > 1:
             self._cuda.Device(gpu).use()
@@ -181,6 +182,7 @@ class Streams:
 
     def enter(self, where: tuple[int, Any]) -> None:
         """Whoever left goes on where it was."""
+        self.leave()
         device, stream = where
         if len(self._known.mine) > 1:
             self._cuda.Device(device).use()

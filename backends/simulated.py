@@ -104,7 +104,7 @@ class Simulated(Backend):
         if first is other:
             return
         same = other.shape == first.shape and other.dtype == first.dtype
-        if same and first.dtype.kind in "fc":
+        if same and first.dtype.kind in "fcV":  # V: bfloat16
             same = bool(((first == other) | ((first != first) & (other != other))).all())
         elif same:
             same = bool((first == other).all())

@@ -290,6 +290,19 @@ def test_replicas_keep_their_own_streams(cupy: Any) -> None:
     assert cupy.cuda.get_current_stream().ptr == 0
 
 
+def test_a_stream_that_a_replica_leaves_current_is_nobody_else_s(cupy: Any) -> None:
+    def step() -> Any:
+        assert cupy.cuda.get_current_stream().ptr == 0
+        cupy.cuda.Stream(non_blocking=True).use()
+        return cupy.ones(2, "float32") * (number() + 1)
+
+    strategy = mirrored()
+    found = strategy.run(step)
+    if cupy.cuda.runtime.getDeviceCount() == 1:
+        assert cupy.cuda.get_current_stream().ptr == 0
+        assert host(strategy.reduce("SUM", found, axis=None)).tolist() == [10, 10]
+
+
 def test_a_difference_between_copies_is_said_when_it_is_known(cupy: Any) -> None:
     strategy = mirrored(2)
     with strategy.scope():
