@@ -80,6 +80,39 @@ def test_everything_a_replica_gets_lies_on_its_device(cupy: Any) -> None:
     assert variable.numpy().tolist() == [13, 17]
 
 
+def test_memory_is_not_used_again_before_another_device_has_copied_it(two: Any) -> None:
+    strategy = mirrored(2)
+
+    def step() -> Any:
+        mine = two.ones(1000, "float32") * (number() + 1)
+        everybody = replica().merge_call(
+            lambda s, x: current_backend().put(x.values[0], canonical("GPU:1")), args=(mine,))
+        if number() == 0:
+            del mine, everybody
+            # In the place of what was copied.
+            return two.zeros(1000, "float32")
+        return everybody
+
+    assert host(strategy.run(step).values[1])[0] == 1
+
+
+def test_updates_keep_every_copy_on_its_device(cupy: Any) -> None:
+    gpus = cupy.cuda.runtime.getDeviceCount()
+    strategy = mirrored()
+    with strategy.scope():
+        variable = refdist.Variable(np.zeros(2, np.float32))
+    strategy.extended.update(variable, lambda copy: copy.assign_add([1.0, 2.0]))
+    for assign in (lambda: None, lambda: variable.assign(np.ones(2, np.float32)),
+                   lambda: variable.assign(cupy.full(2, 3.0, "float64"))):
+        assign()
+        assert [device_of(copy.read_value()) for copy in variable.values] == [i % gpus for i in range(4)]
+    far = strategy.run(lambda: refdist.constant(np.full(2, 4.0, np.float64))).values[1]
+    variable.assign(far)
+    variable.assign_sub(far)
+    assert variable.numpy().tolist() == [0, 0]
+    assert [device_of(copy.read_value()) for copy in variable.values] == [i % gpus for i in range(4)]
+
+
 def test_text_and_numbers_stay_on_the_host(cupy: Any) -> None:
     def look(text: Any, count: int) -> Any:
         assert type(text) is np.ndarray

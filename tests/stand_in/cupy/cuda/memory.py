@@ -14,10 +14,18 @@ class OutOfMemoryError(MemoryError):
     pass
 
 
+class History:
+    """Who last wrote and who read since; a block that is used again has the one of the block before it."""
+
+    def __init__(self):
+        self.written, self.read = None, {}
+
+
 class Memory:
     living: ClassVar[weakref.WeakValueDictionary] = weakref.WeakValueDictionary()
 
-    def __init__(self, nbytes):
+    def __init__(self, nbytes, history):
+        self.history = history
         self.device_id = runtime.getDevice()
         # Filled, so that reading what nobody wrote does not look right by chance; aligned as CUDA's is.
         whole = np.full(nbytes + 512, 0xA5, np.uint8)
@@ -25,8 +33,6 @@ class Memory:
         self.bytes = whole[start:start + max(nbytes, 1)]
         self.ptr = self.bytes.ctypes.data
         self.nbytes = nbytes
-        self.written = None
-        self.read = {}
         Memory.living[self.ptr] = self
 
     def used(self, stream, tick, writes):
@@ -36,14 +42,15 @@ class Memory:
             key, when = other
             return key == id(stream) or stream.clock.get(key, 0) >= when
 
-        if self.written is not None and not known(self.written):
+        past = self.history
+        if past.written is not None and not known(past.written):
             raise Race(f"{'written' if writes else 'read'} on a stream that did not wait for the last write")
         if writes:
-            if not all(known(item) for item in self.read.items()):
+            if not all(known(item) for item in past.read.items()):
                 raise Race("written on a stream that did not wait for somebody who reads")
-            self.written, self.read = (id(stream), tick), {}
+            past.written, past.read = (id(stream), tick), {}
         else:
-            self.read[id(stream)] = tick
+            past.read[id(stream)] = tick
 
 
 class MemoryPointer:
@@ -66,7 +73,7 @@ def owner(ptr, nbytes):
 
 class MemoryPool:
     def __init__(self):
-        self._limit, self._used = {}, {}
+        self._limit, self._used, self._freed = {}, {}, {}
 
     def set_limit(self, size=None):
         self._limit[runtime.getDevice()] = size
@@ -78,12 +85,19 @@ class MemoryPool:
             raise OutOfMemoryError(f"Out of memory allocating {rounded:,} bytes (allocated so far: {used:,} bytes, "
                                    f"limit set to: {limit:,} bytes).")
         self._used[device] = used + rounded
-        mem = Memory(nbytes)
-        weakref.finalize(mem, self._free, device, rounded)
+        # Freed blocks are used again by the stream that they were made for, without waiting for anybody.
+        from . import get_current_stream
+
+        kind = device, id(get_current_stream()), rounded
+        history = self._freed[kind].pop() if self._freed.get(kind) else History()
+        mem = Memory(nbytes, history)
+        weakref.finalize(mem, self._free, kind, history)
         return MemoryPointer(mem, mem.ptr)
 
-    def _free(self, device, rounded):
+    def _free(self, kind, history):
+        device, _, rounded = kind
         self._used[device] -= rounded
+        self._freed.setdefault(kind, []).append(history)
 
 
 _default = MemoryPool()
