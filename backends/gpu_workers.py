@@ -21,8 +21,6 @@ from refdist.transport import Transport
 if TYPE_CHECKING:
     from refdist.backends.gpu import GPU
 
-LIMIT = 300.0  # seconds, where the transport underneath has none
-
 
 class DeviceTransport(Transport):
     """Carries GPU arrays between workers over another transport.
@@ -121,7 +119,7 @@ class DeviceTransport(Transport):
         self._owners = [start + i for start, (_, replicas) in zip(starts, everybody, strict=False) for i in replicas]
         self._mine = [starts[self.rank] + i for i in everybody[self.rank][1]]
         here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(mine) if gpu is not None]
-        ring = gpu_rings.among(cupy, here, len(places), unique_id, getattr(self._inner, "timeout", None) or LIMIT)
+        ring = gpu_rings.among(cupy, here, len(places), unique_id, self._inner.timeout)
         backend.keep(ring)
         return ring
 

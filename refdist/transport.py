@@ -23,6 +23,7 @@ class Transport(ABC):
     Attributes:
         rank: this worker, from 0.
         size: how many workers there are.
+        timeout: seconds that a worker waits for the others.
 
     Every call raises:
         RD02 ... RD07, RD21: workers came with different requests.
@@ -31,6 +32,7 @@ class Transport(ABC):
 
     rank: int = 0
     size: int = 1
+    timeout: float = 300.0
 
     @abstractmethod
     def exchange(self, request: Request, value: Any) -> list[Any]:

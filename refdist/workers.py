@@ -9,9 +9,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from refdist import collectives, errors
+from refdist.arrays import to_numpy
 from refdist.indexed_slices import IndexedSlices
 from refdist.lockstep import Request
 from refdist.rules import ReduceOp
@@ -59,7 +58,7 @@ def agree(transport: Transport, request: Request, value: Any, text: str) -> None
         return
     parts = [value.values, value.indices] if isinstance(value, IndexedSlices) else [value]
     # A checksum finds a drift; nobody forges one here, so a short and fast one will do.
-    check = [zlib.crc32(np.ascontiguousarray(part).tobytes()) for part in parts]
+    check = [zlib.crc32(to_numpy(part).tobytes()) for part in parts]
     found = transport.exchange(request, (check, text))
     for i, (other, shown) in enumerate(found):
         if other != found[0][0]:

@@ -595,6 +595,14 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
         assert (tmp_path / f"cupy {task}").read_text() == (tmp_path / f"numpy {task}").read_text()
 
 
+@pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}], ids=str)
+def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
+    done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable, "-m",
+                   "refdist.conformance.adapters.workers", "--expected-failures", "conformance/expected/workers.txt",
+                   gpus=1, **environment)
+    assert "2 processes: 258 passed" in done.stdout, done.stderr[-3000:]
+
+
 # Tests of the simulator that look at something only NumPy has, or count devices that this machine states otherwise.
 NUMPY_S_OWN = [
     "tests/behaviours/test_contexts_and_run.py::test_behaviour[A67]",

@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 import refdist
 from refdist import lockstep
+from refdist.arrays import is_array, to_numpy
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.cases import load
@@ -35,7 +34,7 @@ class Part:
 def marked(value: Any) -> Any:
     """Arrays as parts of distributed values."""
     return refdist.nest.map_structure(
-        lambda leaf: Part(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf, value)
+        lambda leaf: Part(leaf) if is_array(leaf) else leaf, value)
 
 
 def bare(value: Any) -> Any:
@@ -70,7 +69,7 @@ class Worker(Simulated):
         if not self.is_distributed(value):
             return super().local_results(strategy, value)
         mine = value.value if isinstance(value, Part) else value.values[0].numpy()
-        return tuple(self._everybody(strategy, np.asarray(mine)))
+        return tuple(self._everybody(strategy, to_numpy(mine)))
 
     def _everybody(self, strategy: Any, value: Any) -> list[Any]:
         found: list[Any] = strategy.extended.transport.exchange(lockstep.Request("looking", _NOTHING), value)
