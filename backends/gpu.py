@@ -219,10 +219,11 @@ class GPU(Simulated):
         if not isinstance(total, self._cupy.ndarray):
             return super().divide(total, count, dtype)
         with self.on(total.data.device_id, "mean"):
-            mean = self._cupy.ascontiguousarray(total).astype(dtype or total.dtype)
+            total = self._cupy.ascontiguousarray(total).astype(dtype or total.dtype, copy=False)
+            mean = self._cupy.empty(total.shape, total.dtype)
             name, each = stored(mean.dtype)
             if mean.size:
-                self._programs.divide(name, mean, mean.size * each, float(count), each == 2)
+                self._programs.divide(name, mean, total, mean.size * each, float(count), each == 2)
         return frozen(mean)
 
     # Waiting.

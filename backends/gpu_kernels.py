@@ -147,12 +147,12 @@ extern "C" __global__ void combine(const PARAMETER Table table, int k, int op, i
     else combine_by<1>(table, k, aligned);
 }
 
-// In place; a divisor that the dtype holds.  Parts of complex numbers are multiplied by its reciprocal, as NumPy does.
-extern "C" __global__ void divide(STORED* array, long long length, double divisor, int parts) {
+// By a divisor that the dtype holds; parts of complex numbers are multiplied by its reciprocal, as NumPy does.
+extern "C" __global__ void divide(STORED* result, const STORED* array, long long length, double divisor, int parts) {
     const KIND::Wide by = parts ? compute(3, (KIND::Wide)1, (KIND::Wide)divisor) : (KIND::Wide)divisor;
     const long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < length; i += step)
-        array[i] = KIND::down(compute(parts ? 2 : 3, KIND::up(array[i]), by));
+        result[i] = KIND::down(compute(parts ? 2 : 3, KIND::up(array[i]), by));
 }
 
 // `rows` is sorted and `order` says which row of `values` each entry is, equal rows in their first order.  One
@@ -264,10 +264,10 @@ class Programs:
             kernel(launch.grid, (THREADS,), (table, np.int32(launch.arrays), np.int32(OPERATIONS[operation]),
                                              np.int32(launch.aligned)))
 
-    def divide(self, dtype: str, array: Any, length: int, divisor: float, parts: bool) -> None:
-        """Divides the elements of a contiguous array, or the parts of its complex numbers, in place."""
+    def divide(self, dtype: str, result: Any, array: Any, length: int, divisor: float, parts: bool) -> None:
+        """Divides the elements of a contiguous array, or the parts of its complex numbers."""
         self._kernels(dtype)["divide"]((_blocks(length),), (THREADS,), (
-            array, np.int64(length), np.float64(divisor), np.int32(parts)))
+            result, array, np.int64(length), np.float64(divisor), np.int32(parts)))
 
     def scatter(self, dtype: str, operation: str, array: Any, values: Any, rows: Any, order: Any,
                 width: int) -> None:

@@ -227,3 +227,29 @@ def test_a_variable_made_in_merge_fn_is_the_strategy_s_and_seen_by_the_creators_
             lambda s: refdist.Variable(1.0, name="merged")))
     assert isinstance(made, refdist.MirroredVariable)
     assert seen == ["merged", "merged/replica_1/"]
+
+
+def test_a_divided_device_is_numbered_over_all_of_its_type() -> None:
+    halves = [refdist.config.LogicalDeviceConfiguration(), refdist.config.LogicalDeviceConfiguration(memory_limit=10)]
+    try:
+        refdist.config.set_logical_device_configuration("GPU:1", halves)
+        assert [device.name for device in refdist.config.list_logical_devices("GPU")] == [
+            "/device:GPU:0", "/device:GPU:1", "/device:GPU:2"]
+        assert refdist.MirroredStrategy().num_replicas_in_sync == 3
+        with pytest.raises(LookupError, match=r"\[RD24\] device 'GPU:3'"):
+            refdist.MirroredStrategy(["GPU:3"])
+        with refdist.config.temporary_devices(gpu=2):
+            assert refdist.MirroredStrategy().num_replicas_in_sync == 2
+        assert refdist.MirroredStrategy().num_replicas_in_sync == 3
+    finally:
+        refdist.config.reset_simulated_devices()
+
+
+@pytest.mark.parametrize(("logical", "said"), [
+    ([], "logical_devices is"), ("GPU:0", "logical_devices is"), ([3], "logical_devices is"),
+    ([refdist.config.LogicalDeviceConfiguration(0)], "memory_limit is 0"),
+    ([refdist.config.LogicalDeviceConfiguration(True)], "memory_limit is True")])
+def test_a_device_is_divided_into_what_is_asked_for(logical: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=rf"\[RD25\] set_logical_device_configuration: {said}"):
+        refdist.config.set_logical_device_configuration("GPU:0", logical)
+    assert refdist.config.list_logical_devices("GPU") == []

@@ -88,6 +88,9 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     "one device strategy": lambda s, v, a, b, c: refdist.OneDeviceStrategy(a),
     "cross device ops": lambda s, v, a, b, c: refdist.ReductionToOneDevice().reduce(a, b, c),
     "set devices": lambda s, v, a, b, c: refdist.config.set_simulated_devices(cpu=a, gpu=b, tpu=c),
+    "divide devices": lambda s, v, a, b, c: refdist.config.set_logical_device_configuration(
+        a, [refdist.config.LogicalDeviceConfiguration(b)] if c else b),
+    "set backend": lambda s, v, a, b, c: refdist.set_backend(a),
     "replica order": lambda s, v, a, b, c: refdist.config.replica_order(a).__exit__(None, None, None),
     "set strategy": lambda s, v, a, b, c: refdist.experimental_set_strategy(a),
     "creator scope": lambda s, v, a, b, c: refdist.variable_creator_scope(a),
