@@ -9,6 +9,7 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -163,6 +164,7 @@ class Streams:
     def __init__(self, cupy: Any, known: Devices) -> None:
         self._cuda = cupy.cuda
         self._known = known
+        _remember_by_replica(cupy.cuda)
 
     def start(self, device: str) -> None:
         """A replica begins on `device`, whatever stream the one before it has left current."""
@@ -189,3 +191,28 @@ class Streams:
         if stream.ptr:
             stream.wait_event(self._cuda.Stream.null.record())
             stream.use()
+
+
+# The streams that were current before the `with stream:` blocks that are open, with their devices.  Replicas share a
+# thread but not their contexts.
+_before: ContextVar[tuple[tuple[int, Any], ...]] = ContextVar("streams before", default=())
+
+
+def _remember_by_replica(cuda: Any) -> None:
+    # CuPy remembers by thread what was current before a block.  Replicas that take turns inside such blocks would
+    # get each other's streams back when they leave them.
+    base = next(kind for kind in cuda.Stream.__mro__ if "__enter__" in vars(kind))
+
+    def enter(stream: Any) -> Any:
+        before = cuda.runtime.getDevice(), cuda.get_current_stream()
+        stream.use()
+        _before.set((*_before.get(), before))
+        return stream
+
+    def leave(stream: Any, *error: Any) -> None:
+        *outer, (device, before) = _before.get()
+        _before.set(tuple(outer))
+        with cuda.Device(device):
+            before.use()
+
+    base.__enter__, base.__exit__ = enter, leave

@@ -323,6 +323,35 @@ def test_replicas_keep_their_own_streams(cupy: Any) -> None:
     assert cupy.cuda.get_current_stream().ptr == 0
 
 
+def test_blocks_of_streams_are_each_replica_s_own(cupy: Any) -> None:
+    def step() -> Any:
+        outer, inner = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+        current = cupy.cuda.get_current_stream
+        with outer:
+            replica().all_reduce("SUM", 1.0)
+            with inner:
+                replica().all_reduce("SUM", 1.0)
+                assert current() is inner
+            assert current() is outer
+            replica().all_reduce("SUM", 1.0)
+            assert current() is outer
+        assert current().ptr == 0
+        return number()
+
+    def fail() -> None:
+        with cupy.cuda.Stream():
+            replica().all_reduce("SUM", 1.0)
+            if number() == 2:
+                raise KeyError("out")
+            replica().all_reduce("SUM", 1.0)
+
+    assert mirrored().run(step).values == (0, 1, 2, 3)
+    assert cupy.cuda.get_current_stream().ptr == 0
+    with pytest.raises(KeyError, match="out"):
+        mirrored().run(fail)
+    assert cupy.cuda.get_current_stream().ptr == 0
+
+
 def test_a_stream_that_a_replica_leaves_current_is_nobody_else_s(cupy: Any) -> None:
     def step() -> Any:
         assert cupy.cuda.get_current_stream().ptr == 0

@@ -14,7 +14,7 @@ import pytest
 from gpu_world import ROOT, STAND_IN, why_no_gpu
 
 import refdist
-from refdist.backends import gpu_arrays, gpu_kernels, gpu_rings
+from refdist.backends import gpu_arrays, gpu_devices, gpu_kernels, gpu_rings
 
 cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
 no_gpu = pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU")
@@ -73,6 +73,30 @@ def test_nvrtc_compiles_the_kernels(dtype: str) -> None:
 def test_cupy_takes_the_kernels_as_they_are_given() -> None:
     module = cupy.RawModule(code=gpu_kernels.source("float32"), options=("-fmad=false", "--std=c++17"))
     assert callable(module.get_function)
+
+
+@no_gpu
+def test_cupy_passes_the_kernels_arguments(array: Any) -> None:
+    # Arguments are looked at before the device is; a function that was never loaded shows what they are taken for.
+    function = cupy.cuda.function.Function.__new__(cupy.cuda.function.Function)
+    frozen = array.view(gpu_arrays.read_only(cupy))
+    table = np.zeros(1, gpu_kernels._TABLE)
+    for arguments in ((table, np.int32(2), np.int32(0), np.int32(1)),
+                      (array, frozen, np.int64(12), np.float64(2), np.int32(0))):
+        with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
+            function((1, 1), (1,), arguments, stream=cupy.cuda.Stream.null)
+    with pytest.raises(TypeError):
+        function((1, 1), (1,), (np.zeros(2),), stream=cupy.cuda.Stream.null)
+
+
+def test_what_is_remembered_by_replica_can_be_put_in_place() -> None:
+    base = next(kind for kind in cupy.cuda.Stream.__mro__ if "__enter__" in vars(kind))
+    before = base.__enter__, base.__exit__
+    try:
+        gpu_devices._remember_by_replica(cupy.cuda)
+        assert cupy.cuda.ExternalStream.__enter__ is base.__enter__ is not before[0]
+    finally:
+        base.__enter__, base.__exit__ = before
 
 
 def names_used() -> set[str]:

@@ -21,7 +21,22 @@ class Race(AssertionError):
     """Two streams use the same memory and nobody waited."""
 
 
-class Stream:
+class _BaseStream:
+    # As CuPy does it: what was current before is remembered by device, and the devices by thread.
+    def __enter__(self):
+        device = runtime.getDevice()
+        self.use()
+        _stacks.setdefault(device, []).append(self)
+        _stack_devices.append(device)
+        return self
+
+    def __exit__(self, *error):
+        stack = _stacks[_stack_devices.pop()]
+        stack.pop()
+        (stack[-1] if stack else Stream.null).use()
+
+
+class Stream(_BaseStream):
     _made = 0
 
     def __init__(self, null=False, non_blocking=False):
@@ -50,13 +65,6 @@ class Stream:
         _current[self.device_id] = self
         return self
 
-    def __enter__(self):
-        _stack.append(get_current_stream())
-        return self.use()
-
-    def __exit__(self, *error):
-        _stack.pop().use()
-
     def synchronize(self):
         log.append("synchronize")
         host_waits(self)
@@ -74,7 +82,8 @@ class _Null:
 
 _nulls: dict[int, Stream] = {}
 _current: dict[int, Stream] = {}
-_stack: list[Stream] = []
+_stacks: dict[int, list[Stream]] = {}
+_stack_devices: list[int] = []
 _host: dict[int, int] = {}
 Stream.null = _Null()
 
