@@ -17,34 +17,50 @@ _WRITERS = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "
 
 
 def read_only(cupy: Any) -> type:
-    """A subclass of cupy.ndarray whose instances cannot be written to.
+    """A subclass of cupy.ndarray whose instances can be made read-only.
 
     CuPy's arrays cannot say that they are read-only, and several replicas share one, so that writing to it in place
-    would change it for all of them.  Views of it are read-only too; copies and results of arithmetic are not.
+    would change it for all of them.  Views of a read-only array are read-only too.  Copies are ordinary arrays.
+    Results of arithmetic are of this type, because CuPy keeps it, but can be written to.
     """
 
-    def refuse(name: str) -> Callable[..., Any]:
+    def guarded(name: str) -> Callable[..., Any]:
+        write = getattr(cupy.ndarray, name)
+
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            raise errors.error("RD20", f"{name} of an array that replicas share", f"it is read-only ({self.shape})",
-                               "Write to a copy (`x = x.copy()`), or compute a new array (`x = x + 1`).",
-                               kind=errors.InvalidValueError)
+            if self._read_only:
+                raise errors.error("RD20", f"{name} of an array that replicas share", f"it is read-only ({self.shape})",
+                                   "Write to a copy (`x = x.copy()`), or compute a new array (`x = x + 1`).",
+                                   kind=errors.InvalidValueError)
+            return write(self, *args, **kwargs)
         return method
 
-    methods = {name: refuse(name) for name in _WRITERS}
+    def finalize(self: Any, template: Any) -> None:
+        # Views have a base, new arrays have not.
+        self._read_only = self.base is not None and getattr(template, "_read_only", False)
+
     return type("ReadOnlyArray", (cupy.ndarray,), {
-        "__doc__": "A cupy.ndarray that cannot be written to.", "__module__": __name__, **methods})
+        "__doc__": "A cupy.ndarray that may be read-only.", "__module__": __name__, "_read_only": False,
+        "__array_finalize__": finalize,
+        **{name: guarded(name) for name in _WRITERS if hasattr(cupy.ndarray, name)}})
 
 
-def register(cupy: Any, to_numpy: Callable[[Any], Any], beside: Callable[[Any], Any]) -> type:
-    """Makes CuPy's arrays known; gives the read-only type."""
+def register(cupy: Any, to_numpy: Callable[[Any], Any], beside: Callable[[Any], Any]) -> None:
+    """Makes CuPy's arrays known."""
     known = [kind for kind in arrays.ARRAY_TYPES if issubclass(kind, cupy.ndarray) and kind is not cupy.ndarray]
-    kind: type = known[0] if known else read_only(cupy)
-    arrays.ARRAY_TYPES[cupy.ndarray] = arrays.Foreign(lambda array: array.view(kind), to_numpy, beside)
-    arrays.ARRAY_TYPES[kind] = arrays.Foreign(lambda array: array, to_numpy, beside)
+    kind: Any = known[0] if known else read_only(cupy)
+
+    def freeze(array: Any) -> Any:
+        if type(array) is kind and array._read_only:
+            return array
+        frozen = array.view(kind)
+        frozen._read_only = True
+        return frozen
+
+    arrays.ARRAY_TYPES[cupy.ndarray] = arrays.ARRAY_TYPES[kind] = arrays.Foreign(freeze, to_numpy, beside)
 
     def take(value: Any) -> Any:
         # Arrays of PyTorch, JAX ... on a GPU, without a copy.
         return cupy.from_dlpack(value) if value.__dlpack_device__()[0] == CUDA else None
 
     arrays.IMPORTERS[:] = [take]
-    return kind

@@ -402,9 +402,31 @@ def test_copies_and_results_of_arithmetic_can_be_written_to(cupy: Any) -> None:
         y, z = x.copy(), x + 1
         y += 1
         z[0] = 0
+        z[1:] += cupy.exp(x)[:1] * 0
         return y + z
 
     assert host(mirrored(2).run(step).values[0]).tolist() == [3, 10]
+
+
+def test_a_result_of_arithmetic_becomes_read_only_where_it_is_stored(cupy: Any) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        variable = refdist.Variable(np.float32([1, 2]), aggregation=SUM)
+
+    def step() -> None:
+        mine = variable.read_value() * 2
+        variable.assign(mine)
+        mine += 1  # one's own still
+
+    strategy.run(step)
+    assert variable.numpy().tolist() == [4, 8]
+    with pytest.raises(ValueError, match=r"\[RD20\]"):
+        variable.read_value()[0] = 1
+    with refdist.device("GPU:0"):
+        outside = refdist.Variable(variable.read_value() + 1)
+    outside.assign(outside.value() * 2)
+    with pytest.raises(ValueError, match=r"\[RD20\] fill of an array that replicas share"):
+        outside.read_value().fill(0)
 
 
 # --- Logical devices -----------------------------------------------------------------------------------------

@@ -68,14 +68,29 @@ def _call(function, args, kwargs):
     return _wrapped(result, reads)
 
 
+def _as_first_subclass(result, inputs):
+    # CuPy's functions of elements keep the first subclass among their inputs; the result is an array of its own.
+    found = [item for item in inputs if isinstance(item, ndarray) and type(item) is not ndarray]
+    if not found or type(result) is not ndarray:
+        return result
+    return ndarray._of(result._a, result.data, type(found[0]), template=found[0])
+
+
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
     __array_priority__ = 100
 
     @classmethod
-    def _of(cls, a, data, kind=None, base=None):
+    def _of(cls, a, data, kind=None, base=None, template=None):
         self = object.__new__(kind or cls)
-        self._a, self.data, self.base = a, data, base
+        self._a, self.data = a, data
+        # The base of a view is whoever owns the memory.
+        self.base = base if base is None or base.base is None else base.base
+        if type(self) is not ndarray:
+            self.__array_finalize__(base if template is None else template)
         return self
+
+    def __array_finalize__(self, obj):
+        pass
 
     dtype = property(lambda self: self._a.dtype)
     shape = property(lambda self: self._a.shape)
@@ -97,7 +112,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
         _implicit(self)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        return _call(getattr(ufunc, method), inputs, kwargs)
+        return _as_first_subclass(_call(getattr(ufunc, method), inputs, kwargs), inputs)
 
     def __array_function__(self, function, types, args, kwargs):
         return _call(function, args, kwargs)
@@ -261,7 +276,9 @@ def from_dlpack(value):
 
 def _creation(name):
     def function(*args, **kwargs):
-        return _call(getattr(np, name), args, kwargs)
+        found = getattr(np, name)
+        result = _call(found, args, kwargs)
+        return _as_first_subclass(result, args) if isinstance(found, np.ufunc) else result
     return function
 
 
