@@ -149,14 +149,15 @@ def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: byte
         try:
             if len(here) > 1:
                 nccl.groupStart()
-            for rank, gpu in here:
-                with cupy.cuda.Device(gpu):
-                    made.append(nccl.NcclCommunicator(size, unique_id, rank))
+            try:
+                for rank, gpu in here:
+                    with cupy.cuda.Device(gpu):
+                        made.append(nccl.NcclCommunicator(size, unique_id, rank))
+            finally:
+                if len(here) > 1:
+                    nccl.groupEnd()
         except BaseException as error:
             failed.append(error)
-        finally:
-            if len(here) > 1:
-                nccl.groupEnd()
 
     # In a thread, because it waits for all ranks and has no limit of its own.
     thread = threading.Thread(target=connect, daemon=True, name="refdist NCCL")

@@ -6,6 +6,7 @@ No GPU code runs here; see `gpu_world`.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -577,6 +578,27 @@ def test_an_unknown_way_of_connecting_is_refused() -> None:
     with stand_in(2), pytest.raises(ValueError, match=r"\[RD25\] environment variable REFDIST_NCCL='quick'"):  # noqa: SIM117
         with stand_in(2, REFDIST_NCCL="quick"):
             pass
+
+
+def test_connecting_processes_says_what_nccl_says_or_that_somebody_is_missing(two: Any, monkeypatch: Any) -> None:
+    from cupy.cuda import nccl
+
+    class Comm:
+        def __init__(self, size: int, unique_id: bytes, rank: int) -> None:
+            if rank == 3:
+                raise nccl.NcclError("NCCL_ERROR_INVALID_USAGE: two ranks on one GPU")
+            if rank == 4:
+                arrived.wait(30)
+
+    arrived = threading.Event()
+    monkeypatch.setattr(nccl, "NcclCommunicator", Comm)
+    assert gpu_rings.among(two, [(0, 0), (1, 1)], 4, bytes(128), 30).here == [(0, 0), (1, 1)]
+    with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 4 GPUs as rank 2: NCCL says NCCL_ERROR_INVALID_USAGE"):
+        gpu_rings.among(two, [(2, 0), (3, 1)], 4, bytes(128), 30)
+    assert nccl._group["depth"] == 0
+    with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 5 GPUs as rank 4: not all came within 0 s"):
+        gpu_rings.among(two, [(4, 0)], 5, bytes(128), 0.0)
+    arrived.set()
 
 
 def test_a_wait_with_other_processes_has_a_limit(two: Any) -> None:
