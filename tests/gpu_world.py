@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ STAND_IN = ROOT / "tests" / "stand_in"
 @contextmanager
 def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
     """The stand-in as `cupy`, with so many GPUs, and the GPU backend in use; gives the module."""
+    skip_without_compiler()
     before, kept = dict(os.environ), {name: sys.modules.pop(name) for name in _cupy_modules()}
     types, importers = dict(arrays.ARRAY_TYPES), list(arrays.IMPORTERS)
     sys.path.insert(0, str(STAND_IN))
@@ -59,6 +61,12 @@ def why_no_gpu() -> str:
     except refdist.errors.RefdistError as error:
         return str(error)
     return ""
+
+
+def skip_without_compiler() -> None:
+    """The stand-in runs the kernels as g++ compiles them."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ compiles the kernels for the CPU")
 
 
 def skip_without_gpu() -> None:
@@ -104,5 +112,6 @@ def program(*command: str, gpus: int = 0, **environment: str) -> subprocess.Comp
     """Runs a command with this interpreter's packages; with `gpus`, on the stand-in."""
     found = {**os.environ, **environment}
     if gpus:
+        skip_without_compiler()
         found |= {"PYTHONPATH": str(STAND_IN), "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
     return subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=300, check=False)

@@ -21,7 +21,6 @@ from refdist.backends.gpu_kernels import PAIRS, SOURCE, TYPES, WORDS, Job, launc
 from refdist.backends.simulated import Simulated
 from refdist.devices import canonical
 
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels for the CPU")
 DTYPES = [name for name in (*TYPES, *PAIRS) if name != "bfloat16"]
 GPU = canonical("GPU:0")
 COMMON = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -57,7 +56,6 @@ def on_gpu(backend: Any, arrays: Any) -> list[Any]:
     return [backend.put(array, GPU) for array in arrays]
 
 
-@needs_compiler
 @COMMON
 @given(columns())
 def test_a_sum_has_numpy_s_bits(backend: Any, column: list[Any]) -> None:
@@ -66,7 +64,6 @@ def test_a_sum_has_numpy_s_bits(backend: Any, column: list[Any]) -> None:
     assert same_bits(backend.to_numpy(backend.sum(on_gpu(backend, column))), expected)
 
 
-@needs_compiler
 @COMMON
 @given(columns(2, 2))
 def test_a_difference_has_numpy_s_bits(backend: Any, pair: list[Any]) -> None:
@@ -75,7 +72,6 @@ def test_a_difference_has_numpy_s_bits(backend: Any, pair: list[Any]) -> None:
     assert same_bits(backend.to_numpy(backend.difference(*on_gpu(backend, pair))), expected)
 
 
-@needs_compiler
 @COMMON
 @given(columns(1, 1), st.integers(1, 1000))
 def test_a_mean_has_numpy_s_bits(backend: Any, column: list[Any], count: int) -> None:
@@ -89,7 +85,6 @@ def test_a_mean_has_numpy_s_bits(backend: Any, column: list[Any], count: int) ->
     assert np.array_equal(found, expected, equal_nan=True) if total.dtype.kind == "c" else same_bits(found, expected)
 
 
-@needs_compiler
 @COMMON
 @given(st.data(), st.sampled_from([name for name in DTYPES if name not in PAIRS]),
        st.sampled_from(["add", "sub", "mul", "div", "min", "max", "update"]))
@@ -111,7 +106,6 @@ def test_changed_rows_have_numpy_s_bits(backend: Any, data: Any, dtype: str, ope
     assert same_bits(found, expected)
 
 
-@needs_compiler
 def test_complex_rows_are_added(backend: Any) -> None:
     array, values = np.array([[1 + 2j], [3j]], "complex64"), np.array([[1j], [2 + 0j]], "complex64")
     parts = on_gpu(backend, [array, np.array([1, 1]), values])
@@ -120,7 +114,6 @@ def test_complex_rows_are_added(backend: Any) -> None:
         backend.scatter("mul", *parts)
 
 
-@needs_compiler
 def test_bfloat16_is_rounded_after_every_addition(backend: Any) -> None:
     bfloat16 = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own").bfloat16
     random = np.random.default_rng(0)
