@@ -235,6 +235,25 @@ def test_collectives_have_the_simulator_s_bits(gpus: int, way: str, kinds: Any, 
     assert len(found) == len(expected)
 
 
+def test_gather_of_unequal_lengths_and_of_every_kind_of_array() -> None:
+    def step() -> Any:
+        i = number()
+        random = np.random.default_rng(i)
+        nest = {"flags": random.random((i, 2)) > 0.5, "names": np.array([f"r{i}"]),
+                "half": np.full(2 * i, i, np.float16),
+                "pairs": (random.random((1, 3)) + 1j * i, np.arange(3 - min(i, 3), dtype=np.int8))}
+        return replica().all_gather(refdist.nest.map_structure(refdist.constant, nest), 0)
+
+    expected = [host(part) for leaf in refdist.nest.flatten(mirrored().run(step)) for part in leaf.values]
+    for gpus in (1, 2, 3):
+        with stand_in(gpus):
+            refdist.config.set_simulated_devices(gpu=4)
+            found = [host(part) for leaf in refdist.nest.flatten(mirrored().run(step)) for part in leaf.values]
+        assert len(found) == 20
+        assert all(np.array_equal(one, other) and one.dtype == other.dtype
+                   for one, other in zip(found, expected, strict=True))
+
+
 def test_sparse_gradients_and_scattered_rows(cupy: Any) -> None:
     strategy = mirrored(2)
     with strategy.scope():
