@@ -168,7 +168,7 @@ def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: byte
         raise errors.error("RD28", attempted, f"not all came within {limit:g} s",
                            "Look at the other workers' messages, and set NCCL_DEBUG=INFO.")
     if failed:
-        raise errors.error("RD28", attempted, f"NCCL says {failed[0]}",
+        raise errors.error("RD28", attempted, f"it failed with {failed[0]}",
                            "Set NCCL_DEBUG=INFO to see what it says before.") from failed[0]
     return Ring(cupy, here, size, made, limit)
 

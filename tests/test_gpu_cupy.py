@@ -15,7 +15,7 @@ import pytest
 from gpu_world import ROOT, STAND_IN, why_no_gpu
 
 import refdist
-from refdist.backends import gpu_arrays, gpu_devices, gpu_kernels, gpu_rings
+from refdist.backends import gpu, gpu_arrays, gpu_devices, gpu_kernels, gpu_rings
 
 cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
 no_gpu = pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU")
@@ -158,6 +158,19 @@ def test_nccl_has_the_types_and_calls_that_are_used() -> None:
         assert hasattr(nccl.NcclCommunicator, name)
     nccl.groupStart()
     nccl.groupEnd()
+
+
+@no_gpu
+def test_what_cuda_and_nccl_say_becomes_an_error_with_a_code() -> None:
+    if gpu_rings.library() is None:
+        pytest.skip("NCCL is not installed")
+    with pytest.raises(RuntimeError, match=r"\[RD28\] connecting GPUs \[0, 1\]: NCCL says NCCL_ERROR"):
+        gpu_rings.alone(cupy, [0, 1])
+    with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 2 GPUs as rank 0: it failed with cudaError"):
+        gpu_rings.among(cupy, [(0, 0)], 2, gpu_rings.library().get_unique_id(), 30)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError) as raised:
+        cupy.zeros(3)
+    assert "[RD28] zeros: CUDA says cudaError" in str(gpu.translated(cupy, raised.value, "zeros"))
 
 
 def test_the_stand_in_offers_nothing_that_cupy_lacks() -> None:
