@@ -85,8 +85,8 @@ DEVICE float compute(int op, float a, float b) {
         case 1: return sub_f(a, b);
         case 2: return mul_f(a, b);
         case 3: return div_f(a, b);
-        case 4: return nan_f(a) || rank_f(a) < rank_f(b) ? a : b;
-        case 5: return nan_f(a) || rank_f(a) > rank_f(b) ? a : b;
+        case 4: return nan_f(a) || (!nan_f(b) && rank_f(a) < rank_f(b)) ? a : b;
+        case 5: return nan_f(a) || (!nan_f(b) && rank_f(a) > rank_f(b)) ? a : b;
     }
     return b;
 }

@@ -106,6 +106,18 @@ def test_changed_rows_have_numpy_s_bits(backend: Any, data: Any, dtype: str, ope
     assert same_bits(found, expected)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("operation", ["min", "max"])
+def test_nan_wins_whichever_side_it_is_on(backend: Any, operation: str, dtype: str) -> None:
+    numbers = np.array([1, np.nan, -np.inf, np.inf, -np.nan], dtype)
+    array, values = np.repeat(numbers, 5)[:, None], np.tile(numbers, 5)[:, None]
+    indices = np.arange(25)
+    expected = Simulated().scatter(operation, array, indices, values)
+    found = backend.to_numpy(backend.scatter(operation, *on_gpu(backend, [array, indices, values])))
+    assert same_bits(found, expected)
+    assert np.isnan(expected).sum() == 16
+
+
 def test_complex_rows_are_added(backend: Any) -> None:
     array, values = np.array([[1 + 2j], [3j]], "complex64"), np.array([[1j], [2 + 0j]], "complex64")
     parts = on_gpu(backend, [array, np.array([1, 1]), values])
