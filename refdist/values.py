@@ -14,6 +14,7 @@ import numpy as np
 
 from refdist import current, devices, errors, nest
 from refdist.arrays import is_array, to_array, to_numpy
+from refdist.backend import constant
 from refdist.indexed_slices import IndexedSlices
 
 
@@ -197,6 +198,15 @@ def splitter(structure: Any) -> Callable[[int], Any]:
             return lambda i: structure
         return lambda i: tuple([value._values[i] if is_splittable(value) else value for value in structure])
     return lambda i: nest.map_structure(lambda leaf: leaf._values[i] if is_splittable(leaf) else leaf, structure)
+
+
+def on_device(structure: Any) -> Any:
+    """The same structure with its arrays on the current device, whoever made them."""
+    if not structure:
+        return structure
+    if type(structure) is tuple and not any(map(nest.is_nested, structure)):
+        return tuple([constant(leaf) if is_array(leaf) else leaf for leaf in structure])
+    return nest.map_structure(lambda leaf: constant(leaf) if is_array(leaf) else leaf, structure)
 
 
 def check_components(structure: Any, count: int, attempted: str) -> None:

@@ -82,10 +82,6 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Reading.
 
-    def _where(self) -> str:
-        # The device of whoever reads, or of the copy that is read where nobody has one.
-        return current.frame().device or self.device
-
     def _here(self, array: Any) -> Any:
         device = current.frame().device
         return current_backend().put(array, device) if device and device != self._primary._device else array
@@ -110,7 +106,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
             raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
                                f"has shape {rows.shape}", "Pass integer indices of existing rows.",
                                kind=errors.InvalidArgumentError)
-        wanted = current_backend().put(wanted, self._where())
+        wanted = current_backend().put(wanted, current.frame().device or self.device)
         with beside(rows):
             return frozen(as_array(rows[wanted]))
 

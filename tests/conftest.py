@@ -1,10 +1,31 @@
-"""What a run of the tests says at its top."""
+"""What a run of the tests says at its top, and the pretend GPUs of tests that need some."""
 
 from __future__ import annotations
 
-from gpu_world import why_no_gpu
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gpu_world import stand_in, why_no_gpu
+
+import refdist
 
 
 def pytest_report_header() -> str:
     reason = why_no_gpu()
     return f"GPU tests: on a stand-in for CuPy; no GPU code runs ({reason})" if reason else "GPU tests: on a GPU too"
+
+
+@pytest.fixture(params=[1, 2, 3], ids=lambda n: f"{n} GPU{'s' * (n > 1)}")
+def cupy(request: Any) -> Iterator[Any]:
+    """The stand-in for CuPy with 1, 2 or 3 GPUs, divided into 4 logical ones."""
+    with stand_in(request.param) as module:
+        refdist.config.set_simulated_devices(gpu=4)
+        yield module
+
+
+@pytest.fixture
+def two() -> Iterator[Any]:
+    """The stand-in for CuPy with 2 GPUs."""
+    with stand_in(2) as module:
+        yield module

@@ -24,6 +24,27 @@ from refdist.backends import gpu_devices
 
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "stand_in"
+SUM = refdist.VariableAggregation.SUM
+
+
+def replica() -> Any:
+    """The context of the replica that asks."""
+    return refdist.get_replica_context()
+
+
+def number() -> int:
+    """Its number."""
+    return int(replica().replica_id_in_sync_group)
+
+
+def mirrored(count: int = 4) -> Any:
+    """A MirroredStrategy over so many logical GPUs."""
+    return refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
+
+
+def device_of(array: Any) -> int:
+    """The GPU that a CuPy array is on."""
+    return int(array.data.device_id)
 
 
 @contextmanager

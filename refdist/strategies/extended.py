@@ -24,8 +24,7 @@ from refdist import (
     variable_creation,
     workers,
 )
-from refdist.arrays import is_array
-from refdist.backend import Backend, constant, current_backend
+from refdist.backend import Backend, current_backend
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
 from refdist.strategies.base import ValueContext, components
@@ -37,6 +36,7 @@ from refdist.values import (
     PerReplica,
     check_components,
     check_count,
+    on_device,
     per_replica,
     regroup,
     splitter,
@@ -151,7 +151,7 @@ class StrategyExtended(Updates):
         if args or kwargs:
             check_components([args, kwargs], self._count, "Strategy.run")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
-        current_backend()  # before anybody asks what follows the replicas
+        current_backend()  # chooses one, so that what follows the replicas is known
         switching = current.switching
         state = current.state
         before = state.top
@@ -163,7 +163,7 @@ class StrategyExtended(Updates):
             my_args, my_kwargs = args_of(i), kwargs_of(i)
             if switching is not None:
                 switching.start(names[i])
-                my_args, my_kwargs = _on_device(my_args), _on_device(my_kwargs)
+                my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if journal.active is None:
                 return fn(*my_args, **my_kwargs)
             name = getattr(fn, "__name__", type(fn).__name__)
@@ -384,15 +384,6 @@ class StrategyExtended(Updates):
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
         values = [value_fn(ValueContext(self._first + i, self._total)) for i in range(self._count)]
         return per_replica(values, self._worker_devices, "experimental_distribute_values_from_function")
-
-
-def _on_device(structure: Any) -> Any:
-    # Arrays that replicas are given lie on their device, whoever made them.
-    if not structure:
-        return structure
-    if type(structure) is tuple and not any(map(nest.is_nested, structure)):
-        return tuple([constant(leaf) if is_array(leaf) else leaf for leaf in structure])
-    return nest.map_structure(lambda leaf: constant(leaf) if is_array(leaf) else leaf, structure)
 
 
 _NOTHING_TO_COMPARE = (None,) * len(lockstep.FIELDS)
