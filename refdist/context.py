@@ -40,8 +40,8 @@ class ReplicaContext:
 
     def __enter__(self) -> ReplicaContext:
         top = current.frame()
-        frame = current.Frame(top, self._strategy, current.REPLICA, self, self._id, top.session, top.device,
-                              top.creators)
+        frame = current.Frame(top, self._strategy, current.REPLICA, self, self._id, top.run, top.device,
+                              top.creators, top.undo)
         self._entered.append(frame)
         current.state.top = frame
         return self
@@ -98,7 +98,7 @@ class ReplicaContext:
         target = getattr(merge_fn, "__qualname__", type(merge_fn).__name__)
         request = lockstep.Request("merge_call", ((target, _Hidden(code)), None, None, None, None, None),
                                    (merge_fn, args, dict(kwargs or {})), self._merge)
-        return lockstep.meet(frame.session, request)
+        return lockstep.meet(frame.run, request)
 
     def _merge(self, requests: list[lockstep.Request]) -> Sequence[Any]:
         strategy = self._strategy
@@ -108,7 +108,8 @@ class ReplicaContext:
         args, kwargs = (regroup([request.payload[i] for request in requests], component_devices,
                                 "merge_call", owner) for i in (1, 2))
         top = current.frame()
-        with current.pushed(current.Frame(top, strategy, current.CROSS, device=top.device, creators=top.creators)):
+        with current.pushed(current.Frame(top, strategy, current.CROSS, device=top.device, creators=top.creators,
+                                          undo=top.undo)):
             result = merge_fn(strategy, *args, **kwargs)
         check_components(result, len(requests), "result of merge_fn")
         part = splitter(result) if nest.is_nested(result) else (
@@ -149,14 +150,14 @@ class ReplicaContext:
             collectives.reducible(part, "all_reduce")
             request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], self._reduce)
-            return lockstep.meet(frame.session, request)[0]
+            return lockstep.meet(frame.run, request)[0]
         parts = [_part(leaf) for leaf in nest.flatten(value)]
         for part in parts:
             collectives.reducible(part, "all_reduce")
         if not parts:
             return value
         request = lockstep.Request("all_reduce", _signature(op, None, value, parts), parts, self._reduce)
-        return nest.pack_sequence_as(value, lockstep.meet(frame.session, request))
+        return nest.pack_sequence_as(value, lockstep.meet(frame.run, request))
 
     def _reduce(self, requests: list[lockstep.Request]) -> Sequence[Any]:
         op = requests[0].signature[1]
@@ -194,7 +195,7 @@ class ReplicaContext:
         if not parts:
             return value
         request = lockstep.Request("all_gather", _signature(None, axis, value, parts), parts, self._gather)
-        gathered = lockstep.meet(frame.session, request)
+        gathered = lockstep.meet(frame.run, request)
         return nest.pack_sequence_as(value, gathered)
 
     def _gather(self, requests: list[lockstep.Request]) -> Sequence[Any]:

@@ -10,11 +10,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from refdist import errors
 
+if TYPE_CHECKING:
+    from refdist import lockstep
+
 Creator = Callable[..., Any]
+# What an update has to restore if it fails: each variable that it wrote, with the arrays it had before, by its id.
+Undo = dict[int, tuple[Any, list[Any]]]
 
 # The six situations in which a call on a strategy S can be made; the columns of the tables in rules.py.
 OUTSIDE, CROSS, UPDATE, REPLICA = "outside", "cross", "update", "replica"
@@ -30,32 +35,34 @@ class Frame:
         kind: OUTSIDE, CROSS, REPLICA or UPDATE.
         replica: the ReplicaContext when kind is REPLICA.
         replica_id: the replica (REPLICA) or the copy being updated (UPDATE).
-        session: the lock step that this replica takes part in, None when it is alone.
+        run: the lock step that this replica takes part in, None when it is alone.
         device: the innermost `device()` scope, canonical, or "".
         creators: variable creators, outermost first.
+        undo: what the update around this frame has written so far, None outside updates.
     """
 
-    __slots__ = ("creators", "device", "kind", "parent", "replica", "replica_id", "session", "strategy")
+    __slots__ = ("creators", "device", "kind", "parent", "replica", "replica_id", "run", "strategy", "undo")
 
     def __init__(self, parent: Frame | None, strategy: Any, kind: str, replica: Any = None,
-                 replica_id: int | None = None, session: Any = None, device: str = "",
-                 creators: tuple[Creator, ...] = ()) -> None:
+                 replica_id: int | None = None, run: lockstep.Session | None = None, device: str = "",
+                 creators: tuple[Creator, ...] = (), undo: Undo | None = None) -> None:
         self.parent = parent
         self.strategy = strategy
         self.kind = kind
         self.replica = replica
         self.replica_id = replica_id
-        self.session = session
+        self.run = run
         self.device = device
         self.creators = creators
+        self.undo = undo
 
     def with_device(self, device: str) -> Frame:
-        return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.session, device,
-                     self.creators)
+        return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.run, device,
+                     self.creators, self.undo)
 
     def with_creator(self, creator: Creator) -> Frame:
-        return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.session, self.device,
-                     (*self.creators, creator))
+        return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.run, self.device,
+                     (*self.creators, creator), self.undo)
 
 
 BOTTOM = Frame(None, None, OUTSIDE)

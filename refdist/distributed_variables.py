@@ -131,7 +131,7 @@ class _Shared(Variable):
         payload = [value]
         act = functools.partial(self._update_from_replicas, operation, action)
         request = lockstep.Request(f"{operation} of variable {self.name}", signature, payload, act)
-        return lockstep.meet(current.frame().session, request)
+        return lockstep.meet(current.frame().run, request)
 
     def _update_from_replicas(self, operation: str, action: str,
                               requests: list[lockstep.Request]) -> Sequence[Any]:
@@ -165,6 +165,7 @@ class _Shared(Variable):
                 for copy, array in zip(self._copies, arrays, strict=True)]
 
     def _store_each(self, arrays: Sequence[Any]) -> None:
+        self._note_update()
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
         if journal.active is not None:
@@ -175,9 +176,9 @@ class _Shared(Variable):
 
     def _note_update(self) -> None:
         # `extended.update` compares, and if need be restores, every variable that is written inside it.
-        frame = current.frame()
-        if frame.kind == current.UPDATE and frame.session is not None:
-            frame.session.setdefault(id(self), (self, [variable._array for variable in self._copies]))
+        undo = current.frame().undo
+        if undo is not None:
+            undo.setdefault(id(self), (self, [variable._array for variable in self._copies]))
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
         """Raises when writing to one copy alone would make copies differ.

@@ -46,7 +46,7 @@ def create(strategy: Any, kind_of: dict[VariableSynchronization, str], devices: 
         return [made] * len(requests)
 
     signature = (kwargs.get("name"), synchronization, kwargs["aggregation"], None, None, None)
-    return lockstep.meet(frame.session, lockstep.Request(
+    return lockstep.meet(frame.run, lockstep.Request(
         "creation of a variable", signature, (next_creator, kwargs), act))
 
 

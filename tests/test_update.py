@@ -98,3 +98,27 @@ def test_a_scalar_variable_cannot_be_iterated() -> None:
     with pytest.raises(TypeError):
         list(mirrored(1.0))
     assert [float(x) for x in mirrored([1.0, 2.0])] == [1.0, 2.0]
+
+
+def test_a_replica_context_entered_in_an_update_is_alone_and_can_be_undone() -> None:
+    v, other = mirrored(1.0), mirrored(0.0, aggregation=refdist.VariableAggregation.SUM)
+
+    def across(strategy: Any) -> None:
+        other.assign_add(2.0)
+
+    def alone(x: Any) -> None:
+        with refdist.ReplicaContext(TWO, 0):
+            other.assign_add(2.0)
+            refdist.get_replica_context().merge_call(across)
+
+    TWO.extended.update(v, alone)
+    assert copies(other) == [8.0, 8.0]
+
+    def half(x: Any) -> None:
+        alone(x)
+        if x is v.values[1]:
+            raise KeyError("half")
+
+    with pytest.raises(KeyError, match="half"):
+        TWO.extended.update(v, half)
+    assert copies(other) == [8.0, 8.0]

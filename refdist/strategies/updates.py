@@ -71,23 +71,22 @@ class Updates:
         return self._grouped(results, [component._device for component in copies], group)
 
     def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any]) -> list[Any]:
-        # Every distributed variable that is written goes into `written` with the arrays it had before.
-        written: dict[int, tuple[Any, list[Any]]] = {}
+        undo: current.Undo = {}
         top = current.frame()
         creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
         results = []
         try:
             for i, name in enumerate(names):
-                frame = current.Frame(top, self._strategy, current.UPDATE, None, i, written, name, creators)
+                frame = current.Frame(top, self._strategy, current.UPDATE, None, i, None, name, creators, undo)
                 with current.pushed(frame), current_backend().device(name):
                     results.append(call(i))
-            for var, _ in written.values():
+            for var, _ in undo.values():
                 if var._kind == rules.MIRRORED:
                     arrays = [component._array for component in var._copies]
                     distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
                     var._store_each(var._unite(arrays))
         except BaseException:
-            for var, before in written.values():
+            for var, before in undo.values():
                 var._store_each(before)
             raise
         return results
