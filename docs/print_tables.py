@@ -18,7 +18,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def tables() -> str:
-    calls = table(["call", *SITUATIONS], ([f"`{name}`", *row.values()] for name, row in rules.CALLS.items()))
+    calls = table(["call", *rules.CALLERS], ([f"`{name}`", *row.values()] for name, row in rules.CALLS.items()))
     writes = []
     reads = []
     for kind in rules.KINDS:
@@ -36,6 +36,9 @@ variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*
 context of an *other* strategy. "RDnn" is the code of the error.
 
 ## Calls
+
+Outside every scope the default strategy is current: calls on it, or on its replica context, have the column
+*default*; "-" where it does not make such an object.
 
 {calls}
 ## Reads of variables

@@ -70,7 +70,7 @@ class ReplicaContext:
     @property
     def devices(self) -> tuple[str, ...]:
         """This replica's device in a tuple of length 1."""
-        self._require("devices")
+        self._require("ReplicaContext.devices")
         return (self._strategy.extended._replica_device(self._id),)
 
     def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (),
@@ -90,7 +90,7 @@ class ReplicaContext:
 
         Source: tf.distribute.ReplicaContext.merge_call.
         """
-        frame = self._require("merge_call")
+        frame = self._require("ReplicaContext.merge_call")
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
         args = _arguments(args, "merge_call")
@@ -141,7 +141,7 @@ class ReplicaContext:
 
         Source: tf.distribute.ReplicaContext.all_reduce.
         """
-        frame = self._require("all_reduce")
+        frame = self._require("ReplicaContext.all_reduce")
         op = rules.reduce_op(reduce_op, "all_reduce")
         if options is not None:
             _check_options(options, "all_reduce")
@@ -185,7 +185,7 @@ class ReplicaContext:
 
         Source: tf.distribute.ReplicaContext.all_gather.
         """
-        frame = self._require("all_gather")
+        frame = self._require("ReplicaContext.all_gather")
         axis = collectives.gather_axis(axis, "all_gather")
         if options is not None:
             _check_options(options, "all_gather")
@@ -207,33 +207,20 @@ class ReplicaContext:
                    for column in columns]
         return list(zip(*results, strict=True))
 
-    def _require(self, method: str) -> current.Frame:
+    def _require(self, call: str) -> current.Frame:
         frame = current.frame()
-        if frame.replica is self:
-            return frame
-        if frame.kind == current.REPLICA and frame.strategy is self._strategy and frame.replica._id == self._id:
-            return frame
-        call = f"ReplicaContext.{method}"
+        code: str = self._strategy._rule(call)
+        if code == "ok":
+            if frame.replica is self or frame.replica is None or frame.replica._id == self._id:
+                return frame
+            code = "RD09"
         found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
                 f"runs {current.describe()}"
-        code = "RD10" if frame.kind != current.OUTSIDE and frame.strategy is not self._strategy else "RD09"
         raise errors.error(code, call, found, rules.INSTEAD["ReplicaContext.merge_call"])
 
     def __repr__(self) -> str:
         return f"ReplicaContext(replica {self._id} of {self.num_replicas_in_sync}, " \
                f"{type(self._strategy).__name__})"
-
-
-class DefaultReplicaContext(ReplicaContext):
-    """The context outside every scope: replica 0 of 1."""
-
-    __slots__ = ()
-
-    def _require(self, method: str) -> current.Frame:
-        frame = current.frame()
-        if frame.kind == current.OUTSIDE:
-            return frame
-        return super()._require(method)
 
 
 class _Hidden:
@@ -289,7 +276,7 @@ _default: list[Any] = []
 
 def install_default(strategy: Any) -> None:
     """Sets the default strategy and its replica context, once."""
-    _default[:] = [strategy, DefaultReplicaContext(strategy, 0)]
+    _default[:] = [strategy, ReplicaContext(strategy, 0)]
 
 
 def get_strategy() -> Any:

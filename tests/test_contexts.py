@@ -15,14 +15,14 @@ from refdist.errors import RefdistError
 
 
 class World:
-    def __init__(self) -> None:
-        self.strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    def __init__(self, strategy: Any) -> None:
+        self.strategy = strategy
         self.other = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
         with self.strategy.scope():
             self.v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.MEAN)
         with self.other.scope():
             self.w = refdist.Variable(1.0)
-        self.iterator = iter(self.strategy.experimental_distribute_dataset([np.ones(2)] * 2))
+        self.iterator: Any = iter(self.strategy.experimental_distribute_dataset([np.ones(2)] * 2))
         self.value = self.strategy.run(lambda: refdist.constant([1.0, 2.0]))
 
 
@@ -32,6 +32,8 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "Strategy.reduce": lambda w: w.strategy.reduce("SUM", w.value, axis=None),
     "Strategy.gather": lambda w: w.strategy.gather(w.value, axis=0),
     "experimental_distribute_dataset": lambda w: w.strategy.experimental_distribute_dataset([np.ones(2)]),
+    "distribute_datasets_from_function":
+        lambda w: w.strategy.distribute_datasets_from_function(lambda ctx: [np.ones(2)]),
     "experimental_local_results": lambda w: w.strategy.experimental_local_results(w.value),
     "experimental_distribute_values_from_function":
         lambda w: w.strategy.experimental_distribute_values_from_function(lambda ctx: 1),
@@ -46,6 +48,7 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "ReplicaContext.merge_call": lambda w: mine(w).merge_call(lambda s: 1),
     "ReplicaContext.all_reduce": lambda w: mine(w).all_reduce("SUM", 1.0),
     "ReplicaContext.all_gather": lambda w: mine(w).all_gather([np.ones(1)], axis=0),
+    "ReplicaContext.devices": lambda w: mine(w).devices,
 }
 
 
@@ -59,7 +62,7 @@ def in_situation(world: World, situation: str, call: Callable[[], Any]) -> Any:
     def of_other() -> Any:
         return call()
 
-    if situation == current.OUTSIDE:
+    if situation in (current.OUTSIDE, rules.DEFAULT):
         return call()
     if situation == current.CROSS:
         with world.strategy.scope():
@@ -76,13 +79,20 @@ def in_situation(world: World, situation: str, call: Callable[[], Any]) -> Any:
 
 def test_the_table_covers_every_call_and_every_situation() -> None:
     assert set(rules.CALLS) == set(CALLS)
-    assert all(tuple(row) == current.SITUATIONS for row in rules.CALLS.values())
+    assert all(tuple(row) == rules.CALLERS for row in rules.CALLS.values())
 
 
-@pytest.mark.parametrize("situation", current.SITUATIONS)
-@pytest.mark.parametrize("name", CALLS)
+CELLS = [(name, situation) for name, row in rules.CALLS.items() for situation, rule in row.items() if rule != "-"]
+
+
+def of(situation: str) -> World:
+    """A world whose strategy is the one the column is about."""
+    return World(refdist.get_strategy() if situation == rules.DEFAULT else refdist.MirroredStrategy(["CPU:0", "CPU:1"]))
+
+
+@pytest.mark.parametrize(("name", "situation"), CELLS)
 def test_every_call_in_every_situation(name: str, situation: str) -> None:
-    world = World()
+    world = of(situation)
     rule = rules.CALLS[name][situation]
     top = current.state.top
 
@@ -103,6 +113,36 @@ def test_every_call_in_every_situation(name: str, situation: str) -> None:
         assert float(world.v) == 1.0
     assert current.state.top is top
     assert world.strategy.run(lambda: refdist.get_replica_context() is not None) is True
+
+
+@pytest.mark.parametrize(("name", "situation"), CELLS)
+def test_every_cell_is_what_the_code_obeys(name: str, situation: str, monkeypatch: Any) -> None:
+    world = of(situation)
+
+    def call() -> Any:
+        monkeypatch.setitem(rules.CALLS[name], situation, "RD31")
+        with pytest.raises(RefdistError, match=r"\[RD31\]"):
+            CALLS[name](world)
+        monkeypatch.undo()
+
+    in_situation(world, situation, call)
+
+
+def test_the_default_strategy_s_own_replica_is_a_replica() -> None:
+    default = refdist.get_strategy()
+    outside = refdist.get_replica_context()
+    assert outside is not None
+
+    def replica() -> Any:
+        for call in (lambda: default.reduce("SUM", 1.0, axis=None), lambda: default.run(lambda: 1)):
+            with pytest.raises(RuntimeError, match=r"\[RD09\]"):
+                call()
+        return outside.all_reduce("SUM", 1.0)
+
+    assert default.run(replica) == 1.0
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope(), pytest.raises(RuntimeError, match=r"\[RD10\] ReplicaContext\.all_reduce"):
+        outside.all_reduce("SUM", 1.0)
 
 
 def test_outside_every_scope_one_is_replica_0_of_the_default_strategy() -> None:

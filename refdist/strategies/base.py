@@ -228,6 +228,7 @@ class Strategy(Deprecated):
 
         Source: tf.distribute.Strategy.experimental_local_results.
         """
+        self._require("experimental_local_results")
         results: tuple[Any, ...] = self._extended._local_results(value)
         return results
 
@@ -245,6 +246,7 @@ class Strategy(Deprecated):
 
         Source: tf.distribute.Strategy.experimental_distribute_values_from_function.
         """
+        self._require("experimental_distribute_values_from_function")
         if not callable(value_fn):
             raise errors.error("RD25", "experimental_distribute_values_from_function", f"got {value_fn!r}",
                                "Pass a function of a ValueContext.")
@@ -266,6 +268,7 @@ class Strategy(Deprecated):
 
         Source: tf.distribute.Strategy.experimental_distribute_dataset.
         """
+        self._require("experimental_distribute_dataset")
         return datasets.distribute(self, dataset, options)
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
@@ -293,14 +296,21 @@ class Strategy(Deprecated):
 
         Source: tf.distribute.Strategy.distribute_datasets_from_function.
         """
+        self._require("distribute_datasets_from_function")
         return datasets.distribute_from_function(self, dataset_fn, options)
 
-    def _require(self, call: str) -> None:
+    # What rules.CALLS calls the place of a caller outside every scope.
+    _outside = current.OUTSIDE
+
+    def _rule(self, call: str) -> str:
+        # The cell of rules.CALLS: "ok" or the code of the error.
         top = current.state.top
-        if top.kind == current.CROSS and top.strategy is self:
-            return
-        situation = current.situation(self)
-        code = rules.CALLS[call][situation]
+        if top.strategy is self:
+            return rules.CALLS[call][top.kind]
+        return rules.CALLS[call][self._outside if top.kind == current.OUTSIDE else current.situation(self)]
+
+    def _require(self, call: str) -> None:
+        code = self._rule(call)
         if code == "ok":
             return
         found = f"it was called {current.describe()}"

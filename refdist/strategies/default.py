@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from refdist import context, current, datasets, errors
+from refdist import context, current, datasets, errors, rules
 from refdist.backend import current_backend
 from refdist.inputs import InputContext
 from refdist.strategies.base import Scope, Strategy, ValueContext
@@ -21,6 +21,8 @@ class DefaultStrategy(Strategy):
 
     Source: tf.distribute.get_strategy.
     """
+
+    _outside = rules.DEFAULT
 
     def __init__(self) -> None:
         super().__init__(DefaultExtended(self))
@@ -39,6 +41,7 @@ class DefaultStrategy(Strategy):
         Raises:
             RD25: a dataset that cannot be iterated again, or bad options.
         """
+        self._require("experimental_distribute_dataset")
         datasets.check(dataset, options, "experimental_distribute_dataset")
         return dataset
 
@@ -48,6 +51,7 @@ class DefaultStrategy(Strategy):
         Raises:
             RD25: no function, bad options, or a dataset that cannot be iterated again.
         """
+        self._require("distribute_datasets_from_function")
         if not callable(dataset_fn):
             raise errors.error("RD25", "distribute_datasets_from_function", f"dataset_fn is {dataset_fn!r}",
                                "Pass a function of an InputContext.")
