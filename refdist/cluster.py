@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from refdist import errors
 
 TASK_TYPES = ("chief", "worker", "evaluator", "ps")
@@ -13,7 +15,8 @@ class ClusterSpec:
     """Jobs, and the network addresses of their tasks.
 
     Args:
-        cluster: for every job a list of addresses or a dict from task index to address; or a ClusterSpec.
+        cluster: for every job a list of addresses or a dict from task index to address; or a ClusterSpec.  An index
+            may be text, as in JSON, and indices may have gaps.
 
     >>> spec = ClusterSpec({"worker": ["a:1", "b:2"], "ps": {3: "c:4"}})
     >>> spec.num_tasks("worker"), spec.task_address("ps", 3), spec.job_tasks("ps")
@@ -39,7 +42,11 @@ class ClusterSpec:
             if not isinstance(tasks, dict):
                 raise errors.error("RD25", "ClusterSpec", f"the tasks of job {job!r} are {tasks!r}",
                                    "Pass a list of addresses, or a dict from task index to address.")
-            self._jobs[str(job)] = {_index(job, i): _address(job, i, where) for i, where in tasks.items()}
+            found = [(_index(job, i), _address(job, i, where)) for i, where in tasks.items()]
+            self._jobs[str(job)] = dict(found)
+            if len(self._jobs[str(job)]) < len(found):
+                raise errors.error("RD25", "ClusterSpec", f"job {job!r} has a task index twice: {list(tasks)}",
+                                   "Give every task one address.")
 
     def as_dict(self) -> dict[str, Any]:
         """The jobs as a dict: of a list where the task indices have no gap, else of a dict.
@@ -138,6 +145,8 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     Source: observed, TensorFlow 2.21, multi_worker_util.
     """
     attempted = f"task {task_type}:{task_id} of {spec}"
+    if task_id is not None and (isinstance(task_id, bool) or not isinstance(task_id, int) or task_id < 0):
+        raise errors.error("RD17", attempted, f"the task index is {task_id!r}", "Give the task an int from 0.")
     if not spec:
         return None
     strange: list[str | None] = [job for job in spec.jobs if job not in TASK_TYPES]
@@ -149,7 +158,7 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
                            "Give the type and the index of the task.")
     if task_type == "ps":
         raise errors.error("RD17", attempted, "a parameter server does not train",
-                           "Use ParameterServerStrategy, or give this task another type.")
+                           "Give this task another type; refdist has no ParameterServerStrategy.")
     if task_type not in spec.jobs or task_id not in spec.task_indices(task_type):
         there = f"indices {spec.task_indices(task_type)}" if task_type in spec.jobs else f"jobs {spec.jobs}"
         raise errors.error("RD17", attempted, "the cluster has no such task", f"It has {there}.")
@@ -159,13 +168,16 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     workers = spec.num_tasks("worker") if "worker" in spec.jobs else 0
     if chiefs > 1:
         raise errors.error("RD17", attempted, f"there are {chiefs} chiefs", "Give the cluster at most one.")
-    return Member(task_id if task_type == "chief" else chiefs + task_id, chiefs + workers)
+    place = spec.task_indices(task_type).index(task_id)
+    return Member(place if task_type == "chief" else chiefs + place, chiefs + workers)
 
 
 def _index(job: Any, index: Any) -> int:
-    if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+    if isinstance(index, str) and index.isdecimal():
+        return int(index)
+    if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or index < 0:
         raise errors.error("RD25", "ClusterSpec", f"job {job!r} has the task index {index!r}", "Pass ints from 0.")
-    return index
+    return int(index)
 
 
 def _address(job: Any, index: int, address: Any) -> str:

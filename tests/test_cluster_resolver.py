@@ -6,12 +6,14 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import refdist
 from refdist import cluster_resolver as resolvers
+from refdist.cluster import check_cluster
 from refdist.cluster_resolver.slurm import expand_hostlist, expand_tasks_per_node
 from refdist.train import ClusterSpec
 
@@ -107,6 +109,19 @@ def test_tf_config_is_read(monkeypatch: Any) -> None:
     ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "x"}}',
      """at "task", "index".*'x' is no int"""),
     ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1.5}}', "1.5 is no int"),
+    ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": -1}}',
+     'at "task", "index": -1 is below 0'),
+    ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "-1"}}', "'-1' is below 0"),
+    ('{"Cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}',
+     """line 1 column 1: it has no "cluster", and 'Cluster' is not read.*Write "cluster\""""),
+    ('{"clusters": {"worker": ["a:1"]}}', "'clusters' is not read"),
+    ('{"cluster": {"worker": ["a:1"]}, "tasks": {"type": "worker", "index": 0}}', "'tasks' is not read"),
+    ('{"cluster": {"worker": ["a:1"]}, "task": {"Type": "worker", "index": 0}}',
+     """at "task": it has no "type", and 'Type' is not read"""),
+    ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "idx": 0}}', "'idx' is not read"),
+    ('{"cluster": {"worker": ["a:1", "b:x1"]}}', """at "cluster", "worker", 1: the port of 'b:x1' is 'x1'"""),
+    ('{"cluster": {"worker": {"7": "b:65536"}}}', """at "cluster", "worker", 7: the port of 'b:65536'"""),
+    ('{"cluster": {"worker": {"1": "a:1", "x": "b:1"}}}', "has the task index 'x'"),
 ])
 def test_a_malformed_tf_config_is_an_error_that_names_the_place(monkeypatch: Any, text: str, says: str) -> None:
     """K16, K17, K18, K19, K21, K23, K24."""
@@ -114,6 +129,40 @@ def test_a_malformed_tf_config_is_an_error_that_names_the_place(monkeypatch: Any
     resolver = resolvers.TFConfigClusterResolver()
     with pytest.raises(ValueError, match=rf"RD17.*environment variable TF_CONFIG.*{says}"):
         (resolver.cluster_spec(), resolver.task_type, resolver.task_id)
+
+
+@pytest.mark.parametrize("more", [
+    {"environment": "cloud", "job": {"trial": 1}, "model_dir": "/m", "cloud": "x"}, {"Cluster": 1, "Task": 2}])
+def test_other_keys_of_tf_config_are_let_be(monkeypatch: Any, more: Any) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, **more}))
+    resolver = resolvers.TFConfigClusterResolver()
+    assert (resolver.cluster_spec().as_dict(), resolver.task_id) == (FULL["cluster"], 1)
+
+
+def test_an_address_may_have_no_port_or_an_ipv6_host(monkeypatch: Any) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["[2001:db8::1]:2222", "grpc://b:2"]}}))
+    assert resolvers.TFConfigClusterResolver().cluster_spec().num_tasks("worker") == 2
+
+
+def test_a_sparse_cluster_in_tf_config(monkeypatch: Any) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": {"1": "h:1", "3": "h:3"}},
+                                                "task": {"type": "worker", "index": 3}}))
+    resolver = resolvers.TFConfigClusterResolver()
+    assert (resolver.cluster_spec().as_dict(), resolver.master()) == ({"worker": {1: "h:1", 3: "h:3"}}, "h:3")
+
+
+def test_accelerators_are_those_of_the_machine_and_of_tasks_that_there_are(monkeypatch: Any) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps(FULL))
+    resolver = resolvers.TFConfigClusterResolver()
+    tpu = resolvers.TPUClusterResolver("local")
+    assert (resolver.num_accelerators(), tpu.num_accelerators()) == ({}, {"TPU": 0})
+    with refdist.config.temporary_devices(cpu=2, gpu=3, tpu=4):
+        assert resolver.num_accelerators() == resolver.num_accelerators("worker", 0) == {"GPU": 3, "TPU": 4}
+        assert tpu.num_accelerators() == {"TPU": 4}
+        for task in (("worker", 7), ("foo", 0)):
+            with pytest.raises(ValueError, match="RD17"):
+                resolver.num_accelerators(*task)
+    assert Simple(TWO).num_accelerators() == {}
 
 
 def test_a_task_that_is_not_there_is_found_when_its_address_is_asked_for(monkeypatch: Any) -> None:
@@ -378,6 +427,25 @@ def test_cluster_spec_mistakes() -> None:
                      lambda: spec.task_indices("x"), lambda: spec.task_address("x", 0)):
         with pytest.raises(ValueError, match="RD17"):
             question()
-    for bad in (5, {"w": 5}, {"w": "abc"}, {"w": [1]}, {"w": {"x": "a:1"}}, {"w": {-1: "a:1"}}):
+    for bad in (5, {"w": 5}, {"w": "abc"}, {"w": [1]}, {"w": {"x": "a:1"}}, {"w": {-1: "a:1"}}, {"w": {"-1": "a:1"}},
+                {"w": {"1.0": "a:1"}}, {"w": {1.0: "a:1"}}, {"w": {True: "a:1"}}, {"w": {"": "a:1"}},
+                {"w": {"1": "a:1", 1: "b:2"}}):
         with pytest.raises(TypeError, match="RD25"):
             ClusterSpec(bad)
+
+
+def test_a_cluster_may_have_gaps_and_indices_as_text() -> None:
+    """JSON has no other keys than text."""
+    spec = ClusterSpec({"worker": {"1": "a:1", "3": "b:2"}, "ps": {"1": "d:4", "0": "c:3"}})
+    assert spec.as_dict() == {"worker": {1: "a:1", 3: "b:2"}, "ps": ["c:3", "d:4"]}
+    assert [spec.num_tasks("worker"), spec.task_indices("worker"), spec.task_address("worker", 3),
+            spec.job_tasks("worker")] == [2, [1, 3], "b:2", [None, "a:1", None, "b:2"]]
+    assert spec == ClusterSpec({"worker": {1: "a:1", 3: "b:2"}, "ps": ["c:3", "d:4"]})
+    assert ClusterSpec({"w": {np.int64(2): "a:1"}}).task_indices("w") == [2]
+
+
+@pytest.mark.parametrize(("job", "index", "number"), [("chief", 4, 0), ("worker", 1, 1), ("worker", 3, 2),
+                                                      ("worker", 10, 3)])
+def test_workers_with_gaps_are_numbered_without(job: str, index: int, number: int) -> None:
+    spec = ClusterSpec({"worker": {"10": "d:4", "1": "a:1", "3": "b:2"}, "chief": {"4": "c:3"}})
+    assert check_cluster(spec, job, index) == (number, 4)

@@ -25,6 +25,11 @@ PARAMETERS = {
     "InputContext.get_per_replica_batch_size": "global_batch_size",
     "HierarchicalCopyAllReduce": "num_packs", "NcclAllReduce": "num_packs",
     "ReductionToOneDevice": "reduce_to_device accumulation_fn",
+    "cluster_resolver.ClusterResolver.cluster_spec": "",
+    "cluster_resolver.ClusterResolver.master": "task_type task_id rpc_layer",
+    **{f"cluster_resolver.{kind}.num_accelerators": "task_type task_id config_proto" for kind in (
+        "ClusterResolver", "SimpleClusterResolver", "TFConfigClusterResolver", "SlurmClusterResolver",
+        "KubernetesClusterResolver", "GCEClusterResolver", "TPUClusterResolver", "UnionResolver")},
     "cluster_resolver.SimpleClusterResolver":
     "cluster_spec master task_type task_id environment num_accelerators rpc_layer",
     "cluster_resolver.TFConfigClusterResolver": "task_type task_id rpc_layer environment",

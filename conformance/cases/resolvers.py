@@ -31,6 +31,12 @@ CASES = [
     case("the address with its protocol", config(rpc_layer="grpc"), "master", "grpc://w1:3"),
     case("a cluster of one has no address", json.dumps({"cluster": {"worker": ["a:1"]}, "task": {
         "type": "worker", "index": 0}}), "master", "", level="recommended"),
+    case("the address of a task of a cluster with gaps", json.dumps({"cluster": {"worker": {"1": "w1:2", "3": "w3:4"}},
+         "task": {"type": "worker", "index": 3}}), "master", "w3:4"),
+    case("indices without gaps make a list", json.dumps({"cluster": {"worker": {"1": "w1:2", "0": "w0:1"}}}),
+         "cluster_spec", {"worker": ["w0:1", "w1:2"]}),
+    case("a task index that is no number", json.dumps({"cluster": {"worker": {"x": "w:1"}}}), "cluster_spec",
+         fails=("type", "value")),
     case("a session's master goes before all", config(session_master="foo:1"), "master", "foo:1"),
     case("without TF_CONFIG there is no cluster", None, "cluster_spec", {}),
     case("without TF_CONFIG there is no task", None, "task_type", None),

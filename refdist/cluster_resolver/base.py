@@ -35,7 +35,20 @@ class ClusterResolver(ABC):
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: Any = None) -> dict[str, int]:
-        """How many devices other than CPUs a task has, by type; of this machine."""
+        """How many devices other than CPUs a task has, by type; every task is taken to have what this machine has.
+
+        Args:
+            task_type, task_id: the task; this one if none is named.
+            config_proto: has no effect; there are no sessions.
+
+        Raises:
+            RD17: the cluster has no such task.
+
+        Source: tf.distribute.cluster_resolver.ClusterResolver.num_accelerators.
+        """
+        spec = self.cluster_spec()
+        if spec and task_type is not None and task_id is not None:
+            spec.task_address(task_type, task_id)
         found: dict[str, int] = {}
         for device in config.list_logical_devices():
             if device.device_type != "CPU":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from refdist import errors
+from refdist import config, errors
 from refdist.cluster import ClusterSpec
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
 
@@ -183,6 +183,11 @@ class TPUClusterResolver(ClusterResolver):
         return with_layer(self.cluster_spec().task_address(task_type or self._job, task_id or 0),
                           rpc_layer or self._rpc_layer)
 
+    def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
+                         config_proto: Any = None) -> dict[str, int]:
+        """How many TPUs this machine has."""
+        return {"TPU": len(config.list_logical_devices("TPU"))}
+
     def get_master(self) -> str:
         """The same as `master()`."""
         return self.master()
@@ -199,14 +204,15 @@ class TPUClusterResolver(ClusterResolver):
 
 def _kubernetes_client(location: ExecutableLocation) -> Any:
     try:
-        from kubernetes import client, config
+        from kubernetes import client
+        from kubernetes import config as access
     except ImportError as error:
         raise errors.error("RD27", "KubernetesClusterResolver", "the package kubernetes is not installed",
                            "Run `pip install kubernetes`, or pass `override_client`.") from error
     if location is ExecutableLocation.WITHIN_CLUSTER:
-        config.load_incluster_config()
+        access.load_incluster_config()
     else:
-        config.load_kube_config()
+        access.load_kube_config()
     return client.CoreV1Api()
 
 

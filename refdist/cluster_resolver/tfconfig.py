@@ -6,6 +6,8 @@ import ipaddress
 import json
 import os
 import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from refdist import errors
@@ -46,7 +48,7 @@ class TFConfigClusterResolver(ClusterResolver):
             spec = ClusterSpec(jobs)
         except errors.RefdistError as error:
             raise _malformed('at "cluster"', str(error).partition(": ")[2].rstrip(".")) from error
-        _warn_of_addresses(spec)
+        _check_addresses(spec)
         return spec
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
@@ -107,6 +109,7 @@ class TFConfigClusterResolver(ClusterResolver):
         task = self._read().get("task", {})
         if not isinstance(task, dict):
             raise _malformed('at "task"', f"{task!r} is no object", 'Write "task": {"type": "worker", "index": 0}.')
+        _check_keys(task, ("type", "index"), 'at "task"')
         return task
 
     def _read(self) -> dict[str, Any]:
@@ -128,6 +131,7 @@ class TFConfigClusterResolver(ClusterResolver):
         if not isinstance(found, dict):
             raise _malformed("line 1 column 1", f"a {type(found).__name__} stands where an object should",
                              'Write {"cluster": ..., "task": ...}.')
+        _check_keys(found, ("cluster", "task"), "line 1 column 1")
         return found
 
 
@@ -137,16 +141,36 @@ def _malformed(place: str, found: str, fix: str = "") -> errors.RefdistError:
                         '"task": {"type": "worker", "index": 0}}.')
 
 
+def _check_keys(found: dict[str, Any], keys: Sequence[str], place: str) -> None:
+    # Other keys are let be, but not one that can only be a slip of the pen for a key that is missing.
+    for key in keys:
+        others = {other.lower(): other for other in found if other not in keys}
+        meant = get_close_matches(key, others, 1, 0.75)
+        if key not in found and meant:
+            raise _malformed(place, f'it has no "{key}", and {others[meant[0]]!r} is not read', f'Write "{key}".')
+
+
 def _int(value: Any, place: str) -> int:
+    fix = 'Write a number from 0, for example "index": 0.'
     try:
         if isinstance(value, (bool, float)):
             raise ValueError
-        return int(value)
+        found = int(value)
     except (TypeError, ValueError) as error:
-        raise _malformed(place, f"{value!r} is no int", 'Write a number from 0, for example "index": 0.') from error
+        raise _malformed(place, f"{value!r} is no int", fix) from error
+    if found < 0:
+        raise _malformed(place, f"{value!r} is below 0", fix)
+    return found
 
 
-def _warn_of_addresses(spec: ClusterSpec) -> None:
+def _check_addresses(spec: ClusterSpec) -> None:
+    for job in spec.jobs:
+        for i in spec.task_indices(job):
+            address = spec.task_address(job, i)
+            _, colon, port = address.rpartition(":")
+            if colon and not address.endswith("]") and not (port.isdecimal() and int(port) < 1 << 16):
+                raise _malformed(f'at "cluster", "{job}", {i}', f"the port of {address!r} is {port!r}",
+                                 'Write a number below 65536, for example "host:2222".')
     addresses = [address for job in spec.jobs for address in spec.job_tasks(job) if address]
     hosts = {address.rpartition(":")[0] for address in addresses}
     loopback = sorted(host for host in hosts if _is_loopback(host))

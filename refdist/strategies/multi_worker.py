@@ -79,12 +79,13 @@ class MultiWorkerMirroredExtended(StrategyExtended):
     """MultiWorkerMirroredStrategy's methods."""
 
     def __init__(self, container_strategy: Any, resolver: ClusterResolver, options: CommunicationOptions) -> None:
+        transport = _transport(resolver, options)
         job, task = resolver.task_type or "localhost", resolver.task_id or 0
         local = config.list_logical_devices("GPU") or [config.list_logical_devices("CPU")[0]]
         full = [f"/job:{job}/replica:0/task:{task}{device.name}" for device in local]
         self._ordered = options.implementation is CommunicationImplementation.AUTO
         super().__init__(container_strategy, worker_devices=[names.canonical(name) for name in full],
-                         cross_device_ops=ReductionToOneDevice(), transport=_transport(resolver, options))
+                         cross_device_ops=ReductionToOneDevice(), transport=transport)
 
     @property
     def experimental_between_graph(self) -> bool:
