@@ -7,6 +7,7 @@ Device names are in `devices`.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +21,23 @@ DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
 _TYPES = ("CPU", "GPU", "TPU")
 _CPU = devices.canonical("CPU:0")
+_PHYSICAL = "/physical_device:"
 
 
 class LogicalDevice(NamedTuple):
     """A device that a program can name.
 
     Source: tf.config.LogicalDevice.
+    """
+
+    name: str
+    device_type: str
+
+
+class PhysicalDevice(NamedTuple):
+    """A device of the machine, which may be divided into logical ones.
+
+    Source: tf.config.PhysicalDevice.
     """
 
     name: str
@@ -95,10 +107,18 @@ def _counts() -> dict[str, int] | None:
     counts = found if _machine.counts is None else _machine.counts
     if not _machine.divided:
         return counts
-    # What was divided is numbered over the devices there are, whatever number was stated.
-    there = found or counts or {"CPU": 1}
-    divided = {kind: len(logical_parts(kind, there.get(kind, 0))) for kind, _ in _machine.divided}
+    there = _physical_counts()
+    divided = {kind: len(logical_parts(kind, there[kind])) for kind, _ in _machine.divided}
     return {**(counts or there), **divided}
+
+
+def _physical_counts() -> dict[str, int]:
+    # What was divided is numbered over the devices there are, whatever number was stated.
+    _stated()
+    there = {**(_machine.found() or _machine.counts or {"CPU": 1})}
+    for kind, i in _machine.divided:
+        there[kind] = max(there.get(kind, 0), i + 1)
+    return there
 
 
 def logical_parts(kind: str, physical: int) -> list[LogicalPart]:
@@ -118,22 +138,29 @@ def logical_parts(kind: str, physical: int) -> list[LogicalPart]:
     return _machine.parts[kind, physical]
 
 
-def set_logical_device_configuration(device: str, logical_devices: Sequence[LogicalDeviceConfiguration]) -> None:
+def set_logical_device_configuration(device: PhysicalDevice | str,
+                                     logical_devices: Sequence[LogicalDeviceConfiguration]) -> None:
     """Divides a physical device into logical ones, which are numbered over all physical devices of the type.
 
+    Args:
+        device: one of `list_physical_devices()`, or a name.
+        logical_devices: one configuration for each.
+
     >>> import refdist
-    >>> refdist.config.set_logical_device_configuration("CPU:0", [refdist.config.LogicalDeviceConfiguration()] * 2)
+    >>> cpu = refdist.config.list_physical_devices("CPU")[0]
+    >>> refdist.config.set_logical_device_configuration(cpu, [refdist.config.LogicalDeviceConfiguration()] * 2)
     >>> [found.name for found in refdist.config.list_logical_devices("CPU")]
     ['/device:CPU:0', '/device:CPU:1']
     >>> refdist.config.reset_simulated_devices()
 
     Raises:
-        RD24: not a device name.  RD25: not a list of LogicalDeviceConfiguration, or a limit that is no size.
+        RD24: no such device.  RD25: not a list of LogicalDeviceConfiguration, or a limit that is no size, or one
+        of a CPU.
 
     Source: tf.config.set_logical_device_configuration.
     """
     attempted = "set_logical_device_configuration"
-    name = devices.canonical(device)
+    kind, i = _physical(attempted, device)
     if not isinstance(logical_devices, (list, tuple)) or not logical_devices or not all(
             isinstance(item, LogicalDeviceConfiguration) for item in logical_devices):
         raise errors.error("RD25", attempted, f"logical_devices is {logical_devices!r}",
@@ -141,9 +168,36 @@ def set_logical_device_configuration(device: str, logical_devices: Sequence[Logi
     for limit in (item.memory_limit for item in logical_devices):
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise errors.error("RD25", attempted, f"memory_limit is {limit!r}", "Pass a number of MiB, at least 1.")
-    limits = tuple(item.memory_limit for item in logical_devices)
-    _machine.divided[devices.device_type(name), devices.index(name)] = limits
+        if limit is not None and kind == "CPU":
+            raise errors.error("RD25", attempted, f"the memory_limit of a CPU is {limit!r}", "Leave it out.",
+                               kind=errors.InvalidValueError)
+    _machine.divided[kind, i] = tuple(item.memory_limit for item in logical_devices)
     _changed()
+
+
+def get_logical_device_configuration(device: PhysicalDevice | str) -> list[LogicalDeviceConfiguration] | None:
+    """Into what a physical device was divided, None when nobody divided it.
+
+    Raises:
+        RD24: no such device.
+
+    Source: tf.config.get_logical_device_configuration.
+    """
+    limits = _machine.divided.get(_physical("get_logical_device_configuration", device))
+    return None if limits is None else [LogicalDeviceConfiguration(limit) for limit in limits]
+
+
+def _physical(attempted: str, device: PhysicalDevice | str) -> tuple[str, int]:
+    # Type and number of a physical device.
+    if isinstance(device, PhysicalDevice):
+        there = list_physical_devices()
+        if device not in there:
+            raise errors.error("RD24", attempted, f"the machine has no {device!r}",
+                               f"Pass one of list_physical_devices(): {', '.join(one.name for one in there)}.",
+                               kind=errors.InvalidValueError)
+        device = device.name.removeprefix(_PHYSICAL)
+    name = devices.canonical(device)
+    return devices.device_type(name), devices.index(name)
 
 
 def _read_counts(text: str) -> dict[str, int]:
@@ -217,20 +271,25 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
             if device_type is None or kind == device_type for i in range(count)]
 
 
-def list_physical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """The same list: simulated devices are not divided further.
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of the machine before they were divided, of one type or of all.
+
+    >>> list_physical_devices()
+    [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
 
     Source: tf.config.list_physical_devices.
     """
-    return list_logical_devices(device_type)
+    return [PhysicalDevice(f"{_PHYSICAL}{kind}:{i}", kind) for kind, count in _physical_counts().items()
+            if device_type is None or kind == device_type for i in range(count)]
 
 
-def check_device(name: str) -> str:
+def check_device(device: str | LogicalDevice) -> str:
     """The canonical name of a device that exists.
 
     Raises:
         RD24: not a device name, or the machine was sized and does not have it.
     """
+    name = device.name if isinstance(device, LogicalDevice) else device
     full = devices.canonical(name)
     # The one device that every machine has is not looked up: that would choose a backend.
     counts = None if full == _CPU else _counts()
@@ -239,9 +298,24 @@ def check_device(name: str) -> str:
     spec = devices.parse(full)
     local = spec.job == "localhost" and spec.task == 0
     if local and (spec.device_index or 0) >= counts.get(spec.device_type or "CPU", 0):
-        there = ", ".join(devices.short(device.name) for device in list_logical_devices())
+        there = ", ".join(devices.short(one.name) for one in list_logical_devices())
         raise errors.error("RD24", f"device {name!r}", f"the machine has {there}")
     return full
+
+
+def check_device_list(strategy: str, argument: str, found: object) -> None:
+    """Refuses what a strategy cannot take for a list of devices.
+
+    Raises:
+        RD25: neither a list or tuple, nor None.
+    """
+    if found is None or (isinstance(found, (list, tuple)) and not isinstance(found, LogicalDevice)):
+        return
+    count = found if isinstance(found, int) and 1 <= found <= 8 else 2
+    listed = [found] if isinstance(found, str) else [f"GPU:{i}" for i in range(count)]
+    raise errors.error("RD25", strategy, f"{argument} is {found!r}",
+                       f"Write {strategy}({json.dumps(listed)}), or {strategy}() after "
+                       f"refdist.config.set_simulated_devices(gpu={len(listed)}).")
 
 
 class replica_order:  # noqa: N801 - used like a function
@@ -309,7 +383,7 @@ class device:  # noqa: N801 - TensorFlow's name
     Source: tf.device.
     """
 
-    def __init__(self, device_name: str) -> None:
+    def __init__(self, device_name: str | LogicalDevice) -> None:
         self._name = check_device(device_name)
         self._entered: list[current.Frame] = []
 

@@ -285,6 +285,62 @@ def test_a_divided_device_is_numbered_over_all_of_its_type() -> None:
         refdist.config.reset_simulated_devices()
 
 
+def test_the_cpu_is_divided_as_the_tutorials_do_it() -> None:
+    """A68."""
+    config = refdist.config
+    [cpu] = config.list_physical_devices("CPU")
+    assert str(cpu) == "PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')"
+    assert config.list_physical_devices() == [cpu] and config.list_physical_devices("GPU") == []
+    assert config.get_logical_device_configuration(cpu) is None
+    try:
+        config.set_logical_device_configuration(cpu, [config.LogicalDeviceConfiguration()] * 4)
+        assert config.list_physical_devices("CPU") == [cpu]
+        assert config.get_logical_device_configuration(cpu) == [config.LogicalDeviceConfiguration()] * 4
+        logical = config.list_logical_devices("CPU")
+        assert [str(one) for one in logical] == [f"LogicalDevice(name='/device:CPU:{i}', device_type='CPU')"
+                                                 for i in range(4)]
+        assert refdist.MirroredStrategy().num_replicas_in_sync == 4
+        assert refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync == 1
+        for named in (logical[:2], ["/device:CPU:0", "CPU:1"]):
+            assert refdist.MirroredStrategy(named).extended.worker_devices == (
+                "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1")
+        assert refdist.experimental.CentralStorageStrategy(logical).num_replicas_in_sync == 4
+        with refdist.OneDeviceStrategy(logical[3]).scope(), refdist.device(logical[2]):
+            assert refdist.Variable(1.0).device.endswith("CPU:3")
+    finally:
+        config.reset_simulated_devices()
+    assert config.get_logical_device_configuration("CPU:0") is None
+
+
+def test_physical_devices_are_those_of_the_machine() -> None:
+    config = refdist.config
+    with config.temporary_devices(cpu=2, gpu=2):
+        gpus = config.list_physical_devices("GPU")
+        assert [gpu.name for gpu in gpus] == ["/physical_device:GPU:0", "/physical_device:GPU:1"]
+        config.set_logical_device_configuration(gpus[1], [config.LogicalDeviceConfiguration(memory_limit=10)] * 3)
+        assert len(config.list_logical_devices("GPU")) == 4 and config.list_physical_devices("GPU") == gpus
+        assert len(config.list_physical_devices()) == 4
+        with pytest.raises(ValueError, match=r"RD24.*PhysicalDevice.*GPU:7.*list_physical_devices"):
+            config.set_logical_device_configuration(config.PhysicalDevice("/physical_device:GPU:7", "GPU"),
+                                                    [config.LogicalDeviceConfiguration()])
+        with pytest.raises(ValueError, match=r"RD25.*memory_limit of a CPU"):
+            config.set_logical_device_configuration("CPU:0", [config.LogicalDeviceConfiguration(memory_limit=10)])
+        with pytest.raises(TypeError, match=r"RD25.*PhysicalDevice"):
+            refdist.MirroredStrategy(gpus)
+    assert config.list_physical_devices("GPU") == []
+
+
+@pytest.mark.parametrize(("devices", "says"), [
+    (4, r'Write MirroredStrategy\(\["GPU:0", "GPU:1", "GPU:2", "GPU:3"\]\).*set_simulated_devices\(gpu=4\)'),
+    ("GPU:1", r'Write MirroredStrategy\(\["GPU:1"\]\)'),
+    (refdist.config.LogicalDevice("/device:CPU:1", "CPU"), r'Write MirroredStrategy\(\["GPU:0", "GPU:1"\]\)')])
+def test_what_is_no_list_of_devices_is_refused_with_one(devices: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=rf"RD25.*devices is .*{says}"):
+        refdist.MirroredStrategy(devices)
+    with pytest.raises(TypeError, match=rf"RD25.*devices is .*{says.replace('Mirrored', 'CentralStorage')}"):
+        refdist.experimental.CentralStorageStrategy(devices)
+
+
 @pytest.mark.parametrize(("logical", "said"), [
     ([], "logical_devices is"), ("GPU:0", "logical_devices is"), ([3], "logical_devices is"),
     ([refdist.config.LogicalDeviceConfiguration(0)], "memory_limit is 0"),

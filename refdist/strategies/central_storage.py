@@ -16,7 +16,8 @@ class CentralStorageStrategy(Strategy):
     """One copy of every variable on the parameter device; replicas on the compute devices update it.
 
     Args:
-        compute_devices: device names; None takes all GPUs of the machine, or one CPU when it has none.
+        compute_devices: names of devices, or LogicalDevices; None takes all GPUs of the machine, or one CPU when it
+            has none.
         parameter_device: a device name; None takes the CPU, or the only GPU.
 
     >>> import refdist
@@ -33,15 +34,11 @@ class CentralStorageStrategy(Strategy):
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
 
-    def __init__(self, compute_devices: Sequence[str] | None = None,
-                 parameter_device: str | None = None) -> None:
-        if isinstance(compute_devices, str) or not (
-                compute_devices is None or isinstance(compute_devices, (list, tuple))):
-            raise errors.error("RD25", "CentralStorageStrategy", f"compute_devices is {compute_devices!r}",
-                               "Pass a list of device names.")
+    def __init__(self, compute_devices: Sequence[str | config.LogicalDevice] | None = None,
+                 parameter_device: str | config.LogicalDevice | None = None) -> None:
+        config.check_device_list("CentralStorageStrategy", "compute_devices", compute_devices)
         if not compute_devices:
-            gpus = [device.name for device in config.list_logical_devices("GPU")]
-            compute_devices = gpus or ["CPU:0"]
+            compute_devices = config.list_logical_devices("GPU") or ["CPU:0"]
         full = [config.check_device(name) for name in compute_devices]
         if len(set(full)) != len(full):
             raise errors.error("RD25", "CentralStorageStrategy", f"a device occurs twice in {list(compute_devices)}",
@@ -49,7 +46,8 @@ class CentralStorageStrategy(Strategy):
         if parameter_device is None:
             only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
             parameter_device = full[0] if only_gpu else "CPU:0"
-        super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[parameter_device]))
+        central = config.check_device(parameter_device)
+        super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[central]))
 
 
 class CentralStorageExtended(StrategyExtended):

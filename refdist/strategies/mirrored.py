@@ -15,8 +15,8 @@ class MirroredStrategy(Strategy):
     """Synchronous training on several devices of one machine.
 
     Args:
-        devices: names such as ["GPU:0", "GPU:1"]; None or an empty list takes all GPUs of the machine, or
-            all CPUs when it has no GPU.
+        devices: names such as ["GPU:0", "GPU:1"], or LogicalDevices; None or an empty list takes all GPUs of the
+            machine, or all CPUs when it has no GPU: one replica where nobody sized the machine.
         cross_device_ops: how values are reduced; None takes NcclAllReduce between GPUs and
             ReductionToOneDevice otherwise.
 
@@ -30,7 +30,7 @@ class MirroredStrategy(Strategy):
     Source: tf.distribute.MirroredStrategy.
     """
 
-    def __init__(self, devices: Sequence[str] | None = None,
+    def __init__(self, devices: Sequence[str | config.LogicalDevice] | None = None,
                  cross_device_ops: CrossDeviceOps | None = None) -> None:
         full = _check(devices)
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
@@ -46,12 +46,10 @@ class MirroredExtended(StrategyExtended):
     """MirroredStrategy's methods."""
 
 
-def _check(wanted: Sequence[str] | None) -> list[str]:
-    if isinstance(wanted, str) or not (wanted is None or isinstance(wanted, (list, tuple))):
-        raise errors.error("RD25", "MirroredStrategy", f"devices is {wanted!r}", "Pass a list of device names.")
+def _check(wanted: Sequence[str | config.LogicalDevice] | None) -> list[str]:
+    config.check_device_list("MirroredStrategy", "devices", wanted)
     if not wanted:
-        there = config.list_logical_devices("GPU") or config.list_logical_devices("CPU")
-        wanted = [device.name for device in there]
+        wanted = config.list_logical_devices("GPU") or config.list_logical_devices("CPU")
     full = [config.check_device(name) for name in wanted]
     for i, name in enumerate(full):
         if name in full[:i]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from refdist import current
+from refdist import config, current
 from refdist.strategies.base import Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
 
@@ -14,7 +14,7 @@ class OneDeviceStrategy(Strategy):
     """Runs one replica on one device and puts plain variables there.
 
     Args:
-        device: a device name, for example "GPU:0".
+        device: a device name, for example "GPU:0", or a LogicalDevice.
 
     >>> import refdist
     >>> strategy = refdist.OneDeviceStrategy("GPU:0")
@@ -28,8 +28,8 @@ class OneDeviceStrategy(Strategy):
     Source: tf.distribute.OneDeviceStrategy.
     """
 
-    def __init__(self, device: str) -> None:
-        super().__init__(OneDeviceExtended(self, worker_devices=[device]))
+    def __init__(self, device: str | config.LogicalDevice) -> None:
+        super().__init__(OneDeviceExtended(self, worker_devices=[config.check_device(device)]))
 
 
 class OneDeviceExtended(StrategyExtended):
