@@ -13,12 +13,14 @@ way, never back:
     backend                the contract with what holds the arrays (backends/)
     lockstep               replicas run one at a time and meet; what they bring is compared
     rules                  the tables that all of the above look up
-    inputs, config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, errors
+    inputs, config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, missing,
+    errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 # In a checkout, backends/ and conformance/ lie beside this folder; installed, they lie inside it.
 _checkout = Path(__file__).parents[1]
@@ -53,8 +55,10 @@ from refdist.distributed_variables import (  # noqa: E402
 )
 from refdist.indexed_slices import IndexedSlices  # noqa: E402
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode  # noqa: E402
+from refdist.missing import no_such_name  # noqa: E402
 from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
+from refdist.strategies.central_storage import CentralStorageStrategy  # noqa: E402
 from refdist.strategies.default import array_module, experimental_set_strategy  # noqa: E402
 from refdist.strategies.extended import StrategyExtended  # noqa: E402
 from refdist.strategies.mirrored import MirroredStrategy  # noqa: E402
@@ -66,13 +70,18 @@ from refdist.variables import Variable  # noqa: E402
 __version__ = "0.1.0"
 
 __all__ = [
-    "AggregatingVariable", "CrossDeviceOps", "DistributedDataset", "DistributedIterator", "DistributedValues",
-    "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputContext", "InputOptions",
-    "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable", "MultiWorkerMirroredStrategy",
-    "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp", "ReductionToOneDevice", "ReplicaContext",
-    "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable", "TensorSpec", "Variable",
-    "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver", "compat", "config",
-    "constant", "data", "device", "errors", "experimental", "experimental_set_strategy", "get_replica_context",
-    "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "set_backend", "simulate_workers",
-    "train", "variable_creator_scope",
+    "AggregatingVariable", "CentralStorageStrategy", "CrossDeviceOps", "DistributedDataset", "DistributedIterator",
+    "DistributedValues", "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputContext",
+    "InputOptions", "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable",
+    "MultiWorkerMirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp",
+    "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
+    "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver",
+    "compat", "config", "constant", "data", "device", "errors", "experimental", "experimental_set_strategy",
+    "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest",
+    "set_backend", "simulate_workers", "train", "variable_creator_scope",
 ]
+
+
+if not TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        raise no_such_name(__name__, name)

@@ -59,6 +59,10 @@ class ResourceExhaustedError(RefdistError, MemoryError):
     """There is not enough memory."""
 
 
+class MissingNameError(RefdistError, AttributeError):
+    """A name that TensorFlow has and refdist has not."""
+
+
 class OutOfRangeError(RefdistError, IndexError):
     """A position past the end."""
 

@@ -1,11 +1,14 @@
 """What TensorFlow keeps under `tf.distribute.experimental`."""
 
+from typing import TYPE_CHECKING, Any
+
 from refdist.communication import (
     CollectiveCommunication,
     CollectiveHints,
     CommunicationImplementation,
     CommunicationOptions,
 )
+from refdist.missing import no_such_name
 from refdist.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
 from refdist.strategies.base import ValueContext
 from refdist.strategies.central_storage import CentralStorageStrategy
@@ -23,3 +26,8 @@ __all__ = [
     "TerminationConfig",
     "ValueContext",
 ]
+
+
+if not TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        raise no_such_name(__name__, name)

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 
 import refdist
+from refdist.missing import INSTEAD
 
 API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json").read_text())["names"]
 
@@ -108,6 +112,78 @@ def exists(name: str) -> bool:
     except AttributeError:
         return False
     return True
+
+
+def missing_names() -> list[str]:
+    # Of coordinator.* and the like the module itself: nobody gets further.
+    return sorted({name.removesuffix(".*") for name in " ".join(LATER.values()).split()})
+
+
+@pytest.mark.parametrize("name", missing_names())
+def test_what_is_missing_says_so_and_what_to_write(name: str) -> None:
+    last = name.rpartition(".")[2]
+    with pytest.raises(AttributeError, match=rf"\[RD20\] refdist.{name}: refdist has no {last}. \S+ "):
+        lookup(name)
+    page = (Path(__file__).parents[1] / "docs" / "differences.md").read_text()
+    assert f"`{last}`" in page.partition("## Left out")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_what_is_missing_is_not_there_and_the_porting_table_says_what_to_write(name: str) -> None:
+    assert not hasattr(refdist, name) and name not in refdist.__all__
+    assert f"`{name}`" in (Path(__file__).parents[1] / "docs" / "differences.md").read_text()
+    for module in ("refdist.experimental", "refdist.compat.v1.distribute"):
+        with pytest.raises(AttributeError, match=rf"\[RD20\] {module}.{name}"):
+            getattr(importlib.import_module(module), name)
+
+
+def test_a_name_that_is_nowhere_is_python_s_own_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'refdist' has no attribute 'MirroredStrateg'$") as caught:
+        lookup("MirroredStrateg")
+    assert not isinstance(caught.value, refdist.errors.RefdistError)
+    assert (caught.value.name, caught.value.obj) == ("MirroredStrateg", refdist)
+
+
+def test_the_names_of_older_versions_need_no_import_of_their_own() -> None:
+    """N12, N18."""
+    program = ("import refdist\n"
+               "v1 = refdist.compat.v1.distribute\n"
+               "assert v1.MirroredStrategy is refdist.MirroredStrategy\n"
+               "assert v1.experimental.CentralStorageStrategy and v1.cluster_resolver.UnionResolver\n"
+               "assert v1.get_loss_reduction() is refdist.ReduceOp.SUM\n")
+    subprocess.run([sys.executable, "-c", program], check=True)
+    names = """CrossDeviceOps HierarchicalCopyAllReduce InputContext InputReplicationMode MirroredStrategy NcclAllReduce
+        OneDeviceStrategy ReduceOp ReductionToOneDevice ReplicaContext RunOptions Strategy StrategyExtended
+        cluster_resolver experimental experimental_set_strategy get_loss_reduction get_replica_context get_strategy
+        has_strategy in_cross_replica_context"""
+    assert [name for name in names.split() if not hasattr(refdist.compat.v1.distribute, name)] == []
+
+
+def test_the_two_multi_worker_strategies_are_instances_of_each_other() -> None:
+    """TensorFlow's `isinstance` takes one for the other; subclasses are not."""
+    newer, older = refdist.MultiWorkerMirroredStrategy, refdist.experimental.MultiWorkerMirroredStrategy
+    assert isinstance(newer(), older) and issubclass(older, newer) and not issubclass(newer, older)
+    with pytest.warns(DeprecationWarning):
+        made = older()
+    assert isinstance(made, newer) and isinstance(made, older) and type(made) is older
+    assert not isinstance(refdist.MirroredStrategy(["CPU:0"]), older)
+
+
+@pytest.mark.parametrize("strategy", [
+    refdist.MirroredStrategy(["GPU:0", "GPU:1"]), refdist.OneDeviceStrategy("CPU:0"), refdist.get_strategy(),
+    refdist.CentralStorageStrategy(["GPU:0"]), refdist.MultiWorkerMirroredStrategy()], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("assign_to_logical_device", (1.0, 0)), ("split_to_logical_devices", (1.0, [1])),
+    ("replicate_to_logical_devices", (1.0,))])
+def test_logical_devices_of_a_replica_are_tpu_strategy_s(strategy: Any, method: str, arguments: Any) -> None:
+    """O1, O2: the pages of older versions list the methods for every strategy."""
+    with pytest.raises(NotImplementedError, match=rf"RD20.*{type(strategy).__name__}.experimental_{method}.*TPUStrategy"
+                                                  ".*Leave the call out"):
+        getattr(strategy, f"experimental_{method}")(*arguments)
+    assert list(inspect.signature(getattr(refdist.Strategy, f"experimental_{method}")).parameters)[1:] == {
+        "assign_to_logical_device": ["tensor", "logical_device_id"],
+        "split_to_logical_devices": ["tensor", "partition_dimensions"],
+        "replicate_to_logical_devices": ["tensor"]}[method]
 
 
 @pytest.mark.parametrize("name", ENTRIES)

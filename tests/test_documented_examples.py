@@ -33,11 +33,11 @@ def test_central_storage_example_of_the_class() -> None:
 def test_central_storage_prints_one_element_per_replica_not_two() -> None:
     """CentralStorageStrategy.experimental_distribute_dataset, "For Example".
 
-    The page is wrong twice: the class is in `experimental`, and a batch of 2 is split, so that the elements
-    are [0], [1] and [2], [3], not [0, 1] and [2, 3].
+    The page is wrong: a batch of 2 is split, so that the elements are [0], [1] and [2], [3], not [0, 1] and
+    [2, 3].  It takes the class from `tf.distribute`; TensorFlow has it in `experimental`, refdist in both.
     """
-    assert not hasattr(refdist, "CentralStorageStrategy")
-    strategy = refdist.experimental.CentralStorageStrategy(["CPU:0", "GPU:0"], "CPU:0")
+    assert refdist.CentralStorageStrategy is refdist.experimental.CentralStorageStrategy
+    strategy = refdist.CentralStorageStrategy(["CPU:0", "GPU:0"], "CPU:0")
     elements = list(strategy.experimental_distribute_dataset(refdist.data.Dataset.range(10).batch(2)))
     assert [[part.tolist() for part in element.values] for element in elements] == [
         [[0], [1]], [[2], [3]], [[4], [5]], [[6], [7]], [[8], [9]]]

@@ -48,7 +48,7 @@ LAYERS = [
     "data.spec data.facts data.options data.explanation",
     "checkpoint_files",
     "journal rules config creators indexed_slices communication",
-    "arrays nest devices current",
+    "arrays nest devices current missing",
     "errors",
 ]
 FACES = {"__init__", "__main__", "experimental", "train", "strategies.__init__", "backends.__init__", "data.__init__",

@@ -56,7 +56,4 @@ CASES = [
            needs=NEEDS) for name, members in MEMBERS.items()),
     *(Case(f"there is {name}", op("exists", name), True, strategy=("default", 1), source=PAGE.format(name),
            needs=NEEDS) for name in PROPERTIES),
-    *(Case(f"there is no {name}", op("exists", name), False, strategy=("default", 1), source=PAGE.format(""),
-           needs=NEEDS, document="wrong: the example of the page uses it")
-      for name in ("CentralStorageStrategy",)),
 ]

@@ -1,1 +1,5 @@
-"""Names as older versions of TensorFlow had them; `import refdist.compat.v1.distribute`."""
+"""Names as older versions of TensorFlow had them: `refdist.compat.v1.distribute`."""
+
+from refdist.compat import v1
+
+__all__ = ["v1"]

@@ -1,4 +1,7 @@
-"""Methods that older versions of tf.distribute had; each works, warns, and names its successor."""
+"""Methods that older versions of tf.distribute had; each works, warns, and names its successor.
+
+Those on the logical devices of a replica say why they do not.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +129,35 @@ class Deprecated:
         _warn("colocate_vars_with", "extended.colocate_vars_with")
         scope: AbstractContextManager[Any] = self.extended.colocate_vars_with(colocate_with_variable)
         return scope
+
+    def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
+        """TPUStrategy's: computes with `tensor` on one of a replica's devices.
+
+        Raises:
+            RD20: always; a replica has one device.
+        """
+        raise self._one_device("experimental_assign_to_logical_device")
+
+    def experimental_split_to_logical_devices(self, tensor: Any, partition_dimensions: Sequence[int]) -> Any:
+        """TPUStrategy's: splits `tensor` over a replica's devices.
+
+        Raises:
+            RD20: always; a replica has one device.
+        """
+        raise self._one_device("experimental_split_to_logical_devices")
+
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+        """TPUStrategy's: copies `tensor` to all of a replica's devices.
+
+        Raises:
+            RD20: always; a replica has one device.
+        """
+        raise self._one_device("experimental_replicate_to_logical_devices")
+
+    def _one_device(self, method: str) -> errors.RefdistError:
+        return errors.error("RD20", f"{type(self).__name__}.{method}", "a replica has one device; only TPUStrategy, "
+                            "which refdist does not have, gives it several", "Leave the call out, which changes no "
+                            "value; to use more devices give the strategy more replicas.")
 
 
 def _warn(old: str, new: str) -> None:

@@ -63,7 +63,13 @@ class MultiWorkerMirroredStrategy(Strategy):
         return found
 
 
-class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
+class _EitherName(type):
+    # As in TensorFlow, an object made by the newer name is an instance of the older one too.
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, MultiWorkerMirroredStrategy)
+
+
+class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy, metaclass=_EitherName):
     """The strategy with the arguments that it had before TensorFlow 2.4.
 
     Source: tf.distribute.experimental.MultiWorkerMirroredStrategy.

@@ -9,10 +9,13 @@
 Source: tf.compat.v1.distribute.
 """
 
-from refdist import experimental
+from typing import TYPE_CHECKING, Any
+
+from refdist import cluster_resolver, experimental
 from refdist.context import ReplicaContext, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
 from refdist.cross_device_ops import CrossDeviceOps, HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
 from refdist.inputs import InputContext, InputReplicationMode
+from refdist.missing import no_such_name
 from refdist.rules import ReduceOp
 from refdist.strategies.base import RunOptions, Strategy
 from refdist.strategies.default import experimental_set_strategy
@@ -24,6 +27,20 @@ from refdist.values import DistributedValues
 __all__ = [
     "CrossDeviceOps", "DistributedValues", "HierarchicalCopyAllReduce", "InputContext", "InputReplicationMode",
     "MirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ReduceOp", "ReductionToOneDevice", "ReplicaContext",
-    "RunOptions", "Strategy", "StrategyExtended", "experimental", "experimental_set_strategy", "get_replica_context",
-    "get_strategy", "has_strategy", "in_cross_replica_context",
+    "RunOptions", "Strategy", "StrategyExtended", "cluster_resolver", "experimental", "experimental_set_strategy",
+    "get_loss_reduction", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context",
 ]
+
+
+def get_loss_reduction() -> ReduceOp:
+    """How losses of replicas become one: they are added.
+
+    Source: tf.compat.v1.distribute.get_loss_reduction.
+    """
+    return ReduceOp.SUM
+
+
+
+if not TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        raise no_such_name(__name__, name)
