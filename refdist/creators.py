@@ -21,7 +21,8 @@ class variable_creator_scope:  # noqa: N801 - TensorFlow's name
             usually `next_creator(**kwargs)` with changed arguments.
 
     Entered inside a strategy's scope it sees one call and gets the distributed variable; entered outside it
-    sees one call for each copy.
+    sees one call for each copy.  There it can change the copies, for example their names, but no longer what
+    replicas do with them: the kind of variable and its aggregation are settled by then.
 
     >>> import refdist
     >>> def named(next_creator, **kwargs):

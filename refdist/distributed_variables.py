@@ -17,7 +17,7 @@ from refdist import collectives, current, errors, journal, lockstep, rules, work
 from refdist.arrays import as_array, beside, cast, frozen, to_numpy
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
-from refdist.rules import ReduceOp
+from refdist.rules import ReduceOp, VariableAggregation
 from refdist.updates import prepare, update
 from refdist.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables import ResourceVariable, Variable, refused, write_situation
@@ -57,7 +57,7 @@ class _Shared(Variable):
 
     def _read(self) -> Any:
         situation = current.situation(self._strategy)
-        action = rules.READS[self._kind, self.aggregation, situation]
+        action = rules.READS[self._kind, self._aggregation, situation]
         if action == rules.OWN_COPY:
             own = self._own()
             return own._here(own._array)
@@ -79,7 +79,7 @@ class _Shared(Variable):
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"
         situation = write_situation(self._strategy)
-        action = rules.WRITES[self._kind, self.aggregation, situation, rules.OPERATIONS[operation]]
+        action = rules.WRITES[self._kind, self._aggregation, situation, rules.OPERATIONS[operation]]
         if action.startswith("RD"):
             raise refused(action, attempted, self, _ADVICE.get((action, rules.OPERATIONS[operation]), ""))
         if action == rules.OWN_COPY:
@@ -203,12 +203,12 @@ class _Shared(Variable):
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies])
+        twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies], self._aggregation)
         memo[id(self)] = twin
         return twin
 
     @classmethod
-    def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
         raise errors.InternalError("abstract")
 
 
@@ -218,18 +218,19 @@ class DistributedVariable(_Shared, DistributedValues):
     Source: tf.distribute.DistributedValues, "DistributedVariable".
     """
 
-    __slots__ = ()
+    __slots__ = ("_aggregation",)
 
-    def __init__(self, copies: Sequence[ResourceVariable]) -> None:
+    def __init__(self, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> None:
         DistributedValues.__init__(self, copies, [variable._device for variable in copies])
+        self._aggregation = aggregation
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
         return self._values
 
     @classmethod
-    def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
-        made = cls(copies)
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+        made = cls(copies, aggregation)
         _own_copies(made)
         return made
 
@@ -281,19 +282,20 @@ class AggregatingVariable(_Shared):
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
 
-    __slots__ = ("__weakref__", "_variable")
+    __slots__ = ("__weakref__", "_aggregation", "_variable")
     _kind = rules.AGGREGATING
 
-    def __init__(self, variable: ResourceVariable) -> None:
+    def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
         self._variable = variable
+        self._aggregation = aggregation
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
         return (self._variable,)
 
     @classmethod
-    def _of(cls, copies: Sequence[ResourceVariable]) -> Any:
-        made = cls(copies[0])
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+        made = cls(copies[0], aggregation)
         _own_copies(made)
         return made
 
@@ -325,18 +327,21 @@ def _component(value: Any) -> Any:
     return value._local() if is_splittable(value) else value
 
 
-def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = ()) -> None:
+def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = (), noun: str = "replica",
+                fix: str = "") -> None:
     """Raises unless the values for all copies are equal to the bit.
 
     Args:
         code: the row of the catalogue.
         lines: the source line of each replica, when they are known.
+        noun: what the values belong to.
+        fix: what to write instead.
     """
     first, backend = parts[0], current_backend()
     for i, part in enumerate(parts):
         if part is first:
             continue
-        complain = functools.partial(_differ, first, part, i, attempted, code, lines)
+        complain = functools.partial(_differ, first, part, i, attempted, code, lines, noun, fix)
         pairs = [(first, part)]
         if isinstance(first, IndexedSlices):
             pairs = [(first.values, part.values), (first.indices, part.indices)]
@@ -344,10 +349,11 @@ def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence
             backend.expect_equal(mine, theirs, complain)
 
 
-def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str]) -> errors.RefdistError:
+def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str], noun: str,
+            fix: str) -> errors.RefdistError:
     here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
-    return errors.error(code, attempted, f"replica 0 gives {_brief(first)}{here}, "
-                        f"replica {i} gives {_brief(part)}{there}")
+    return errors.error(code, attempted, f"{noun} 0 gives {_brief(first)}{here}, "
+                        f"{noun} {i} gives {_brief(part)}{there}", fix)
 
 
 def _brief(value: Any) -> str:

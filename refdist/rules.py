@@ -125,7 +125,7 @@ PLAIN, MIRRORED, ON_READ, AGGREGATING = "plain", "mirrored", "on read", "aggrega
 KINDS = (PLAIN, MIRRORED, ON_READ, AGGREGATING)
 
 # What a strategy that keeps copies makes of a synchronization; one that keeps a single copy ignores it.
-CREATION = {
+CREATION: dict[VariableSynchronization | None, str] = {
     VariableSynchronization.AUTO: MIRRORED,
     VariableSynchronization.ON_WRITE: MIRRORED,
     VariableSynchronization.ON_READ: ON_READ,

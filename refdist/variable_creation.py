@@ -5,71 +5,111 @@ What the variables do is in `distributed_variables.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refdist import collectives, current, errors, lockstep, rules
-from refdist.distributed_variables import KIND_CLASS
+from refdist.distributed_variables import KIND_CLASS, check_equal
 from refdist.rules import VariableAggregation, VariableSynchronization
-from refdist.variables import CopyOf, ResourceVariable
+from refdist.values import is_splittable
+from refdist.variables import CopyOf, ResourceVariable, Variable, default_creator, settled
 
 
-def create(strategy: Any, kind_of: dict[VariableSynchronization, str], devices: Sequence[str],
+def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str], devices: Sequence[str],
            next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     """Makes one distributed variable with a copy on each of `devices`; in a replica, all replicas meet first.
+
+    The kind and the aggregation are what `kwargs` say: creators outside the strategy's scope, which
+    `next_creator` calls for each copy, change the copies and not what replicas do together.
 
     Args:
         kind_of: the kind of variable, or the code of an error, for each synchronization.
 
     Raises:
+        RD04, RD05: the copies have different shapes or dtypes.
+        RD12: mirrored copies have different initial values.
         RD13: MEAN of a variable that is no float, where copies are averaged.
         RD20: a synchronization the strategy does not have.
-        RD02: replicas ask for variables with different names.
+        RD02: replicas ask for variables with different names, synchronizations or aggregations.
+        RD25: a synchronization or aggregation that there is not, or no initial value.
     """
     attempted = f"Variable(name={kwargs.get('name')!r})"
-    synchronization = kwargs["synchronization"]
-    kind = kind_of[synchronization]
+    aggregation = settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)
+    auto = VariableSynchronization.AUTO
+    synchronization = kwargs.get("synchronization", auto)
+    if synchronization is not None:
+        settled("synchronization", synchronization, auto, attempted)
+    kind = kind_of.get(synchronization, "RD25")
     if kind.startswith("RD"):
-        raise errors.error(kind, attempted, f"{type(strategy).__name__} has no {synchronization}",
-                           "Use VariableSynchronization.ON_WRITE or ON_READ.", kind=errors.InvalidValueError)
+        raise errors.error(kind, attempted, f"{type(strategy).__name__} has no variables whose synchronization is "
+                           f"{synchronization}", "Use VariableSynchronization.ON_WRITE or ON_READ.",
+                           kind=errors.InvalidValueError)
+    kwargs = {**kwargs, "aggregation": aggregation}
+    if kind == rules.MIRRORED:
+        kwargs["synchronization"] = synchronization = VariableSynchronization.ON_WRITE
     frame = current.frame()
     if frame.kind != current.REPLICA:
-        return _make(strategy, kind, devices, next_creator, kwargs)
-    # Replica 0 alone computes the initial value; the others copy it.
-    if frame.replica_id == 0 and callable(kwargs["initial_value"]):
-        kwargs = {**kwargs, "initial_value": kwargs["initial_value"]()}
+        return _make(strategy, kind, aggregation, devices, next_creator, kwargs)
+    # The initial value is replica 0's, as replica 0 reads it; the others copy it.
+    if frame.replica_id == 0:
+        kwargs["initial_value"] = _read_here(kwargs.get("initial_value"))
 
     def act(requests: list[lockstep.Request]) -> Sequence[Any]:
         with current.pushed(current.Frame(current.frame(), strategy, current.CROSS,
                                           creators=current.frame().creators)):
-            made = _make(strategy, kind, devices, *requests[0].payload)
+            made = _make(strategy, kind, aggregation, devices, *requests[0].payload)
         return [made] * len(requests)
 
-    signature = (kwargs.get("name"), synchronization, kwargs["aggregation"], None, None, None)
+    target = f"variable {kwargs.get('name') or 'Variable'!r} with {synchronization} and {aggregation}"
     return lockstep.meet(frame.run, lockstep.Request(
-        "creation of a variable", signature, (next_creator, kwargs), act))
+        "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), act))
 
 
-def _make(strategy: Any, kind: str, devices: Sequence[str], next_creator: Callable[..., Any],
-          kwargs: dict[str, Any]) -> Any:
-    name = kwargs.get("name") or "Variable"
+def _read_here(initial_value: Any) -> Any:
+    value = initial_value() if callable(initial_value) else initial_value
+    value = value._local() if is_splittable(value) else value
+    return value._read() if isinstance(value, Variable) else value
+
+
+def _make(strategy: Any, kind: str, aggregation: VariableAggregation, devices: Sequence[str],
+          next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     copies: list[ResourceVariable] = []
     backend = strategy.extended.backend
     for i, device in enumerate(devices):
         mine = {**kwargs, "use_resource": True, "distribute_strategy": strategy, "collections": []}
         if i:
-            mine |= {"name": f"{name}/replica_{i}/", "initial_value": CopyOf(copies[0])}
+            mine |= {"name": f"{copies[0]._name}/replica_{i}/", "initial_value": CopyOf(copies[0])}
         with current.pushed(current.frame().with_device(device)), backend.device(device):
             made = next_creator(**mine)
-        if not isinstance(made, ResourceVariable):
-            raise errors.error("RD25", f"Variable(name={name!r})",
-                               f"a variable creator outside the strategy's scope returned {made!r}",
-                               "Return what `next_creator(**kwargs)` returns.")
+        if not (isinstance(made, ResourceVariable) and made._created_by is strategy and made._owner is None) or any(
+                made is other for other in copies):
+            raise errors.error("RD25", f"Variable(name={kwargs.get('name')!r})",
+                               f"a variable creator outside the strategy's scope returned {made!r} for copy {i}",
+                               "Return what `next_creator(**kwargs)` returns, a new variable for every copy.")
         copies.append(made)
         if i == 0:
-            _check_mean(strategy, kind, made)
+            _check_mean(strategy, kind, aggregation, made)
             _take_first_worker_s_value(strategy, made, kwargs)
-    return KIND_CLASS[kind]._of(copies)
+    if next_creator is not default_creator:
+        _check_copies(kind, copies)
+    return KIND_CLASS[kind]._of(copies, aggregation)
+
+
+def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
+    # Creators outside the scope are called for each copy and may make each one another.
+    first = copies[0]
+    attempted = f"Variable(name={first._name!r})"
+    advice = "A variable creator outside the strategy's scope is called once for each copy: "
+    for i, other in enumerate(copies):
+        for code, what, mine, theirs in (("RD05", "dtype", first.dtype, other.dtype),
+                                         ("RD04", "shape", first._shape, other._shape),
+                                         ("RD04", "shape", first._array.shape, other._array.shape)):
+            if mine != theirs:
+                raise errors.error(code, attempted, f"copy 0 has {what} {mine}, copy {i} has {what} {theirs}",
+                                   f"{advice}let it give every copy the same {what}.")
+    if kind == rules.MIRRORED:
+        check_equal([copy._array for copy in copies], attempted, "RD12", noun="copy",
+                    fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 
 def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: dict[str, Any]) -> None:
@@ -81,8 +121,8 @@ def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: di
     made._array = transport.broadcast(lockstep.Request("creation of a variable", signature), made._array)
 
 
-def _check_mean(strategy: Any, kind: str, variable: ResourceVariable) -> None:
-    if (kind != rules.AGGREGATING and variable._aggregation is VariableAggregation.MEAN
+def _check_mean(strategy: Any, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
+    if (kind != rules.AGGREGATING and aggregation is VariableAggregation.MEAN
             and variable.dtype.kind not in "fcV"):
         raise errors.error("RD13", f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",

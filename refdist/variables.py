@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -63,11 +63,13 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         def __init__(self, initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
                      caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
                      import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
-                     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-                     aggregation: VariableAggregation = VariableAggregation.NONE, shape: Any = None,
+                     synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
+                     aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
                      experimental_enable_variable_lifting: bool = True) -> None: ...
 
     # Subclasses answer these.
+
+    _aggregation: VariableAggregation
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         raise errors.InternalError("abstract")
@@ -148,7 +150,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     @property
     def aggregation(self) -> VariableAggregation:
         """How updates of several replicas become one."""
-        return self._primary._aggregation
+        return self._aggregation
 
     @property
     def constraint(self) -> Callable[[Any], Any] | None:
@@ -327,6 +329,9 @@ _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 # --- Creation ------------------------------------------------------------------------------------------------
 
+_Option = TypeVar("_Option", VariableSynchronization, VariableAggregation)
+
+
 class CopyOf:
     """An initial value that is the value of another variable, shared instead of copied."""
 
@@ -342,23 +347,12 @@ class CopyOf:
 def _create(initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
             caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
             import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
-            synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-            aggregation: VariableAggregation = VariableAggregation.NONE, shape: Any = None,
+            synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
+            aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
             experimental_enable_variable_lifting: bool = True) -> Any:
-    attempted = f"Variable(name={name!r})"
-    for label, value, enum in (("synchronization", synchronization, VariableSynchronization),
-                               ("aggregation", aggregation, VariableAggregation)):
-        if not isinstance(value, enum):
-            raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {enum.__name__}.",
-                               kind=errors.InvalidValueError)
-    if name is not None and not isinstance(name, str):
-        raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
-    if initial_value is None:
-        raise errors.error("RD25", attempted, "there is no initial value",
-                           "Pass an array, a number, or a function that returns one.",
-                           kind=errors.InvalidValueError)
-    if trainable is None:
-        trainable = synchronization is not VariableSynchronization.ON_READ
+    # Everything is settled and checked at the end of the stack: creators may still change it.
+    if aggregation is None:
+        aggregation = VariableAggregation.NONE
     kwargs = {
         "initial_value": initial_value, "trainable": trainable, "validate_shape": validate_shape,
         "caching_device": caching_device, "name": name, "variable_def": variable_def, "dtype": dtype,
@@ -371,28 +365,50 @@ def _create(initial_value: Any = None, trainable: bool | None = None, validate_s
     return creator(**kwargs)
 
 
-def default_creator(initial_value: Any, name: str | None = None, dtype: Any = None, shape: Any = None,
-                    trainable: bool = True, constraint: Callable[[Any], Any] | None = None,
-                    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-                    aggregation: VariableAggregation = VariableAggregation.NONE,
+def settled(label: str, value: _Option | None, default: _Option, attempted: str) -> _Option:
+    """The synchronization or aggregation that was asked for; None means the default.
+
+    Raises:
+        RD25: anything else.
+    """
+    if value is None:
+        return default
+    if type(value) is not type(default):
+        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {type(default).__name__}.",
+                           kind=errors.InvalidValueError)
+    return value
+
+
+def default_creator(initial_value: Any = None, name: str | None = None, dtype: Any = None, shape: Any = None,
+                    trainable: bool | None = None, constraint: Callable[[Any], Any] | None = None,
+                    synchronization: VariableSynchronization | None = None,
+                    aggregation: VariableAggregation | None = None,
                     distribute_strategy: Any = None, **ignored: Any) -> ResourceVariable:
     """The end of the stack of creators: one array on the current device."""
+    attempted = f"Variable(name={name!r})"
+    if name is not None and not isinstance(name, str):
+        raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
+    if initial_value is None:
+        raise errors.error("RD25", attempted, "there is no initial value",
+                           "Pass an array, a number, or a function that returns one.",
+                           kind=errors.InvalidValueError)
+    synchronization = settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
+    aggregation = settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
+    if trainable is None:
+        trainable = synchronization is not VariableSynchronization.ON_READ
     name = (name or "Variable").rstrip("/")
-    if isinstance(initial_value, CopyOf):
-        array = initial_value()
-    else:
-        value = initial_value() if callable(initial_value) else initial_value
-        array = to_array(value, None if has_dtype(value) else dtype)
-        if dtype is not None:
-            array = cast(array, dtype, f"Variable(name={name!r})")
-        if is_array(value) or not array.flags.owndata:
-            with beside(array):
-                array = array.copy()
+    value = initial_value() if callable(initial_value) else initial_value
+    array = to_array(value, None if has_dtype(value) else dtype)
+    if dtype is not None:
+        array = cast(array, dtype, attempted)
+    if not isinstance(initial_value, CopyOf) and (is_array(value) or not array.flags.owndata):
+        with beside(array):
+            array = array.copy()
     device = current.frame().device or _CPU
     array = frozen(current_backend().put(array, device))
     declared = array.shape if shape is None else tuple(shape)
     if not fits(array.shape, declared):
-        raise errors.error("RD04", f"Variable(name={name!r})", f"the initial value has shape {array.shape}, "
+        raise errors.error("RD04", attempted, f"the initial value has shape {array.shape}, "
                            f"declared is {declared}", "Declare the shape of the initial value, or None for "
                            "sizes that may change.")
     return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,

@@ -54,7 +54,7 @@ class CentralStorageExtended(StrategyExtended):
     """CentralStorageStrategy's methods."""
 
     # One copy cannot get out of step, so every synchronization means the same.
-    _kinds = dict.fromkeys(VariableSynchronization, rules.AGGREGATING)
+    _kinds = dict.fromkeys((*VariableSynchronization, None), rules.AGGREGATING)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         if self._count > 1:

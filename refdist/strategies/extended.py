@@ -7,7 +7,7 @@ Nothing here decides in which context a call is allowed: that is `rules.CALLS`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -54,7 +54,7 @@ class StrategyExtended(Updates):
     """
 
     _cross_device_ops: CrossDeviceOps
-    _kinds = rules.CREATION
+    _kinds: Mapping[rules.VariableSynchronization | None, str] = rules.CREATION
 
     def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
