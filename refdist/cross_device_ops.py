@@ -114,11 +114,12 @@ class CrossDeviceOps:
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
         """The array on all `destinations`: a Mirrored, or the array itself for a single device."""
-        array = to_array(tensor)
+        slices = isinstance(tensor, IndexedSlices)
+        part = tensor if slices else to_array(tensor)
         target = destinations_of(destinations, "broadcast")
         source = current.frame().device or CPU
-        write_transfers([Transfer(source, device, array.nbytes) for device in target.devices])
-        return target.of(current_backend(), array.copy() if target.distributed else array)
+        write_transfers([Transfer(source, device, _nbytes(part)) for device in target.devices])
+        return target.of(current_backend(), part.copy() if target.distributed and not slices else part)
 
     def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
                               options: Any) -> Any:

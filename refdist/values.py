@@ -233,7 +233,7 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
 
 
 def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str,
-            container: Callable[[Any], Any] | None = None) -> Any:
+            container: Callable[[Any], Any] | None = None, together: Callable[..., Any] = PerReplica) -> Any:
     """One structure from the structures of all replicas.
 
     Leaf by leaf: arrays become PerReplica; other objects stay bare when they are the same object on every
@@ -241,6 +241,7 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
 
     Args:
         container: maps a component to the variable it belongs to, or to itself.
+        together: makes one value of the components and their devices.
 
     Raises:
         RD21: structures differ.
@@ -249,7 +250,7 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
     if len(parts) == 1:
         return first if container is None else nest.map_structure(container, first)
     if not nest.is_nested(first) and not any(map(nest.is_nested, parts)):
-        return _regroup_leaf(parts, component_devices, container)
+        return _regroup_leaf(parts, component_devices, container, together)
     difference = nest.compare(parts)
     if difference is not None:
         i, path, mine, theirs = difference
@@ -257,7 +258,7 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
         raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs}{where}")
     leaves = [nest.flatten(part) for part in parts]
     return nest.pack_sequence_as(
-        first, [_regroup_leaf(leaf, component_devices, container) for leaf in zip(*leaves, strict=True)])
+        first, [_regroup_leaf(leaf, component_devices, container, together) for leaf in zip(*leaves, strict=True)])
 
 
 def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempted: str) -> Any:
@@ -277,14 +278,14 @@ def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempte
 
 
 def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
-                  container: Callable[[Any], Any] | None) -> Any:
+                  container: Callable[[Any], Any] | None, together: Callable[..., Any]) -> Any:
     first = parts[0]
     if is_array(first) or isinstance(first, IndexedSlices):
-        return PerReplica(parts, component_devices)
+        return together(parts, component_devices)
     if container is not None:
         owner = container(first)
         if owner is not first and all(container(part) is owner for part in parts):
             return owner
     if all(part is first for part in parts):
         return first
-    return PerReplica(parts, component_devices)
+    return together(parts, component_devices)

@@ -122,3 +122,96 @@ def test_a_replica_context_entered_in_an_update_is_alone_and_can_be_undone() -> 
     with pytest.raises(KeyError, match="half"):
         TWO.extended.update(v, half)
     assert copies(other) == [8.0, 8.0]
+
+
+# --- What an update returns --------------------------------------------------------------------------------------
+
+ONE = refdist.MirroredStrategy(["CPU:0"])
+CENTRAL = refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+
+
+def second(x: Any) -> bool:
+    return "replica_1" in x.name
+
+
+def test_what_the_copies_return_becomes_one_structure() -> None:
+    v = mirrored(1.0)
+    rows = refdist.IndexedSlices([[1.0]], [0])
+    got = TWO.extended.update(v, lambda x: {"a": x + 1.0, "b": (x, 5, None, "s"), "c": [rows, v]})
+    assert type(got["a"]) is refdist.Mirrored and [float(part) for part in got["a"].values] == [2.0, 2.0]
+    assert got["b"] == (v, 5, None, "s") and got["b"][0] is v
+    assert type(got["c"][0]) is refdist.Mirrored and got["c"][1] is v
+    # What differs and is not an array is None; the copies have it with group=False.
+    apart = [0.5, 1.5]
+    for group, outcome in ((True, None), (False, (0.5, 1.5))):
+        assert TWO.extended.update(v, lambda x: apart[second(x)], group=group) == outcome
+        assert TWO.extended.update(v, lambda x: "s" if second(x) else x + 1.0, group=group) == (
+            None if group else (2.0, "s"))
+    assert TWO.extended.update(v, lambda x: [x, None], group=False) == [v.values, (None, None)]
+    assert TWO.extended.update(v, lambda x: [], group=True) == []
+
+
+def test_one_copy_returns_what_it_returns_and_its_variable() -> None:
+    for strategy in (ONE, CENTRAL):
+        with strategy.scope():
+            v = refdist.Variable(1.0)
+        got = strategy.extended.update(v, lambda x: [x, x + 1.0, 5])
+        assert got[0] is v and float(got[1]) == 2.0 and got[2] == 5
+        assert strategy.extended.update(v, lambda x: [7], group=False) == [(7,)]
+
+
+def test_results_of_different_structure_are_refused_and_undone() -> None:
+    v = mirrored(1.0)
+    for group in (True, False):
+        for other in ([1.0], [1.0, 2.0, 3.0], {"a": 1.0}, 1.0):
+            def updated(x: Any, other: Any = other) -> Any:
+                x.assign(9.0)
+                return other if second(x) else [1.0, 2.0]
+
+            with pytest.raises(ValueError, match="RD21"):
+                TWO.extended.update(v, updated, group=group)
+            assert copies(v) == [1.0, 1.0]
+
+
+def test_in_replicas_the_results_are_taken_apart_again() -> None:
+    v = mirrored(1.0)
+    got = TWO.run(lambda: TWO.extended.update(v, lambda x: [x, x + 1.0, 5, "s", None]))
+    assert got[0] is v and type(got[1]) is refdist.PerReplica and got[2:] == [5, "s", None]
+
+
+def test_replicas_update_the_same_variable() -> None:
+    both = [mirrored(1.0), mirrored(2.0)]
+
+    def step() -> None:
+        number = refdist.get_replica_context().replica_id_in_sync_group
+        TWO.extended.update(both[number], lambda x: x.assign(9.0))
+
+    with pytest.raises(RuntimeError, match=r"RD02.*variable"):
+        TWO.run(step)
+    assert [copies(v) for v in both] == [[1.0, 1.0], [2.0, 2.0]]
+
+
+# --- Slices that are the same on all replicas --------------------------------------------------------------------
+
+@pytest.mark.parametrize("strategy", [TWO, CENTRAL])
+def test_mirrored_slices_can_be_reduced_again(strategy: Any) -> None:
+    value = strategy.run(lambda: refdist.IndexedSlices(
+        [[1.0, 2.0]], [refdist.get_replica_context().replica_id_in_sync_group], [2, 2]))
+    same = strategy.extended.reduce_to("SUM", value, value)
+    assert type(same) is refdist.Mirrored
+    for again in (strategy.reduce("MEAN", same, axis=None), strategy.extended.reduce_to("MEAN", same, "CPU:1"),
+                  *strategy.extended.batch_reduce_to("MEAN", [(same, "CPU:0")]),
+                  strategy.extended.broadcast_to(same.values[0], "CPU:1"),
+                  *strategy.extended.reduce_to("MEAN", same, same).values):
+        assert again.indices.tolist() == [0, 1] and again.values.tolist() == [[1.0, 2.0]] * 2
+    with pytest.raises(ValueError, match="RD16"):
+        strategy.reduce("SUM", same, axis=None)
+    with pytest.raises(TypeError, match=r"RD25.*IndexedSlices"):
+        strategy.extended.broadcast_to(same, "CPU:1")
+    sums = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", same))
+    assert [part.indices.tolist() for part in sums.values] == [[0, 1, 0, 1]] * 2
+    with strategy.scope():
+        v = refdist.Variable([[0.0, 0.0], [0.0, 0.0]], aggregation=refdist.VariableAggregation.SUM)
+    v.scatter_add(same)
+    strategy.run(lambda rows: v.scatter_add(rows), args=(same,))
+    assert v.numpy().tolist() == [[3.0, 6.0]] * 2

@@ -197,3 +197,25 @@ def test_replicas_make_variables_with_one_name_and_one_kind() -> None:
     kinds = [{"aggregation": Agg.SUM}, {"aggregation": Agg.MEAN}]
     with pytest.raises(RuntimeError, match=r"RD02.*SUM.*MEAN"):
         TWO.run(lambda: refdist.Variable(1.0, **kinds[replica_id()]))
+
+
+# --- Beside another variable -------------------------------------------------------------------------------------
+
+def test_the_default_strategy_puts_variables_beside_any_other() -> None:
+    with refdist.device("CPU:1"):
+        plain = refdist.Variable(1.0)
+    mirrored = made(TWO)
+
+    def device(beside: Any) -> str:
+        with DEFAULT.extended.colocate_vars_with(beside):
+            return str(refdist.Variable(2.0).device[-5:])
+
+    for beside, expected in ((plain, "CPU:1"), (mirrored, "CPU:0"), (mirrored.values[1], "CPU:1")):
+        assert device(beside) == DEFAULT.run(device, args=(beside,)) == expected
+        with DEFAULT.scope():
+            assert device(beside) == expected
+        with TWO.scope(), pytest.raises(RuntimeError, match="RD10"):
+            device(beside)
+    assert DEFAULT.run(lambda: device(mirrored.values[1])) == "CPU:1"
+    with pytest.raises(TypeError, match=r"RD25.*got a int"):
+        device(5)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from refdist import context, current, datasets, errors, rules
+from refdist import config, context, current, datasets, errors, rules
 from refdist.backend import current_backend
 from refdist.inputs import InputContext
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
+from refdist.variables import Variable
 
 
 class DefaultStrategy(Strategy):
@@ -105,6 +107,18 @@ class DefaultExtended(StrategyExtended):
 
     def _scope_frame(self, top: current.Frame) -> current.Frame:
         return current.Frame(top, self._strategy, current.CROSS, device=top.device, creators=top.creators)
+
+    def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
+        """A scope whose new variables are on the device of the given one, whoever made that.
+
+        Raises:
+            RD10: in the scope of another strategy.  RD25: not a variable.
+        """
+        self._strategy._require("extended.colocate_vars_with")
+        if not isinstance(colocate_with_variable, Variable):
+            raise errors.error("RD25", "colocate_vars_with", f"got a {type(colocate_with_variable).__name__}",
+                               "Pass a variable.")
+        return config.device(colocate_with_variable.device)
 
     def variable_created_in_scope(self, v: Any) -> bool:
         """Whether `v` was created outside every scope."""

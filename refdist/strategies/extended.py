@@ -27,6 +27,7 @@ from refdist import (
 from refdist.backend import Backend, current_backend
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
+from refdist.indexed_slices import IndexedSlices
 from refdist.strategies.base import ValueContext, components
 from refdist.strategies.updates import Updates
 from refdist.transport import LoneWorker, Transport
@@ -253,7 +254,8 @@ class StrategyExtended(Updates):
         if op is rules.ReduceOp.SUM and self._total > 1:
             raise errors.error("RD16", attempted, "SUM of a value that is the same on all replicas",
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself.")
-        return target.of(self.backend, value._read())
+        slices = isinstance(value.values[0], IndexedSlices)
+        return target.of(self.backend, value.values[0] if slices else value._read())
 
     def _cross_device_ops_to(self, target: cross_device_ops.Destinations) -> CrossDeviceOps:
         # Only a reduction to all replicas goes the way of an all-reduce.

@@ -11,7 +11,8 @@ from typing import Any
 from refdist import config, current, distributed_variables, errors, nest, rules
 from refdist.arrays import is_array
 from refdist.backend import current_backend
-from refdist.values import Mirrored, check_components, splitter
+from refdist.indexed_slices import IndexedSlices
+from refdist.values import Mirrored, check_components, per_replica, regroup, splitter
 from refdist.variables import Variable
 
 
@@ -22,6 +23,7 @@ class Updates:
     _count: int
     _parameter_devices: tuple[str, ...]
     _create_variable: Callable[..., Any]
+    value_container: Callable[[Any], Any]
 
     def update(self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
                kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
@@ -31,13 +33,16 @@ class Updates:
             var: a variable of this strategy.
             fn: the update; all copies of a mirrored variable must come out equal.
             args, kwargs: passed on; of a PerReplica or Mirrored each copy gets its own component.
-            group: True puts the results together (Mirrored for arrays, None for anything else), False gives
-                a tuple with the result for each copy.
+            group: True puts the results together, leaf by leaf: arrays and IndexedSlices become Mirrored, the
+                copies of a variable that variable, an object that is the same for every copy stays as it is,
+                anything else becomes None.  False gives a tuple with the result for each copy.
 
         In a replica all replicas meet first and the update is made once.
 
         Raises:
-            RD11: a variable of another strategy.  RD12: the copies would differ; nothing is changed.
+            RD02: replicas update different variables.
+            RD11: a variable of another strategy.
+            RD12: the copies would differ.  RD21: results of different structure.  Nothing is changed then.
             RD25: not a variable.
 
         Source: tf.distribute.StrategyExtended.update.
@@ -54,7 +59,7 @@ class Updates:
         frame = current.frame()
         if frame.kind == current.REPLICA and frame.strategy is self._strategy:
             return frame.replica.merge_call(
-                lambda strategy, *a, **k: self._update(var, fn, a, k, group), tuple(args), kwargs)
+                lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (var, *args), kwargs)
         return self._update(var, fn, tuple(args), kwargs or {}, group)
 
     _updates_foreign = False
@@ -65,12 +70,11 @@ class Updates:
         alone = len(copies) == 1
         check_components([args, kwargs], self._count if alone else len(copies), "update")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
-        results = self._call_for_each_copy(
+        return self._call_for_each_copy(
             [component._device for component in copies],
-            lambda i: fn(copies[i] if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)))
-        return self._grouped(results, [component._device for component in copies], group)
+            lambda i: fn(copies[i] if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)), group)
 
-    def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any]) -> list[Any]:
+    def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any], group: bool) -> Any:
         undo: current.Undo = {}
         top = current.frame()
         creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
@@ -85,22 +89,13 @@ class Updates:
                     arrays = [component._array for component in var._copies]
                     distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
                     var._store_each(var._unite(arrays))
+            if group:
+                return regroup(results, names, "results of update", self.value_container, _together)
+            return nest.map_structure(lambda leaf: leaf.values, per_replica(results, names, "results of update"))
         except BaseException:
             for var, before in undo.values():
                 var._store_each(before)
             raise
-        return results
-
-    def _grouped(self, results: Sequence[Any], names: Sequence[str], group: bool) -> Any:
-        if len(results) == 1:
-            return results[0] if group else nest.map_structure(lambda leaf: (leaf,), results[0])
-        if not group:
-            leaves = [nest.flatten(result) for result in results]
-            return nest.pack_sequence_as(results[0], list(zip(*leaves, strict=True)))
-        flat = [nest.flatten(result) for result in results]
-        merged = [Mirrored(column, names) if all(is_array(leaf) for leaf in column) else None
-                  for column in zip(*flat, strict=True)]
-        return nest.pack_sequence_as(results[0], merged) if len(merged) == len(flat[0]) else None
 
     def update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
                         kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
@@ -116,8 +111,7 @@ class Updates:
         names = [config.check_device(name) for name in names]
         check_components([tuple(args), kwargs or {}], len(names), "update_non_slot")
         args_of, kwargs_of = splitter(tuple(args)), splitter(kwargs or {})
-        results = self._call_for_each_copy(names, lambda i: fn(*args_of(i), **kwargs_of(i)))
-        return self._grouped(results, names, group)
+        return self._call_for_each_copy(names, lambda i: fn(*args_of(i), **kwargs_of(i)), group)
 
     def non_slot_devices(self, var_list: Any) -> tuple[str, ...]:
         """The devices for state that belongs to no variable.
@@ -125,3 +119,16 @@ class Updates:
         Source: tf.compat.v1.distribute.StrategyExtended.non_slot_devices.
         """
         return self._parameter_devices
+
+
+def _the_same(var: Any) -> Variable:
+    # Different variables come as a PerReplica of them.
+    if isinstance(var, Variable):
+        return var
+    brought = ", ".join(str(one.name) for one in var.values)
+    raise errors.error("RD02", "extended.update", f"the replicas bring different variables: {brought}",
+                       "Update the same variable on every replica.")
+
+
+def _together(parts: Sequence[Any], names: Sequence[str]) -> Mirrored | None:
+    return Mirrored(parts, names) if all(is_array(part) or isinstance(part, IndexedSlices) for part in parts) else None

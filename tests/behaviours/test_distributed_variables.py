@@ -277,6 +277,8 @@ ROWS = [
     Row("F84", lambda: created_by(lambda n, **k: n(**{**k, "initial_value": 42.0})), "MirroredVariable(42.0, 42.0)"),
     Row("F85", lambda: created_by(lambda n, **k: "not a variable"), "'not a variable'"),
     Row("F86", lambda: created_by(lambda n, **k: "nope", outside=True), "!! TypeError RD25", "AttributeError"),
+    Row("F86b", lambda: created_by(lambda n, **k: n(**{**k, "initial_value": float(len(k["name"] or ""))}), outside=True),
+        "!! ValueError RD12", "the copies differ"),
     Row("F88", lambda: creators("run"), "[('outer', 'w', 'ResourceVariable'), ('outer', 'w/replica_1/', 'ResourceVariable')]"),
     Row("F90", lambda: creators("one copy"), "[('outer', 'w', 'ResourceVariable'), ('outer', 'w', 'ResourceVariable')]"),
     Row("F93", lambda: across(M2, lambda v: v.assign([1.0, 2.0]), [1.0], shape=(None,))[1],
