@@ -13,7 +13,7 @@ LINT := .venv-lint/bin
 # Type checks run against an installed copy: only there do backends/ lie inside the package.
 .venv-lint/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv-lint
-	$(LINT)/python -m pip install --quiet --disable-pip-version-check ruff mypy types-greenlet numpy greenlet optree pytest hypothesis
+	$(LINT)/python -m pip install --quiet --disable-pip-version-check ruff mypy types-greenlet numpy greenlet pytest hypothesis
 	touch $@
 
 demo: .venv/.made

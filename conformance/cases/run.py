@@ -23,6 +23,12 @@ CASES = [
     *(case("a distributed argument is taken apart",
            seq(let("x", run(op("mul", RID, const(10)))), run(op("add", get("0"), const(1)), get("x"))),
            [10 * i + 1 for i in range(k[1])], k) for k in KINDS),
+    *(case(f"a distributed value in a {name} is taken apart",
+           seq(let("x", run(op("mul", RID, const(10)))),
+               run(op("add", op("item", op("item", get("0"), key), 0), const(1)), inside)),
+           [10 * i + 1 for i in range(k[1])], k) for k in KINDS for name, inside, key in (
+               ("list in a dict", op("dict", {"a": const(5), "b": op("list", get("x"))}), "b"),
+               ("list in a list", op("list", const(5), op("list", get("x"))), 1))),
     *(case("two arguments", seq(let("x", run(RID)), run(op("add", get("0"), get("1")), get("x"), get("x"))),
            [2 * i for i in range(k[1])], k) for k in KINDS),
     *(case("a list of results is a list of values", run(op("list", RID, op("mul", RID, const(2)))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,13 +52,9 @@ class Numbers:
 
 def arrays(structure: Any) -> Any:
     """The structure with arrays as leaves; as in tf.data, a list is an array and not a structure."""
-    if isinstance(structure, list):
-        return to_array(structure)
-    if isinstance(structure, dict):
-        return type(structure)((key, arrays(item)) for key, item in structure.items())
-    if isinstance(structure, tuple):
-        items = map(arrays, structure)
-        return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
+    if nest.is_nested(structure) and (
+            isinstance(structure, (tuple, Mapping)) or not isinstance(structure, Collection)):
+        return nest.map_items(arrays, structure)
     # Text is kept as Python objects: NumPy's own text arrays would drop trailing zero bytes.
     return structure if is_text(structure) else to_array(structure)
 
