@@ -88,14 +88,14 @@ class Checkpoint:
         return [one for one in self._tracked().values() if isinstance(one, Variable)]
 
     def write(self, file_prefix: str | os.PathLike[str]) -> str:
-        """Writes the variables into a file and returns `file_prefix`.
+        """Writes the variables into a file and returns `file_prefix`; a folder that does not exist is made.
 
         Of a mirrored variable one copy is written, of one that is synchronized on read what reading it gives.
 
         Raises:
             RD09: in a replica.  RD13: a variable that cannot be read outside replicas.
             RD27: the package safetensors is not installed.
-            RD31: a variable that is no number, a state that JSON cannot hold, or no such folder.
+            RD31: a variable that is no number, a state that JSON cannot hold, or a file that cannot be written.
 
         Source: tf.train.Checkpoint.write.
         """

@@ -88,13 +88,27 @@ def read(path: str) -> dict[str, Any]:
     return dict(values)
 
 
+def make_folder(folder: str) -> None:
+    """Makes a folder, and those it lies in, unless it is there.
+
+    Raises:
+        RD31: it cannot be made.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise errors.error("RD31", "writing a checkpoint", f"the folder {folder} cannot be made: {error.strerror}",
+                           "Give a folder that can be written to.") from error
+
+
 def write(path: str, data: bytes) -> None:
-    """Writes a file that is complete or not there, whatever happens meanwhile.
+    """Writes a file that is complete or not there, whatever happens meanwhile; its folder is made when it is not there.
 
     Raises:
         RD31: it cannot be written.
     """
     folder = os.path.dirname(path) or "."
+    make_folder(folder)
     temporary = os.path.join(folder, f".{os.path.basename(path)}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
@@ -111,7 +125,7 @@ def write(path: str, data: bytes) -> None:
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
         raise errors.error("RD31", "writing a checkpoint", f"{path} cannot be written: {error.strerror}",
-                           "Give a folder that exists and has room.") from error
+                           "Give a folder that can be written to and has room.") from error
 
 
 def index(folder: str, filename: str | None = None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class CheckpointManager:
         init_fn: what `restore_or_initialize` calls when there is nothing to restore.
 
     Raises:
-        RD25: bad arguments.
+        RD25: bad arguments.  RD31: the folder cannot be made.
 
     Source: tf.train.CheckpointManager.
     """
@@ -55,7 +55,7 @@ class CheckpointManager:
         self._counter, self.checkpoint_interval = step_counter, checkpoint_interval
         self._init = init_fn
         self._last_step: int | None = None
-        Path(self.directory).mkdir(parents=True, exist_ok=True)
+        checkpoint_files.make_folder(self.directory)
         now, promised = time.time(), checkpoint_files.index(self.directory)
         self._latest: str | None = promised.get("latest")
         # A clock that was set back must not keep everything from being preserved.

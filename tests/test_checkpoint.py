@@ -17,7 +17,7 @@ from test_workers import HERE, mpiexec
 
 import refdist
 from refdist import checkpoint_files
-from refdist.train import Checkpoint, list_variables
+from refdist.train import Checkpoint, latest_checkpoint, list_variables
 
 A, S = refdist.VariableAggregation, refdist.VariableSynchronization
 TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -245,11 +245,24 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
             Checkpoint(v=v).read(tmp_path / "file")
     with pytest.raises(LookupError, match=r"RD31.*gone.safetensors cannot be opened"):
         Checkpoint(v=v).read(tmp_path / "gone")
-    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*cannot be written"):
-        Checkpoint(v=v).write(tmp_path / "no folder" / "x")
+    for call in (Checkpoint(v=v).write, Checkpoint(v=v).save):
+        with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*below cannot be made: Not a directory"):
+            call(path / "below" / "x")
     with pytest.raises(TypeError, match=r"RD31.*dtype <U1"):
         Checkpoint(v=refdist.Variable("a")).write(tmp_path / "text")
     assert sorted(os.listdir(tmp_path)) == ["file.safetensors"]
+
+
+def test_a_folder_that_does_not_exist_is_made(tmp_path: Path) -> None:
+    """As TensorFlow 2.21 does, for `write` and `save`."""
+    v = refdist.Variable(3.0)
+    Checkpoint(v=v).write(tmp_path / "a" / "b" / "one")
+    path = Checkpoint(v=v).save(tmp_path / "c" / "d" / "two")
+    assert path == latest_checkpoint(tmp_path / "c" / "d") == str(tmp_path / "c" / "d" / "two-1")
+    for name in (tmp_path / "a" / "b" / "one", path):
+        w = refdist.Variable(0.0)
+        Checkpoint(v=w).read(name)
+        assert float(w) == 3.0
 
 
 def test_replicas_do_not_save(tmp_path: Path) -> None:

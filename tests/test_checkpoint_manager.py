@@ -43,6 +43,13 @@ def test_a_manager_keeps_the_last_ones(tmp_path: Path) -> None:
         assert CheckpointManager(Checkpoint(v=w), tmp_path / "run", 2).checkpoints == []
 
 
+def test_a_folder_that_was_deleted_is_made_again(tmp_path: Path) -> None:
+    manager = CheckpointManager(Checkpoint(v=refdist.Variable(1.0)), tmp_path / "run", 2)
+    assert manager.directory == str(tmp_path / "run") and manager.checkpoint_interval is None
+    (tmp_path / "run").rmdir()
+    assert manager.save() == manager.latest_checkpoint == latest_checkpoint(tmp_path / "run")
+
+
 def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
     step = refdist.Variable(np.int64(0))
     manager = CheckpointManager(Checkpoint(step=step), tmp_path, None, step_counter=step, checkpoint_interval=3)
@@ -56,6 +63,9 @@ def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
     for arguments in ({"max_to_keep": 0}, {"max_to_keep": None, "checkpoint_interval": 3}):
         with pytest.raises(ValueError, match="RD25"):
             CheckpointManager(Checkpoint(), tmp_path, **arguments)
+    (tmp_path / "file").touch()
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*the folder .*file cannot be made: File exists"):
+        CheckpointManager(Checkpoint(), tmp_path / "file", 1)
     with pytest.raises(TypeError, match="RD25"):
         CheckpointManager(5, tmp_path, 1)  # type: ignore[arg-type]
 
