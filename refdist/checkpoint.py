@@ -230,33 +230,6 @@ class LoadStatus:
         return self
 
 
-def latest_checkpoint(checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None) -> str | None:
-    """The path of the newest checkpoint of a folder, None when there is none.
-
-    Args:
-        checkpoint_dir: the folder.
-        latest_filename: the file that says which one is the newest; None for "checkpoint".
-
-    Source: tf.train.latest_checkpoint.
-    """
-    folder = os.fspath(checkpoint_dir)
-    name = checkpoint_files.index(folder, latest_filename).get("latest")
-    if name is None or not os.path.exists(file_of(os.path.join(folder, name))):
-        return None
-    return os.path.join(folder, name)
-
-
-def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
-    """(name, shape) of everything in a checkpoint.
-
-    Source: tf.train.list_variables.
-    """
-    path = os.fspath(ckpt_dir_or_file)
-    path = latest_checkpoint(path) or path
-    values = checkpoint_files.read(file_of(path))
-    return [(name, list(value.shape)) for name, value in sorted(values.items()) if not isinstance(value, State)]
-
-
 def _place(seen: dict[int, tuple[str, Any]], pending: dict[str, Any]) -> None:
     for path, one in seen.values():
         if isinstance(one, Checkpoint) and path and not any(

@@ -1,7 +1,8 @@
 """What TensorFlow keeps under `tf.train`, as far as it concerns distribution."""
 
-from refdist.checkpoint import Checkpoint, latest_checkpoint, list_variables
+from refdist.checkpoint import Checkpoint
 from refdist.checkpoint_manager import CheckpointManager
+from refdist.checkpoint_reader import latest_checkpoint, list_variables, load_checkpoint
 from refdist.cluster import ClusterSpec
 
-__all__ = ["Checkpoint", "CheckpointManager", "ClusterSpec", "latest_checkpoint", "list_variables"]
+__all__ = ["Checkpoint", "CheckpointManager", "ClusterSpec", "latest_checkpoint", "list_variables", "load_checkpoint"]

@@ -17,7 +17,7 @@ from test_workers import HERE, mpiexec
 
 import refdist
 from refdist import checkpoint_files
-from refdist.train import Checkpoint, latest_checkpoint, list_variables
+from refdist.train import Checkpoint, latest_checkpoint, list_variables, load_checkpoint
 
 A, S = refdist.VariableAggregation, refdist.VariableSynchronization
 TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -263,6 +263,27 @@ def test_a_folder_that_does_not_exist_is_made(tmp_path: Path) -> None:
         w = refdist.Variable(0.0)
         Checkpoint(v=w).read(name)
         assert float(w) == 3.0
+
+
+def test_a_file_is_read_without_variables(tmp_path: Path) -> None:
+    """tf.train.load_checkpoint; names are those of `list_variables`."""
+    w = refdist.Variable(np.array([1.0, 2.0], np.float32))
+    path = Checkpoint(w=w, same=w, n=Count(5), b=make(TWO, np.int64(7))).save(tmp_path / "x")
+    for where in (path, path + ".safetensors", tmp_path):
+        reader = load_checkpoint(where)
+        assert reader.get_variable_to_shape_map() == {"b": [], "same": [2], "save_counter": [], "w": [2]}
+        assert reader.get_variable_to_dtype_map() == {"b": np.int64, "same": np.float32, "save_counter": np.int64,
+                                                      "w": np.float32}
+        assert reader.get_tensor("w").tolist() == [1.0, 2.0] and int(reader.get_tensor("b")) == 7
+        assert reader.has_tensor("same") and not reader.has_tensor("n") and not reader.has_tensor("other")
+    with pytest.raises(LookupError, match=r"RD31.*x-1 has no value for other; it has b, same, save_counter, ..."):
+        reader.get_tensor("other")
+    (tmp_path / "empty").mkdir()
+    for call in (load_checkpoint, list_variables):
+        with pytest.raises(ValueError, match=r"RD31.*empty is a folder without a checkpoint"):
+            call(tmp_path / "empty")
+        with pytest.raises(LookupError, match=r"RD31.*gone.safetensors cannot be opened"):
+            call(tmp_path / "gone")
 
 
 def test_replicas_do_not_save(tmp_path: Path) -> None:

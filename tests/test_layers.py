@@ -46,6 +46,7 @@ LAYERS = [
     "data.iterators data.split",
     "data.elements data.files inputs",
     "data.spec data.facts data.options data.explanation",
+    "checkpoint_reader",
     "checkpoint_files",
     "journal rules config creators indexed_slices communication",
     "arrays nest devices current missing",
