@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from refdist import checkpoint_files, current, errors, lockstep
 from refdist.checkpoint_files import State, file_of
 from refdist.checkpoint_objects import walk
+from refdist.transport import Transport
 from refdist.variables import Variable
 
 _NOTHING = (None,) * len(lockstep.FIELDS)
@@ -44,11 +45,13 @@ class Checkpoint:
     # Where this one is inside others that were read: their `_pending`, and the names that lead here.
     _places: list[tuple[dict[str, Any], str]]
     _root: Any
+    _save_counter: Any
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
-        object.__setattr__(self, "_pending", {})
-        object.__setattr__(self, "_places", [])
-        object.__setattr__(self, "_root", root)
+        self._pending = {}
+        self._places = []
+        self._root = root
+        self._save_counter = None
         for name, value in kwargs.items():
             if root is not None and getattr(root, name, value) is not value:
                 raise errors.error("RD25", "Checkpoint", f"the root has another attribute {name!r} already",
@@ -57,8 +60,10 @@ class Checkpoint:
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        if name.startswith("_"):
-            return
+        if not name.startswith("_"):
+            self._give(name, value)
+
+    def _give(self, name: str, value: Any) -> None:
         # What was read before this attribute existed.
         for pending, prefix in [(self._pending, ""), *self._places]:
             if not pending:
@@ -70,14 +75,27 @@ class Checkpoint:
                 del pending[key]
             _place(seen, pending)
 
-    def _checkpoint_items(self) -> dict[str, Any]:
+    @property
+    def save_counter(self) -> Any:
+        """How often it was saved: an int64 variable, which is saved and restored with the others.
+
+        Source: tf.train.Checkpoint, "Attributes".
+        """
+        if self._save_counter is None:
+            self._save_counter = counter()
+            self._give("save_counter", self._save_counter)
+        return self._save_counter
+
+    def _own(self) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        return own if self._root is None else {"root": self._root, **own}
+        return own if self._save_counter is None else {**own, "save_counter": self._save_counter}
+
+    def _checkpoint_items(self) -> dict[str, Any]:
+        return self._own() if self._root is None else {"root": self._root, **self._own()}
 
     def _tracked(self, seen: dict[int, tuple[str, Any]] | None = None) -> dict[str, Any]:
-        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         found: dict[str, Any] = {}
-        for root in [own] if self._root is None else [self._root, own]:
+        for root in [self._own()] if self._root is None else [self._root, self._own()]:
             met: dict[int, tuple[str, Any]] = {}
             found.update(walk(root, "", met))
             if seen is not None:
@@ -93,6 +111,7 @@ class Checkpoint:
         Of a mirrored variable one copy is written, of one that is synchronized on read what reading it gives.
 
         Raises:
+            RD01, RD02: on several workers, when not all of them come.
             RD09: in a replica.  RD13: a variable that cannot be read outside replicas.
             RD27: the package safetensors is not installed.
             RD31: a variable that is no number, a state that JSON cannot hold, or a file that cannot be written.
@@ -100,7 +119,17 @@ class Checkpoint:
         Source: tf.train.Checkpoint.write.
         """
         attempted = "Checkpoint.write"
+        self._begin(attempted)
+        return self._write(os.fspath(file_prefix), attempted)
+
+    def _begin(self, attempted: str) -> None:
         _outside_replicas(attempted)
+        transport = transport_of(self._variables())
+        if transport is not None:
+            # A worker that does not save has its error here, and not where some variable is read.
+            transport.exchange(lockstep.Request(attempted, _NOTHING), None)
+
+    def _write(self, path: str, attempted: str) -> str:
         arrays: dict[str, Any] = {}
         states: dict[str, Any] = {}
         aliases: dict[str, str] = {}
@@ -118,7 +147,6 @@ class Checkpoint:
                 raise errors.error("RD31", attempted, f"{key} has dtype {array.dtype}", "Keep text elsewhere.",
                                    kind=errors.InvalidTypeError)
             arrays[key] = array
-        path = os.fspath(file_prefix)
         content = checkpoint_files.packed(arrays, aliases, states)
         by_first_worker(self._variables(), attempted, lambda: checkpoint_files.write(file_of(path), content))
         return path
@@ -134,8 +162,10 @@ class Checkpoint:
 
         Source: tf.train.Checkpoint.read.
         """
+        return self._read(os.fspath(save_path))
+
+    def _read(self, path: str) -> LoadStatus:
         _outside_replicas("Checkpoint.read")
-        path = os.fspath(save_path)
         values = checkpoint_files.read(file_of(path))
         seen: dict[int, tuple[str, Any]] = {}
         tracked = self._tracked(seen)
@@ -151,13 +181,14 @@ class Checkpoint:
 
         Source: tf.train.Checkpoint.save.
         """
-        counter = self._counter()
-        counter.assign_add(np.int64(1))
-        path = self.write(f"{os.fspath(file_prefix)}-{int(counter.numpy())}")
+        attempted = "Checkpoint.save"
+        self._begin(attempted)
+        self.save_counter.assign_add(np.int64(1))
+        path = self._write(f"{os.fspath(file_prefix)}-{int(self.save_counter)}", attempted)
         folder, name = os.path.split(path)
         # Only this one: a manager of the folder must not take the others for its own, which it may delete.
-        by_first_worker(self._variables(), "Checkpoint.save",
-                         lambda: checkpoint_files.write_index(folder, {"latest": name, "all": [name]}))
+        by_first_worker(self._variables(), attempted,
+                        lambda: checkpoint_files.write_index(folder, {"latest": name, "all": [name]}))
         return path
 
     def restore(self, save_path: str | os.PathLike[str] | None, options: Any = None) -> LoadStatus:
@@ -165,19 +196,8 @@ class Checkpoint:
 
         Source: tf.train.Checkpoint.restore.
         """
-        self._counter()
-        return LoadStatus("", self, set()) if save_path is None else self.read(save_path)
-
-    def _counter(self) -> Any:
-        if "save_counter" not in vars(self):
-            # Made like a variable of the strategy that the others have, so that all its workers make it.
-            strategies = [variable._strategy for variable in self._variables() if variable._strategy]
-            if strategies:
-                with strategies[0].scope():
-                    self.save_counter = Variable(np.int64(0), trainable=False)
-            else:
-                self.save_counter = Variable(np.int64(0), trainable=False)
-        return self.save_counter
+        _ = self.save_counter
+        return LoadStatus("", self, set()) if save_path is None else self._read(os.fspath(save_path))
 
 
 class LoadStatus:
@@ -283,10 +303,22 @@ def _outside_replicas(attempted: str) -> None:
         raise errors.error("RD09", attempted, f"it was called {current.describe()}", "Call it outside `strategy.run`.")
 
 
-def by_first_worker(variables: Any, attempted: str, act: Callable[[], None]) -> None:
+def counter() -> Any:
+    """A variable that counts from 0, of no strategy: each worker counts for itself, and asks nobody."""
+    with current.pushed(current.BOTTOM):
+        return Variable(np.int64(0), trainable=False)
+
+
+def transport_of(variables: Iterable[Variable]) -> Transport | None:
+    """What connects the workers that have these variables; None when one worker has them all."""
+    transports = (variable._strategy.extended.transport for variable in variables if variable._strategy)
+    return next((transport for transport in transports if transport.size > 1), None)
+
+
+def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable[[], None]) -> None:
     """The first worker acts; all wait for it, and have its error if it has one."""
-    transport = next((variable._strategy.extended.transport for variable in variables if variable._strategy), None)
-    if transport is None or transport.size == 1:
+    transport = transport_of(variables)
+    if transport is None:
         act()
         return
     failed: Exception | None = None

@@ -95,22 +95,24 @@ class CheckpointManager:
 
         Source: tf.train.CheckpointManager.save.
         """
+        attempted = "CheckpointManager.save"
         step = None if self._counter is None else int(self._counter.numpy())
         if check_interval and self.checkpoint_interval is not None and step is not None:
             if self._last_step is not None and step < self._last_step + self.checkpoint_interval:
                 return None
-        counter = self._checkpoint._counter()
+        self._checkpoint._begin(attempted)
+        counter = self._checkpoint.save_counter
         if checkpoint_number is None:
-            checkpoint_number = int(counter.numpy()) + 1
+            checkpoint_number = int(counter) + 1
         counter.assign(np.int64(checkpoint_number))
-        path = self._checkpoint.write(f"{self._prefix}-{checkpoint_number}")
+        path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted)
         if check_interval:
             self._last_step = step
         self._latest = os.path.relpath(path, self.directory)
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
-        by_first_worker(self._checkpoint._variables(), "CheckpointManager.save", lambda: self._promise(too_old))
+        by_first_worker(self._checkpoint._variables(), attempted, lambda: self._promise(too_old))
         return path
 
     def _too_old(self) -> list[str]:

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, lockstep
-from refdist.checkpoint import Checkpoint
+from refdist.checkpoint import Checkpoint, counter, transport_of
 from refdist.checkpoint_manager import CheckpointManager
-from refdist.variables import Variable
 
 _NOTHING = (None,) * len(lockstep.FIELDS)
 
@@ -76,15 +75,9 @@ class PreemptionCheckpointHandler:
         self._told = threading.Event()
         self._told_at = 0.0
         self._saved_first = False
-        strategies = [v._strategy for v in manager.checkpoint._variables() if v._strategy]
-        self._transport = strategies[0].extended.transport if strategies else None
-        if strategies:
-            with strategies[0].scope():
-                counter = Variable(np.int64(0), trainable=False)
-        else:
-            counter = Variable(np.int64(0), trainable=False)
-        manager.checkpoint.preemption_run_counter = counter
-        self._counter: Any = counter
+        self._transport = transport_of(manager.checkpoint._variables())
+        self._counter: Any = counter()
+        manager.checkpoint.preemption_run_counter = self._counter
         if self._config.termination_watcher_fn is None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: self._note())
         manager.restore_or_initialize()

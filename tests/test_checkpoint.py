@@ -265,6 +265,56 @@ def test_a_folder_that_does_not_exist_is_made(tmp_path: Path) -> None:
         assert float(w) == 3.0
 
 
+def test_the_number_of_saves_is_a_variable_that_is_restored(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(v=refdist.Variable(3.0))
+    assert int(checkpoint.save_counter) == 0 and checkpoint.save_counter.dtype == np.int64
+    with TWO.scope():
+        path = [checkpoint.save(tmp_path / "x") for _ in range(3)][-1]
+    assert int(checkpoint.save_counter) == 3 and path == str(tmp_path / "x-3")
+    restored, asked_first = Checkpoint(v=refdist.Variable(0.0)), Checkpoint(v=refdist.Variable(0.0))
+    assert int(asked_first.save_counter) == 0
+    for one in (restored, asked_first):
+        one.restore(path).assert_consumed()
+        assert int(one.save_counter) == 3 and os.path.basename(one.save(tmp_path / "y")) == "y-4"
+    late = Checkpoint(v=refdist.Variable(0.0))
+    late.read(path)
+    assert int(late.save_counter) == 3
+    with pytest.raises(AttributeError):
+        late.save_counter = refdist.Variable(0)  # type: ignore[misc]
+    inner = Checkpoint(v=refdist.Variable(3.0))
+    inner.save(tmp_path / "inner")
+    path = Checkpoint(m=inner).save(tmp_path / "outer")
+    assert [name for name, _ in list_variables(path)] == ["m/save_counter", "m/v", "save_counter"]
+
+
+def test_a_save_by_the_first_worker_alone_is_named(tmp_path: Path) -> None:
+    """The variables are those of `MultiWorkerMirroredStrategy`; nothing is asked of the others before."""
+    def program(synchronization: Any) -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            v = refdist.Variable(0.0, synchronization=synchronization, aggregation=A.SUM)
+        if strategy.extended.transport.rank == 0:
+            Checkpoint(v=v).save(tmp_path / "chief")
+        strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+
+    for synchronization in (S.AUTO, S.ON_READ):
+        with pytest.raises(RuntimeError, match=r"worker 0 (is )?at Checkpoint\.save .*test_checkpoint\.py"):
+            refdist.simulate_workers(lambda kind=synchronization: program(kind), 2)
+
+
+def test_the_strategy_of_several_workers_is_found_among_others(tmp_path: Path) -> None:
+    """Each worker's own strategy comes first here; only the first worker may write all the same."""
+    def program() -> Any:
+        alone, together = refdist.OneDeviceStrategy("CPU:0"), refdist.MultiWorkerMirroredStrategy()
+        rank = together.extended.transport.rank
+        a, b = make(alone, float(rank)), make(together, 5.0)
+        path = Checkpoint(a=a, b=b).save(tmp_path / f"of-{rank}")
+        return os.path.basename(path)
+
+    assert refdist.simulate_workers(program, 3) == ["of-0-1", "of-1-1", "of-2-1"]
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint", "of-0-1.safetensors"]
+
+
 def test_a_file_is_read_without_variables(tmp_path: Path) -> None:
     """tf.train.load_checkpoint; names are those of `list_variables`."""
     w = refdist.Variable(np.array([1.0, 2.0], np.float32))

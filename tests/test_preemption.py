@@ -27,6 +27,8 @@ def program(folder: Path, told_at: int, steps: int, victim: int = 1) -> Any:
     """Trains for `steps` steps; worker `victim` is told to end in step `told_at`."""
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.extended.transport.rank
+    with refdist.OneDeviceStrategy("CPU:0").scope():
+        own = refdist.Variable(float(rank))  # comes first, and must not be asked who the workers are
     with strategy.scope():
         total = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.SUM)
     handler: Any = None
@@ -35,7 +37,7 @@ def program(folder: Path, told_at: int, steps: int, victim: int = 1) -> Any:
         return rank == victim and handler.total_run_calls == told_at
 
     handler = PreemptionCheckpointHandler(
-        strategy.cluster_resolver, Checkpoint(total=total), folder,
+        strategy.cluster_resolver, Checkpoint(own=own, total=total), folder,
         TerminationConfig(termination_watcher_fn=told, exit_fn=ended))
     started = handler.total_run_calls
     try:
