@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -154,7 +155,8 @@ class Checkpoint:
     def read(self, save_path: str | os.PathLike[str]) -> LoadStatus:
         """Gives the variables the values of a file; nothing changes unless all of them fit.
 
-        Values of attributes that are set later are given to them then.
+        Values of attributes that are set later are given to them then.  When nothing that is there already has a
+        value in the file, a warning says so.
 
         Raises:
             RD09: in a replica.  RD27: the package safetensors is not installed.
@@ -174,6 +176,10 @@ class Checkpoint:
         self._pending.clear()
         self._pending.update({key: value for key, value in values.items() if key not in tracked})
         _place(seen, self._pending)
+        wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
+        if wanted and there and not wanted & there:
+            warnings.warn(f"Checkpoint.read: {file_of(path)} has a value for none of {_brief(wanted)}; it has "
+                          f"{_brief(there)}. Use the same names of attributes.", UserWarning, stacklevel=3)
         return LoadStatus(path, self, set(tracked) - set(values))
 
     def save(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
@@ -301,6 +307,11 @@ def _assign(tracked: dict[str, Any], values: dict[str, Any]) -> None:
 def _outside_replicas(attempted: str) -> None:
     if current.frame().kind in (current.REPLICA, current.UPDATE):
         raise errors.error("RD09", attempted, f"it was called {current.describe()}", "Call it outside `strategy.run`.")
+
+
+def _brief(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])}, ... ({len(shown)} in all)"
 
 
 def counter() -> Any:

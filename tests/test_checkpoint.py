@@ -6,6 +6,7 @@ import builtins
 import itertools
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,8 @@ def test_names_are_the_attributes_that_lead_to_a_variable(tmp_path: Path) -> Non
     root = Layer(7.0)
     Checkpoint(root).read(Checkpoint(Layer(8.0)).write(tmp_path / "root"))
     assert float(root.kernel) == 8.0
-    missing = Checkpoint(other=refdist.Variable(0.0)).read(path)
+    with pytest.warns(UserWarning, match="for none of other; it has model/kernel"):
+        missing = Checkpoint(other=refdist.Variable(0.0)).read(path)
     for question in (missing.assert_existing_objects_matched, missing.assert_nontrivial_match):
         with pytest.raises(refdist.errors.DataLossError, match="RD31"):
             question()
@@ -313,6 +315,24 @@ def test_the_strategy_of_several_workers_is_found_among_others(tmp_path: Path) -
 
     assert refdist.simulate_workers(program, 3) == ["of-0-1", "of-1-1", "of-2-1"]
     assert sorted(os.listdir(tmp_path)) == ["checkpoint", "of-0-1.safetensors"]
+
+
+def test_a_file_that_fits_nothing_is_warned_of_at_once(tmp_path: Path) -> None:
+    """TensorFlow 2.21 warns when the object is deleted, or the program ends."""
+    path = Checkpoint(model=Layer(1.0)).save(tmp_path / "model")
+    renamed = Checkpoint(net=Layer(0.0), step=refdist.Variable(np.int64(0)))
+    with pytest.warns(UserWarning, match=(
+            r"model-1\.safetensors has a value for none of net/kernel, net/others/0, net/others/1/deep/0, \.\.\. "
+            r"\(5 in all\); it has model/kernel, model/others/0, model/others/1/deep/0, model/shared\. Use")) as caught:
+        renamed.restore(path).expect_partial()
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Checkpoint(model=Layer(0.0), step=refdist.Variable(0)).restore(path)
+        Checkpoint().restore(path)
+        Checkpoint(other=Checkpoint()).restore(path)
+        Checkpoint(v=refdist.Variable(0)).restore(None)
+        Checkpoint(v=refdist.Variable(0)).read(Checkpoint().write(tmp_path / "empty"))
 
 
 def test_a_file_is_read_without_variables(tmp_path: Path) -> None:
