@@ -394,7 +394,7 @@ def unkilled(tmp_path_factory: Any) -> str:
 @pytest.mark.parametrize(("kill_at", "where"), itertools.product([1, 5], ["before", "written", "promised"]))
 def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Path, unkilled: str, kill_at: int,
                                                                    where: str) -> None:
-    killed = mpiexec(2, RESUMED, str(tmp_path), str(kill_at), where, REFDIST_TIMEOUT="5")
+    killed = mpiexec(2, RESUMED, str(tmp_path), str(kill_at), where, REFDIST_TIMEOUT="60")
     assert killed.returncode != 0 and "was killed by SIGKILL" in killed.stderr
     for name in os.listdir(tmp_path):
         assert name.startswith(".") or name == checkpoint_files.INDEX or list_variables(tmp_path / name)
