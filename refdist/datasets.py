@@ -5,9 +5,9 @@ How the rows are shared out is chosen in `sharding.py`; elements become PerRepli
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from refdist.data.dataset import Dataset
 from refdist.data.explanation import Explanation
 from refdist.data.facts import UNKNOWN_CARDINALITY
 from refdist.data.options import UnevenEnd
-from refdist.data.spec import spec_of, with_rows
+from refdist.data.spec import common, spec_of, with_rows
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode, Optional
 from refdist.transport import Transport
 from refdist.values import PerReplica, per_replica
@@ -153,8 +153,7 @@ class DistributedDataset:
         Source: tf.distribute.DistributedDataset.element_spec.
         """
         devices = self._strategy.extended._worker_devices
-        source = self._split.pipelines[0]
-        spec = self._split.spec(source.element_spec if isinstance(source, Dataset) else _first_spec(source))
+        spec = self._split.spec(_spec_of(self._split.pipelines[0]))
         return spec if len(devices) == 1 else nest.map_structure(
             lambda one: PerReplica([one] * len(devices), devices), spec)
 
@@ -183,7 +182,7 @@ class DistributedDataset:
         shares: list[tuple[str, list[Any]]] = []
         for worker in range(total) if self._split.others else [extended._worker_index]:
             numbered: list[Iterable[Any]] = [*map(_numbered, self._split.open(peek=True))]
-            read = list(itertools.islice(self._split.steps(numbered, worker), steps))
+            read = list(islice(self._split.steps(numbered, worker), steps))
             of = f" of worker {worker}" if total > 1 else ""
             shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
                        for i in range(local)]
@@ -270,9 +269,14 @@ def _rows_of(element: Any) -> Any:
     return element
 
 
-def _first_spec(source: Iterable[Any]) -> Any:
-    for element in source:
-        return with_rows(spec_of(element), None)
+def _spec_of(source: Iterable[Any]) -> Any:
+    # What was read from the first element says nothing of the number of rows of the others.
+    if isinstance(source, Dataset):
+        fixed = source._facts.spec is not None or source._facts.static
+        return source.element_spec if fixed else with_rows(source.element_spec, None)
+    specs = [spec_of(element) for element in (source if isinstance(source, (list, tuple)) else islice(source, 1))]
+    if specs:
+        return with_rows(common(specs if nest.compare(specs) is None else specs[:1]), None)
     raise errors.error("RD29", "DistributedDataset.element_spec", "there is no element to tell it from",
                        "Give a dataset with at least one element.")
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import to_array
+from refdist.arrays import is_text, to_array
 from refdist.data.dataset import Dataset
-from refdist.data.facts import WHOLE, Reading
+from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.options import AutoShardPolicy, UnevenEnd
 from refdist.data.spec import TensorSpec, with_rows
 from refdist.data.split import even_out, piece_sizes, split_batch, split_stream
@@ -51,18 +51,21 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
     """The split of one dataset of global batches.
 
     Raises:
-        RD18: the files, or the rows of a batch, cannot be shared out.
+        RD15: scalars.  RD18: the files, or the rows of a batch, cannot be shared out.
     """
     workers, local = extended._num_workers, len(extended._worker_devices)
     count = workers * local
-    size: int | None = None
-    static, files = False, cast(tuple[str, ...], ())
+    known = dataset._facts if isinstance(dataset, Dataset) else Facts()
     policy = AutoShardPolicy.AUTO
     if isinstance(dataset, Dataset):
-        size, static, files = dataset._facts.batch_size, dataset._facts.static, dataset._facts.files
         policy = dataset.options().experimental_distribute.auto_shard_policy
-    by_file, why = _by_file(policy, files, workers)
-    stream = count > 1 and size is not None and (by_file or policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT))
+    if count > 1:
+        _check_rows(known.spec, count)
+    size, certain = _batch_size(known)
+    by_file, why = _by_file(policy, known.files, workers)
+    unshared = policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT)
+    own = by_file or unshared  # every worker cuts what it reads for itself alone
+    stream = count > 1 and certain and own
     reading = WHOLE
     if workers > 1:
         reading = Reading(workers, extended._worker_index) if by_file else Reading(seed=extended._agreed_seed())
@@ -78,35 +81,57 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
                                f"{count} replicas a row when the uneven end is dropped",
                                "Take larger batches.", kind=errors.InvalidValueError)
         problems += _empty_shares(sizes, size)
-    if workers > 1 and policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT):
+    if workers > 1 and unshared:
         problems.append(f"with {policy.name} each of the {workers} workers reads all rows, so every row is seen "
                         f"{workers} times; use DATA, or shard the dataset")
     padded = max(sizes) if sizes and uneven is UnevenEnd.PAD else None
+    full = workers == 1 or known.cardinality == INFINITE_CARDINALITY  # no worker waits for others with empty elements
 
     def steps(pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
         for number, step in enumerate(pieces(pipelines[0], worker)):
             even = even_out(step, uneven, padded, number)
             if even is not None:
-                yield even if stream or by_file else even[worker::workers]
+                yield even if own else even[worker::workers]
 
     def pieces(batches: Iterable[Any], worker: int) -> Iterator[list[Any]]:
         if stream:
             turned = (sizes or [])[worker * local:] + (sizes or [])[:worker * local]
             return split_stream(batches, turned, local)
         cut = (split_batch(batch, count, i, whole) for i, batch in enumerate(batches))
-        return cut if not by_file else _chunks(itertools.chain.from_iterable(cut), local)
+        return cut if not own else _chunks(itertools.chain.from_iterable(cut), local)
 
     def spec(of_batch: Any) -> Any:
-        rows = size // count if size and static and size % count == 0 else None
         if uneven is UnevenEnd.PAD:
             return with_rows(of_batch, padded), TensorSpec((padded,), np.bool_)
-        return of_batch if count == 1 else with_rows(of_batch, rows)
+        if count == 1:
+            return of_batch
+
+        def of_piece(one: TensorSpec) -> TensorSpec:
+            rows = one.shape[0] if one.shape and full and (not stream or one.shape[0] == size) else None
+            return one.with_rows(rows // count if rows is not None and rows % count == 0 else None)
+        return nest.map_structure(of_piece, of_batch)
 
     how = ("the stream of rows is cut into pieces that differ by at most one row" if stream
            else "every batch is cut into pieces of the same rounded-up size")
     if count == 1:
         how = "the one replica gets every batch whole"
     return Split([dataset], steps, reading, f"{policy.name}: {how}, {why}", spec, problems, others=not by_file)
+
+
+def _batch_size(known: Facts) -> tuple[int | None, bool]:
+    # The rows of a full batch, and whether they are certain before reading: by the spec, as in TensorFlow, or by the
+    # last batch, as long as nothing since can have changed it.
+    specs = [] if known.spec is None else nest.flatten(known.spec)
+    rows = {one.shape[0] if one.shape else None for one in specs} or {None}
+    if None in rows:
+        return known.batch_size, known.batch_size is not None and known.certain
+    return (rows.pop(), True) if len(rows) == 1 else (None, False)
+
+
+def _check_rows(spec: Any, count: int) -> None:
+    if spec is not None and any(one.shape == () for one in nest.flatten(spec)):
+        raise errors.error("RD15", "experimental_distribute_dataset", "the elements have a scalar component, which "
+                           f"cannot be split over {count} replicas")
 
 
 def _by_file(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> tuple[bool, str]:
@@ -137,10 +162,12 @@ def _empty_shares(sizes: list[int], size: int) -> list[str]:
 
 def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
     """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
-    local = len(extended._worker_devices)
-    first = datasets[0]._facts if isinstance(datasets[0], Dataset) else None
-    if uneven is UnevenEnd.EMPTY and first is not None and first.static:
+    local, alone = len(extended._worker_devices), extended._num_workers == 1
+    first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
+    if uneven is UnevenEnd.EMPTY and first.static and alone:
         uneven = UnevenEnd.DROP  # who drops the remainder of a batch loses the one of a step, as in TensorFlow
+    # Where the first dimension of an element is known, an empty array is not such an element.
+    fixed = alone and first.spec is not None and any(one.shape and one.shape[0] for one in nest.flatten(first.spec))
 
     def steps(pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
         taken = _side_by_side(pipelines) if per_replica_mode else _in_turn(pipelines[0], local)
@@ -148,16 +175,16 @@ def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, une
             if uneven is UnevenEnd.DROP and any(element is _NOTHING for element in step):
                 return
             present = [element for element in step if element is not _NOTHING]
-            full = [_empty(present[0], i, number) if element is _NOTHING else element for i, element in enumerate(step)]
-            even = even_out(full, uneven, first.batch_size if first else None, number)
+            full = [_empty(present[0], i, number, fixed) if element is _NOTHING else element
+                    for i, element in enumerate(step)]
+            even = even_out(full, uneven, first.batch_size, number)
             if even is not None:
                 yield even
 
     def spec(of_element: Any) -> Any:
         if uneven is UnevenEnd.PAD:
-            rows = first.batch_size if first else None
-            return with_rows(of_element, rows), TensorSpec((rows,), np.bool_)
-        return of_element
+            return with_rows(of_element, first.batch_size), TensorSpec((first.batch_size,), np.bool_)
+        return of_element if alone or first.cardinality == INFINITE_CARDINALITY else with_rows(of_element, None)
 
     how = "every replica reads its own dataset" if per_replica_mode else "replicas take the next element in turn"
     return Split(datasets, steps, WHOLE, f"{how}, as a function made it", spec, [], others=False)
@@ -181,12 +208,13 @@ def _chunks(pieces: Iterator[Any], size: int) -> Iterator[list[Any]]:
 _NOTHING = object()
 
 
-def _empty(like: Any, replica: int, step: int) -> Any:
+def _empty(like: Any, replica: int, step: int, fixed: bool) -> Any:
     def none_of(leaf: Any) -> Any:
-        array = to_array(leaf)
-        if array.ndim == 0:
+        array = leaf if is_text(leaf) else to_array(leaf)
+        if fixed or not np.ndim(array):
+            what = "a scalar" if not np.ndim(array) else f"an element of shape {array.shape}, which all have"
             raise errors.error("RD15", "reading a distributed dataset", f"replica {replica} has no element left in "
-                               f"step {step}, and no empty array can stand for a scalar",
+                               f"step {step}, and no empty array can stand for {what}",
                                "Batch the dataset, make its length a multiple of the number of replicas, or choose "
                                "`InputOptions(uneven_end=UnevenEnd.DROP)`.")
         return array[:0]

@@ -95,6 +95,21 @@ def test_the_split_is_tensorflow_s(case: dict[str, Any]) -> None:
     assert found == expected
 
 
+@pytest.mark.parametrize("policy", [AutoShardPolicy.OFF, AutoShardPolicy.HINT])
+def test_every_worker_reads_all_rows_where_nothing_is_sharded(policy: AutoShardPolicy) -> None:
+    """TensorFlow 2.21; by a map the size of the batches is not certain, so that each is cut by its own."""
+    batches = Dataset.range(7).batch(5)
+    found = steps_of(with_policy(batches.map(lambda x: x), policy), 2, 1)
+    assert [[[*map(list, step)] for step in steps] for steps in found] == [[[[0, 1, 2]], [[3, 4]], [[5]], [[6]]]] * 2
+    for dataset in (batches, batches.map(lambda x: x), [np.arange(5), np.arange(5, 7)]):
+        dataset = with_policy(dataset, policy) if isinstance(dataset, Dataset) else Dataset.from_generator(
+            lambda: iter([np.arange(5), np.arange(5, 7)])).with_options(with_policy(batches, policy).options())
+        for workers, local in ((2, 1), (2, 2), (3, 2)):
+            for steps in steps_of(dataset, workers, local):
+                assert [row for step in steps for piece in step for row in piece] == [*range(7)]
+                assert all(len(step) == local for step in steps)
+
+
 def test_workers_that_shuffle_without_a_seed_agree_on_one() -> None:
     found = steps_of(lambda: Dataset.range(24).shuffle(24).batch(6), 3, 2)
     assert sorted(row for steps in found for step in steps for piece in step for row in piece.tolist()) == [
@@ -227,6 +242,72 @@ def test_specs_and_cardinalities_of_distributed_datasets() -> None:
     assert TWO.experimental_distribute_dataset([np.ones(2)] * 3).cardinality == 3
     with pytest.raises(IndexError, match="RD29"):
         _ = TWO.experimental_distribute_dataset([]).element_spec
+
+
+def fits(spec: Any, element: Any) -> bool:
+    """Whether every array of an element has the shape and dtype that were promised."""
+    parts = [element] if not isinstance(element, refdist.PerReplica) else element.values
+    specs = [spec] if not isinstance(spec, refdist.PerReplica) else spec.values
+    return all(one.is_compatible_with(part) for one, part in zip(specs, parts, strict=True))
+
+
+def batches_of_any_size() -> Any:
+    return iter([np.zeros((4, 3)), np.zeros((3, 2)), np.zeros((1, 5))])
+
+
+ROWS = Dataset.range(9)
+UNEVEN = [
+    ROWS.batch(4), ROWS.batch(4, True), ROWS.batch(4, True).map(lambda x: x[:3]),
+    ROWS.batch(4).map(lambda x: x[:, None]),
+    Dataset.from_generator(batches_of_any_size), Dataset.from_generator(batches_of_any_size).map(lambda x: x + 1),
+    [np.zeros(4), np.zeros(2)], [np.zeros((4, 3)), np.zeros((4, 2))], Dataset.from_tensors(np.zeros(4)).repeat(2),
+    Dataset.from_tensors(np.zeros(4)).concatenate(Dataset.from_tensors(np.zeros(3))),
+    Dataset.from_tensors(np.zeros(4)).concatenate(Dataset.from_tensors(np.zeros(3))).map(lambda x: x),
+    ROWS.map(lambda n: np.zeros(n)).padded_batch(4), Dataset.from_generator(
+        batches_of_any_size, output_signature=refdist.TensorSpec([None, None], np.float64)).map(lambda x: x)]
+
+
+@pytest.mark.parametrize("i", range(len(UNEVEN)))
+@pytest.mark.parametrize("policy", list(AutoShardPolicy))
+def test_every_element_fits_the_spec(i: int, policy: AutoShardPolicy) -> None:
+    """On one replica and on two, split, and made by a function."""
+    dataset = UNEVEN[i] if isinstance(UNEVEN[i], list) else with_policy(UNEVEN[i], policy)
+    for strategy in (refdist.OneDeviceStrategy("CPU:0"), TWO):
+        for distributed in (strategy.experimental_distribute_dataset(dataset),
+                            strategy.distribute_datasets_from_function(lambda _: dataset)):
+            elements = list(distributed)
+            assert elements and all(fits(distributed.element_spec, one) for one in elements)
+
+
+def test_a_look_at_the_spec_changes_no_split() -> None:
+    for policy in AutoShardPolicy:
+        dataset = with_policy(Dataset.from_generator(lambda: iter([np.arange(6), np.arange(3)])), policy)
+        before = shown(FOUR.experimental_distribute_dataset(dataset))
+        assert dataset.element_spec
+        assert shown(FOUR.experimental_distribute_dataset(dataset)) == before
+
+
+def test_the_number_of_rows_is_promised_only_where_no_worker_can_get_empty_elements() -> None:
+    """TensorFlow 2.21: I48; a dataset without an end keeps its spec."""
+    full = Dataset.range(8).batch(4, drop_remainder=True)
+    for dataset, workers, rows in ((full, 1, 2), (full, 2, None), (full.repeat(), 2, 1), (full.repeat(), 1, 2)):
+        split = sharding.of_dataset(worker(0, workers, 2), dataset, UnevenEnd.EMPTY)
+        assert split.spec(dataset.element_spec).shape == (rows,)
+        made = sharding.of_pipelines(worker(0, workers, 2), [dataset], False, UnevenEnd.EMPTY)
+        assert made.spec(dataset.element_spec).shape == (None if rows is None else 4,)
+
+
+def test_where_the_shape_of_an_element_is_known_no_empty_array_stands_for_it() -> None:
+    """TensorFlow drops the last elements without a word, or, with several workers, gives empty ones (I50)."""
+    vectors = Dataset.from_tensor_slices(np.arange(9).reshape(3, 3))
+    elements = iter(from_function(UnevenEnd.EMPTY, vectors))
+    assert next(elements).values[1].tolist() == [3, 4, 5]
+    with pytest.raises(ValueError, match=r"RD15.*replica 1 has no element left in step 1.*shape \(3,\)"):
+        next(elements)
+    assert shown(from_function(UnevenEnd.DROP, vectors)) == [[[0, 1, 2], [3, 4, 5]]]
+    for dataset in (vectors, Dataset.range(9).batch(3, drop_remainder=True)):
+        split = sharding.of_pipelines(worker(0, 2, 2), [dataset], False, UnevenEnd.EMPTY)
+        assert [[piece.tolist() for piece in step] for step in split.steps(split.open(), 0)][1] == [[6, 7, 8], []]
 
 
 def test_the_default_strategy_distributes_nothing() -> None:

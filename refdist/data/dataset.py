@@ -19,7 +19,7 @@ from refdist.data.elements import Numbers, Rows, arrays
 from refdist.data.facts import INFINITE_CARDINALITY, PEEK, WHOLE, Facts, Reading
 from refdist.data.generator import generated
 from refdist.data.options import Options
-from refdist.data.spec import TensorSpec, spec_of, unbatched, with_rows
+from refdist.data.spec import TensorSpec, common, free, spec_of, unbatched, with_rows
 from refdist.data.transformations import Read, Transformations
 
 
@@ -42,6 +42,7 @@ class Dataset(Transformations):
         self._indices = read
         self._read = read if rows is None else lambda reading: map(rows.one, read(reading))
         self._facts = known
+        self._spec = known.spec
         self._options = options or Options()
 
     def _then(self, read: Read, known: Facts) -> Dataset:
@@ -91,7 +92,8 @@ class Dataset(Transformations):
     def element_spec(self) -> Any:
         """A nest of TensorSpecs like an element.
 
-        Where a function or a generator without a signature makes the elements, the first one is read for it.
+        Where a function or a generator without a signature makes the elements, the first one is read for it; of a
+        generator's elements and of padded batches it tells ranks and dtypes, as lengths may differ.
 
         >>> import refdist
         >>> refdist.data.Dataset.range(5).batch(2).element_spec
@@ -102,15 +104,18 @@ class Dataset(Transformations):
 
         Source: tf.data.Dataset.element_spec.
         """
-        if self._facts.spec is None:
+        if self._spec is None:
             for element in self._read(PEEK):
                 spec = spec_of(element)
-                free = self._facts.batch_size is not None and not self._facts.static
-                self._facts = self._facts._replace(spec=with_rows(spec, None) if free else spec)
-                return self._facts.spec
+                if self._facts.ragged:
+                    spec = free(spec)
+                elif self._facts.batch_size is not None and not self._facts.static:
+                    spec = with_rows(spec, None)
+                self._spec = spec
+                return self._spec
             raise errors.error("RD29", "Dataset.element_spec", "there is no element to tell it from",
                                "Give the generator an `output_signature`.")
-        return self._facts.spec
+        return self._spec
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
         """`reduce_func(state, element)` over all elements, beginning with `initial_state`.
@@ -203,7 +208,8 @@ class Dataset(Transformations):
             if output_signature is not None and not isinstance(spec, TensorSpec):
                 raise errors.error("RD25", "Dataset.from_generator", f"output_signature has {spec!r}",
                                    "Pass a nest of refdist.TensorSpec.")
-        return Dataset(lambda _: generated(generator, args, output_signature), Facts(spec=output_signature))
+        return Dataset(lambda _: generated(generator, args, output_signature),
+                       Facts(spec=output_signature, ragged=output_signature is None))
 
     @staticmethod
     def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
@@ -246,6 +252,8 @@ class Dataset(Transformations):
         known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
                       None if None in specs else nest.pack_sequence_as(structure, specs),
                       sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
+                      all(dataset._facts.certain for dataset in datasets),
+                      any(dataset._facts.ragged for dataset in datasets),
                       tuple(name for dataset in datasets for name in dataset._facts.files))
 
         def read(reading: Reading) -> Iterator[Any]:
@@ -270,10 +278,11 @@ class Dataset(Transformations):
                     a.dtype != b.dtype for a, b in zip(nest.flatten(mine.spec), nest.flatten(other.spec), strict=True)):
                 raise errors.error("RD26", "Dataset.concatenate", f"one has elements of {mine.spec}, the other of "
                                    f"{other.spec}", "Give both one structure and dtype.", kind=errors.InvalidTypeError)
-            spec = None
+            spec = common([mine.spec, other.spec])
         size = mine.batch_size if mine.batch_size == other.batch_size else None
         known = Facts(facts.concatenated(mine.cardinality, other.cardinality), spec, size,
-                      mine.static and other.static and size is not None, mine.files + other.files)
+                      mine.static and other.static and size is not None, mine.certain and other.certain,
+                      mine.ragged or other.ragged or mine.spec != other.spec, mine.files + other.files)
 
         def read(reading: Reading) -> Iterator[Any]:
             yield from self._read(reading)

@@ -14,6 +14,8 @@ class Facts(NamedTuple):
         spec: a nest of TensorSpecs, None when only reading the first element tells.
         batch_size: rows of a full batch, where elements are batches of a known size.
         static: every batch is full.
+        certain: nothing since the last batch can have changed its number of rows, so that batches may be cut by it.
+        ragged: lengths other than the number of rows may differ from element to element.
         files: the files that are read, for AutoShardPolicy.FILE.
     """
 
@@ -21,6 +23,8 @@ class Facts(NamedTuple):
     spec: Any = None
     batch_size: int | None = None
     static: bool = False
+    certain: bool = True
+    ragged: bool = False
     files: tuple[str, ...] = ()
 
     def elements_only(self, cardinality: int) -> Facts:

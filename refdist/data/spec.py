@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,3 +83,29 @@ def unbatched(spec: Any) -> Any:
 def with_rows(spec: Any, rows: int | None) -> Any:
     """The spec with another number of rows in every component."""
     return nest.map_structure(lambda one: one.with_rows(rows), spec)
+
+
+def free(spec: Any) -> Any:
+    """The spec with no length known in any component, only ranks and dtypes."""
+    return nest.map_structure(
+        lambda one: one if one.shape is None else TensorSpec((None,) * len(one.shape), one.dtype), spec)
+
+
+def open_lengths(spec: Any, batches: bool) -> bool:
+    """Whether some length in a spec is open, the number of rows of batches aside."""
+    return spec is not None and any(one.shape is None or None in one.shape[batches:] for one in nest.flatten(spec))
+
+
+def common(specs: Sequence[Any]) -> Any:
+    """The spec of elements that can be of each of several specs: None for lengths that differ, for ranks that do.
+
+    >>> common([TensorSpec([4, 2]), TensorSpec([3, 2])])
+    TensorSpec(shape=(None, 2), dtype=float32)
+    """
+    def of(*ones: TensorSpec) -> TensorSpec:
+        shapes = [one.shape for one in ones if one.shape is not None]
+        if len(shapes) < len(ones) or len(set(map(len, shapes))) > 1:
+            return TensorSpec(None, ones[0].dtype)
+        return TensorSpec([n[0] if len(set(n)) == 1 else None for n in zip(*shapes, strict=True)], ones[0].dtype)
+
+    return nest.map_structure(of, *specs)

@@ -20,10 +20,11 @@ def split_batch(batch: Any, num_replicas: int, position: int, whole: bool = True
     """The pieces of a global batch, one per replica, in order.
 
     Every piece has ceil(rows / num_replicas) rows as long as rows are left; then come a shorter one and empty
-    ones of the same shape and dtype.  With one replica the batch is returned as it is.
+    ones of the same shape and dtype.  Components with different numbers of rows are cut each by its own.  With
+    one replica the batch is returned as it is.
 
     Args:
-        batch: a nest of arrays with the same number of rows.
+        batch: a nest of arrays.
         num_replicas: on all workers.
         position: the number of the batch in the dataset, for messages.
         whole: False to give every replica floor(rows / num_replicas) rows and to leave the rest out.
@@ -33,20 +34,18 @@ def split_batch(batch: Any, num_replicas: int, position: int, whole: bool = True
     [array([0, 1]), array([2, 3]), array([4, 5]), array([], dtype=int64)]
 
     Raises:
-        RD15: a component without a batch dimension.  RD26: components with different numbers of rows.
+        RD15: a component without a batch dimension.
 
     Source: observed, TensorFlow 2.21, MirroredStrategy.experimental_distribute_dataset.
     """
     leaves = [leaf if is_text(leaf) else to_array(leaf) for leaf in nest.flatten(batch)]
     if num_replicas == 1:
         return [nest.pack_sequence_as(batch, leaves)]
-    rows = _rows(leaves, num_replicas, position)
-    each = -(-rows // num_replicas) if whole else rows // num_replicas
-    pieces = []
-    for i in range(num_replicas):
-        part = slice(i * each, (i + 1) * each)
-        pieces.append(nest.pack_sequence_as(batch, [leaf[part] for leaf in leaves]))
-    return pieces
+    _check_rank(leaves, num_replicas, position)
+    steps = [-(-len(leaf) // num_replicas) if whole else len(leaf) // num_replicas for leaf in leaves]
+    return [nest.pack_sequence_as(batch, [leaf[i * each:(i + 1) * each]
+                                          for leaf, each in zip(leaves, steps, strict=True)])
+            for i in range(num_replicas)]
 
 
 def piece_sizes(batch_size: int, num_replicas: int, first: int = 0) -> list[int]:
@@ -82,8 +81,9 @@ def split_stream(batches: Iterable[Any], sizes: Sequence[int], per_step: int) ->
     structure: Any = None
     turn = 0
     for position, batch in enumerate(batches):
-        leaves = [to_array(leaf) for leaf in nest.flatten(batch)]
-        _rows(leaves, len(sizes), position)
+        leaves = [leaf if is_text(leaf) else to_array(leaf) for leaf in nest.flatten(batch)]
+        _check_rank(leaves, len(sizes), position)
+        _check_rows(leaves, position)
         structure = batch
         rest = leaves if rest is None or not len(rest[0]) else [
             np.concatenate(pair) for pair in zip(rest, leaves, strict=True)]
@@ -119,14 +119,16 @@ def even_out(step: list[Any], policy: UnevenEnd, rows: int | None, number: int) 
     """
     if policy is UnevenEnd.EMPTY:
         return step
-    counts = [len(leaf) if np.ndim(leaf) else 1 for leaf in (nest.flatten(element)[0] for element in step)]
     if policy is UnevenEnd.PAD:
-        return [_pad(element, max(rows or 0, *counts, 0), number) for element in step]
-    if len(set(counts)) == 1:
+        counts = [elements.count_rows(nest.flatten(element), f"padding step {number}") for element in step]
+        return [_pad(element, max(rows or 0, *counts), number) for element in step]
+    sizes = [[len(leaf) if np.ndim(leaf) else 1 for leaf in nest.flatten(element)] for element in step]
+    if all(one == sizes[0] for one in sizes):
         return step
     if policy is UnevenEnd.DROP:
         return None
-    raise errors.error("RD18", "reading a distributed dataset", f"the replicas have {counts} rows in step {number}",
+    found = [one if len(set(one)) > 1 else one[0] for one in sizes]
+    raise errors.error("RD18", "reading a distributed dataset", f"the replicas have {found} rows in step {number}",
                        "Take batches that the number of replicas divides and drop the remainder, or choose another "
                        "`uneven_end`.", kind=errors.InvalidValueError)
 
@@ -139,15 +141,14 @@ def _pad(element: Any, rows: int, number: int) -> Any:
     return nest.pack_sequence_as(element, padded), np.arange(rows) < count
 
 
-def _rows(leaves: Sequence[Any], num_replicas: int, position: int) -> int:
-    rows = None
+def _check_rank(leaves: Sequence[Any], num_replicas: int, position: int) -> None:
+    if not all(map(np.ndim, leaves)):
+        raise errors.error("RD15", "distributing a dataset", f"element {position} has a scalar component, which "
+                           f"cannot be split over {num_replicas} replicas")
+
+
+def _check_rows(leaves: Sequence[Any], position: int) -> None:
     for leaf in leaves:
-        if np.ndim(leaf) == 0:
-            raise errors.error("RD15", "distributing a dataset", f"element {position} has a scalar component, which "
-                               f"cannot be split over {num_replicas} replicas")
-        if rows is None:
-            rows = leaf.shape[0]
-        elif leaf.shape[0] != rows:
-            raise errors.error("RD26", "distributing a dataset", f"element {position} has components with {rows} "
-                               f"and {leaf.shape[0]} rows", "Give all components the same batch size.")
-    return rows or 0
+        if len(leaf) != len(leaves[0]):
+            raise errors.error("RD26", "distributing a dataset", f"element {position} has components with "
+                               f"{len(leaves[0])} and {len(leaf)} rows", "Give all components the same batch size.")

@@ -18,7 +18,7 @@ from refdist import errors, nest
 from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import check_count, check_function
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
-from refdist.data.spec import batched, unbatched, with_rows
+from refdist.data.spec import batched, open_lengths, unbatched, with_rows
 
 if TYPE_CHECKING:
     from refdist.data.dataset import Dataset
@@ -58,7 +58,7 @@ class Transformations:
         known = self._facts
         known = known._replace(
             cardinality=facts.batches(known.cardinality, batch_size, drop_remainder), batch_size=batch_size,
-            static=drop_remainder,
+            static=drop_remainder, certain=True,
             spec=None if known.spec is None else batched(known.spec, batch_size if drop_remainder else None))
         if self._rows is not None:
             rows, indices = self._rows, self._indices
@@ -93,7 +93,8 @@ class Transformations:
         padding = None if padding_values is None else nest.flatten(padding_values)
         known = self._facts
         known = known._replace(cardinality=facts.batches(known.cardinality, batch_size, drop_remainder),
-                               batch_size=batch_size, static=False, spec=None)
+                               batch_size=batch_size, static=False, certain=True, spec=None,
+                               ragged=shapes is None or any(None in shape for shape in shapes))
 
         def stack(chunk: list[Any], start: int) -> Any:
             components = len(nest.flatten(chunk[0]))
@@ -117,10 +118,12 @@ class Transformations:
         known = self._facts
         count = known.cardinality
         if count > 0:
-            count = count * (known.batch_size or 0) if known.static else UNKNOWN_CARDINALITY
+            first = nest.flatten(known.spec)[0] if known.spec is not None else None
+            rows = first.shape[0] if first is not None and first.shape else None
+            count = UNKNOWN_CARDINALITY if rows is None else count * rows
         spec = None if known.spec is None else unbatched(known.spec)
         return self._then(lambda reading: iterators.unbatch(self._read(reading)),
-                          Facts(cardinality=count, spec=spec, files=known.files))
+                          Facts(cardinality=count, spec=spec, ragged=known.ragged, files=known.files))
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False) -> Dataset:
         """Cuts batches of any size into batches of `batch_size` rows, or of several sizes in turn.
@@ -139,7 +142,8 @@ class Transformations:
         one = sizes[0] if len(set(sizes)) == 1 else None
         static = drop_remainder and one is not None
         spec = None if self._facts.spec is None else with_rows(self._facts.spec, one if static else None)
-        known = Facts(spec=spec, batch_size=one, static=static, files=self._facts.files)
+        known = Facts(spec=spec, batch_size=one, static=static, certain=static, ragged=self._facts.ragged,
+                      files=self._facts.files)
         return self._then(lambda reading: iterators.rebatch(self._read(reading), sizes, drop_remainder), known)
 
     def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False) -> Dataset:
@@ -188,7 +192,9 @@ class Transformations:
         Source: tf.data.Dataset.map.
         """
         check_function("map", map_func)
-        known = self._facts._replace(spec=None)
+        known = self._facts
+        known = known._replace(spec=None, certain=known.static,
+                               ragged=known.ragged or open_lengths(known.spec, known.batch_size is not None))
         if num_parallel_calls is None:
             return self._then(lambda reading: iterators.call("map", map_func, self._read(reading)), known)
         if num_parallel_calls == AUTOTUNE:
@@ -216,7 +222,7 @@ class Transformations:
                     raise iterators.noted(error, "filter", i) from None
                 if kept:
                     yield element
-        return self._then(read, Facts(spec=self._facts.spec, files=self._facts.files))
+        return self._then(read, self._facts.elements_only(UNKNOWN_CARDINALITY))
 
     def interleave(self, map_func: Callable[..., Any], cycle_length: int = 16, block_length: int = 1) -> Dataset:
         """Elements of the datasets that `map_func` returns: `block_length` from each of `cycle_length` in turn.
