@@ -39,12 +39,7 @@ from refdist.context import (  # noqa: E402
     in_cross_replica_context,
 )
 from refdist.creators import variable_creator_scope  # noqa: E402
-from refdist.cross_device_ops import (  # noqa: E402
-    CrossDeviceOps,
-    HierarchicalCopyAllReduce,
-    NcclAllReduce,
-    ReductionToOneDevice,
-)
+from refdist.cross_device_ops import CrossDeviceOps  # noqa: E402
 from refdist.data.spec import TensorSpec  # noqa: E402
 from refdist.datasets import DistributedDataset, DistributedIterator  # noqa: E402
 from refdist.distributed_variables import (  # noqa: E402
@@ -56,6 +51,7 @@ from refdist.distributed_variables import (  # noqa: E402
 from refdist.indexed_slices import IndexedSlices  # noqa: E402
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode  # noqa: E402
 from refdist.missing import no_such_name  # noqa: E402
+from refdist.plans import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice  # noqa: E402
 from refdist.rules import ReduceOp, VariableAggregation, VariableSynchronization  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.central_storage import CentralStorageStrategy  # noqa: E402

@@ -5,6 +5,7 @@ The stack itself is in `current`; the replicas meet in `lockstep`; arrays are co
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,27 +144,30 @@ class ReplicaContext:
         """
         frame = self._require("ReplicaContext.all_reduce")
         op = rules.reduce_op(reduce_op, "all_reduce")
+        act = self._reduce
         if options is not None:
             _check_options(options, "all_reduce")
+            act = functools.partial(self._reduce, options=options)
         if not nest.is_nested(value):
             part = _part(value)
             collectives.reducible(part, "all_reduce")
             request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
-                                       [part], self._reduce)
+                                       [part], act)
             return lockstep.meet(frame.run, request)[0]
         parts = [_part(leaf) for leaf in nest.flatten(value)]
         for part in parts:
             collectives.reducible(part, "all_reduce")
         if not parts:
             return value
-        request = lockstep.Request("all_reduce", _signature(op, None, value, parts), parts, self._reduce)
+        request = lockstep.Request("all_reduce", _signature(op, None, value, parts), parts, act)
         return nest.pack_sequence_as(value, lockstep.meet(frame.run, request))
 
-    def _reduce(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+    def _reduce(self, requests: list[lockstep.Request], options: Any = None) -> Sequence[Any]:
         op = requests[0].signature[1]
-        extended = self._strategy.extended
+        reduction = self._strategy.extended.reduction
         columns = zip(*[request.payload for request in requests], strict=True)
-        results = extended._all_reduce(op, [list(column) for column in columns], requests[0])
+        results = reduction(op, [list(column) for column in columns], reduction.everywhere, requests[0],
+                            options=options)
         return list(zip(*results, strict=True))
 
     def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
@@ -203,8 +207,8 @@ class ReplicaContext:
         extended = self._strategy.extended
         columns = zip(*[request.payload for request in requests], strict=True)
         backend, devices = extended.backend, extended._worker_devices
-        results = [backend.broadcast(extended._all_gather(backend.put_all(column, devices), axis, requests[0]), devices)
-                   for column in columns]
+        results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, requests[0]),
+                                     devices) for column in columns]
         return list(zip(*results, strict=True))
 
     def _require(self, call: str) -> current.Frame:

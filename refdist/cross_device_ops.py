@@ -1,18 +1,17 @@
-"""CrossDeviceOps: how the values of several devices are brought together and where the bytes travel.
+"""CrossDeviceOps: how the values of several devices are brought together, and the hooks for a program's own way.
 
-Each class is a plan: a list of transfers for a number of bytes.  The numbers themselves are summed left to
-right over the replica ids whatever the plan, so that all of them give the same bits; the journal records
-the transfers the plan makes.
+Refdist's own ways are in `plans`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from refdist import collectives, current, devices, errors, journal, rules
-from refdist.arrays import frozen, is_array, to_array
-from refdist.backend import Backend, constant, current_backend
+from refdist.arrays import frozen, is_array, may_be_kept, to_array
+from refdist.backend import Backend, current_backend
+from refdist.communication import CommunicationOptions
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
 from refdist.values import DistributedValues, Mirrored, PerReplica
@@ -34,18 +33,21 @@ class Destinations(NamedTuple):
 
     Attributes:
         asked: False where nobody named a device, so that the result stays where it was made.
+        given: what the caller named, for a program's own CrossDeviceOps.
     """
 
     devices: tuple[str, ...]
     distributed: bool
     asked: bool = True
+    given: Any = None
 
-    def of(self, backend: Backend, result: Any) -> Any:
-        """A result as it is given to whoever asked."""
-        if self.distributed:
-            copies = collectives.broadcast(backend, result, self.devices)
-            return Mirrored([frozen(copy) for copy in copies], self.devices)
-        return collectives.put(backend, result, self.devices[0]) if self.asked else result
+    def copies(self, backend: Backend, result: Any) -> list[Any]:
+        """A result on every device."""
+        return collectives.broadcast(backend, result, self.devices) if self.asked else [result]
+
+    def wrapped(self, copies: Sequence[Any]) -> Any:
+        """The copies as they are given to the caller."""
+        return Mirrored(copies, self.devices) if self.distributed else copies[0]
 
 
 def destinations_of(destinations: Any, attempted: str) -> Destinations:
@@ -55,21 +57,25 @@ def destinations_of(destinations: Any, attempted: str) -> Destinations:
         RD24: an unknown name.  RD25: anything else.
     """
     if isinstance(destinations, str):
-        return Destinations((devices.canonical(destinations),), False)
+        return Destinations((devices.canonical(destinations),), False, given=destinations)
     if isinstance(destinations, DistributedValues):
-        found = destinations._devices or (CPU,) * len(destinations.values)
-        return Destinations(found, len(found) > 1)
+        found = devices_of(destinations)
+        return Destinations(found, len(found) > 1, given=destinations)
     if isinstance(destinations, Variable):
-        return Destinations((destinations.device,), False)
+        return Destinations((destinations.device,), False, given=destinations)
     if is_array(destinations) or isinstance(destinations, IndexedSlices):
-        return Destinations((current.frame().device or CPU,), False)
+        return Destinations((current.frame().device or CPU,), False, given=destinations)
     raise errors.error("RD25", attempted, f"destinations is {destinations!r}",
                        "Pass a device name, an array, a variable or a distributed value.",
                        kind=errors.InvalidValueError)
 
 
 class CrossDeviceOps:
-    """Base of the plans; subclasses say which transfers they make.
+    """How the values of several devices become one.
+
+    A program's own subclass defines `reduce_implementation` and `batch_reduce_implementation`.  A strategy that was
+    made with it reduces through `batch_reduce` in all_reduce and batch_reduce_to, and through `reduce` everywhere
+    else.
 
     >>> import refdist
     >>> ops = refdist.ReductionToOneDevice()
@@ -82,203 +88,170 @@ class CrossDeviceOps:
     """
 
     def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any = None) -> Any:
-        """Reduces one distributed value to `destinations`.
+        """Checks the arguments and calls `reduce_implementation`.
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name.
             per_replica_value: a DistributedValues, or one array for a single replica.
             destinations: a device name, an array, a variable or a distributed value.
+            options: a CommunicationOptions, or None.
 
         Returns:
             A Mirrored over the devices, or one read-only array for a single device.
 
         Raises:
-            RD04, RD05, RD23: values that do not fit.  RD25: bad arguments.
+            RD04, RD05, RD23: values that do not fit.  RD20: no implementation.  RD25: bad arguments.
         """
-        return self.batch_reduce(reduce_op, [(per_replica_value, destinations)], options)[0]
+        op = rules.reduce_op(reduce_op, "reduce")
+        destinations_of(destinations, "reduce")
+        value = _checked(per_replica_value, "reduce")
+        return self.reduce_implementation(op, value, destinations, options or CommunicationOptions())
 
     def batch_reduce(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]],
                      options: Any = None) -> list[Any]:
-        """Reduces several (value, destinations) pairs; everything is checked before anything is reduced."""
+        """Checks several (value, destinations) pairs and calls `batch_reduce_implementation`.
+
+        Raises:
+            RD04, RD05, RD23: values that do not fit.  RD20: no implementation.  RD25: bad arguments.
+        """
         op = rules.reduce_op(reduce_op, "batch_reduce")
         pairs = []
-        for pair in value_destination_pairs:
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise errors.error("RD25", "batch_reduce", f"got {type(pair).__name__} where a pair was expected",
-                                   "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
-            value, destinations = pair
-            parts = list(value.values) if isinstance(value, DistributedValues) else [value]
-            pairs.append((check_parts(parts, "batch_reduce"), _devices_of(value),
-                          destinations_of(destinations, "batch_reduce")))
-        return [self.carry_out(current_backend(), op, parts, sources, target) for parts, sources, target in pairs]
+        for value, destinations in check_pairs(value_destination_pairs, "batch_reduce"):
+            destinations_of(destinations, "batch_reduce")
+            pairs.append((_checked(value, "batch_reduce"), destinations))
+        found: list[Any] = self.batch_reduce_implementation(op, pairs, options or CommunicationOptions())
+        return found
 
     def broadcast(self, tensor: Any, destinations: Any) -> Any:
-        """The array on all `destinations`: a Mirrored, or the array itself for a single device."""
-        slices = isinstance(tensor, IndexedSlices)
-        part = tensor if slices else to_array(tensor)
-        target = destinations_of(destinations, "broadcast")
-        source = current.frame().device or CPU
-        write_transfers([Transfer(source, device, _nbytes(part)) for device in target.devices])
-        return target.of(current_backend(), part.copy() if target.distributed and not slices else part)
+        """Checks the arguments and calls `broadcast_implementation`.
+
+        Returns:
+            A Mirrored over the devices, or the array itself for a single device.
+
+        Raises:
+            RD25: bad arguments.
+        """
+        destinations_of(destinations, "broadcast")
+        part = tensor if isinstance(tensor, IndexedSlices) else to_array(tensor)
+        return self.broadcast_implementation(part, destinations)
 
     def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
                               options: Any) -> Any:
-        """The same as `reduce`; TensorFlow's hook for subclasses."""
-        return self.reduce(reduce_op, per_replica_value, destinations, options)
+        """The hook behind `reduce`, for subclasses.
+
+        Args:
+            reduce_op: a ReduceOp.
+            per_replica_value: a DistributedValues whose components fit together.
+            destinations: as it was given.
+            options: a CommunicationOptions.
+
+        Returns:
+            A DistributedValues over the devices of `destinations`, or one array for all of them.
+
+        Raises:
+            RD20: the subclass does not define it.
+        """
+        raise _abstract(self, "reduce_implementation")
 
     def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
-        """The same as `batch_reduce`; TensorFlow's hook for subclasses."""
-        return self.batch_reduce(reduce_op, value_destination_pairs, options)
+        """The hook behind `batch_reduce`, for subclasses: a list with one result for each pair.
+
+        Raises:
+            RD20: the subclass does not define it.
+        """
+        raise _abstract(self, "batch_reduce_implementation")
 
     def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
-        """The same as `broadcast`; TensorFlow's hook for subclasses."""
-        return self.broadcast(tensor, destinations)
-
-    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """The transfers for a value of `nbytes` bytes on each of `sources`."""
-        raise errors.error("RD20", f"{type(self).__name__}.transfers", "this class has no plan",
-                           "Use ReductionToOneDevice, NcclAllReduce or HierarchicalCopyAllReduce.")
-
-    def carry_out(self, backend: Backend, op: ReduceOp, parts: Sequence[Any], sources: Sequence[str],
-                  target: Destinations) -> Any:
-        """Sums checked parts and places the result; records the transfers."""
-        self.check_devices(sources)
-        result = self._combine(backend, op, parts)
-        if journal.active is not None:
-            write_transfers(self.transfers(sources, target.devices, _nbytes(parts[0])))
-        return target.of(backend, result)
-
-    def all_reduce(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
-                   sources: Sequence[str]) -> list[list[Any]]:
-        """Sums several checked values, one column of parts each, for all of `sources`."""
-        self.check_devices(sources)
-        results = self._combine_all(backend, op, [collectives.put_all(backend, parts, sources) for parts in columns],
-                                    sources)
-        if journal.active is not None:
-            for nbytes in self._packs([_nbytes(parts[0]) for parts in columns]):
-                write_transfers(self.transfers(sources, sources, nbytes))
-        return results
-
-    def check_devices(self, sources: Sequence[str]) -> None:
-        """Raises when the plan cannot work between these devices."""
-
-    def _combine(self, backend: Backend, op: ReduceOp, parts: Sequence[Any]) -> Any:
-        return collectives.reduce(backend, op, parts)
-
-    def _combine_all(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
-                     devices: Sequence[str]) -> list[list[Any]]:
-        return collectives.all_reduce(backend, op, columns, devices)
-
-    def _packs(self, sizes: Sequence[int]) -> list[int]:
-        return list(sizes)
+        """The hook behind `broadcast`; subclasses may replace it."""
+        target = destinations_of(destinations, "broadcast")
+        source = current.frame().device or CPU
+        write_transfers([Transfer(source, device, tensor.nbytes) for device in target.devices])
+        part = tensor if isinstance(tensor, IndexedSlices) or not target.distributed else frozen(tensor.copy())
+        return target.wrapped(target.copies(current_backend(), part))
 
 
-class ReductionToOneDevice(CrossDeviceOps):
-    """All values go to one device, are summed there, and the result goes back to every destination.
+def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica], targets: Sequence[Destinations],
+                  options: Any, batch: bool) -> list[list[Any]]:
+    """Reduces by a program's own CrossDeviceOps.
 
     Args:
-        reduce_to_device: the device that sums; None means the first destination.
-        accumulation_fn: called with a list of arrays instead of the sum; None means the sum.
+        values: checked contributions.
+        targets: where each result goes.
+        batch: whether `batch_reduce` is asked once for all of them; otherwise `reduce`, for each.
 
-    Source: tf.distribute.ReductionToOneDevice.
-    """
-
-    def __init__(self, reduce_to_device: str | None = None,
-                 accumulation_fn: Callable[[list[Any]], Any] | None = None) -> None:
-        self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device)
-        self._accumulate = accumulation_fn
-
-    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """n transfers to the summing device and one to each destination."""
-        center = self._device or destinations[0]
-        return [*(Transfer(source, center, nbytes) for source in sources if source != center),
-                *(Transfer(center, device, nbytes) for device in destinations if device != center)]
-
-    def _combine(self, backend: Backend, op: ReduceOp, parts: Sequence[Any]) -> Any:
-        if self._accumulate is None or isinstance(parts[0], IndexedSlices):
-            return super()._combine(backend, op, parts)
-        total = constant(self._accumulate(list(parts)))
-        return total if op is ReduceOp.SUM else collectives.divide(total, len(parts))
-
-    def _combine_all(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
-                     devices: Sequence[str]) -> list[list[Any]]:
-        if self._accumulate is None:
-            return super()._combine_all(backend, op, columns, devices)
-        return [collectives.broadcast(backend, self._combine(backend, op, parts), devices) for parts in columns]
-
-
-class _Packed(CrossDeviceOps):
-    def __init__(self, num_packs: int = 1) -> None:
-        if isinstance(num_packs, bool) or not isinstance(num_packs, int) or num_packs < 0:
-            raise errors.error("RD25", f"{type(self).__name__}(num_packs={num_packs!r})",
-                               "it is no number of packs", "Pass an int of at least 0.",
-                               kind=errors.InvalidValueError)
-        self._num_packs = num_packs
-        self._checked: Sequence[str] | None = None
-
-    def _packs(self, sizes: Sequence[int]) -> list[int]:
-        # Neighbouring values travel together in packs of about equal size; 0 packs means one by one.
-        if self._num_packs == 0 or len(sizes) <= self._num_packs:
-            return list(sizes)
-        each = -(-len(sizes) // self._num_packs)
-        return [sum(sizes[i:i + each]) for i in range(0, len(sizes), each)]
-
-
-class NcclAllReduce(_Packed):
-    """A ring: each device passes 2 (n - 1) chunks of 1 / n of the bytes to its neighbour.
-
-    Args:
-        num_packs: into how many packs the values of one call are put; 0 sends them one by one.
+    Returns:
+        For every value the result on each device of its target.
 
     Raises:
-        RD25: at the first collective, when a device is no GPU.
-
-    Source: tf.distribute.NcclAllReduce.
+        RD25: results that do not fit the destinations.
     """
-
-    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """2 (n - 1) rounds around the ring."""
-        count = len(sources)
-        chunks = [nbytes * (i + 1) // count - nbytes * i // count for i in range(count)]
-        return [Transfer(sources[i], sources[(i + 1) % count], chunks[(i - step) % count])
-                for step in range(2 * (count - 1)) for i in range(count)]
-
-    def check_devices(self, sources: Sequence[str]) -> None:
-        """Raises unless all devices are GPUs."""
-        if sources is self._checked:
-            return
-        for device in sources:
-            if devices.device_type(device) != "GPU":
-                raise errors.error("RD25", "NcclAllReduce", f"{devices.short(device)} is no GPU",
-                                   "Use ReductionToOneDevice or HierarchicalCopyAllReduce between other devices.",
-                                   kind=errors.InvalidArgumentError)
-        self._checked = sources
+    pairs = [(value, _named(value, target)) for value, target in zip(values, targets, strict=True)]
+    attempted = f"{type(ops).__name__}.{'batch_reduce' if batch else 'reduce'}"
+    found = (ops.batch_reduce(op, pairs, options) if batch
+             else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
+    if not isinstance(found, (list, tuple)) or len(found) != len(values):
+        returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"a {type(found).__name__}"
+        raise errors.error("RD25", attempted, f"{len(values)} values were reduced, and it returned {returned}",
+                           "Return a list with one result for each pair.", kind=errors.InvalidValueError)
+    return [_results(result, target, attempted) for result, target in zip(found, targets, strict=True)]
 
 
-class HierarchicalCopyAllReduce(_Packed):
-    """Two groups reduce to their first device, the two exchange their sums, and each group gets the result.
+def _named(value: PerReplica, target: Destinations) -> Any:
+    if target.given is not None:
+        return target.given
+    return value if target.devices == value._devices else target.devices[0]
 
-    Args:
-        num_packs: into how many packs the values of one call are put; 0 sends them one by one.
 
-    Source: tf.distribute.HierarchicalCopyAllReduce.
+def _results(result: Any, target: Destinations, attempted: str) -> list[Any]:
+    if not isinstance(result, DistributedValues):
+        return target.copies(current_backend(), _received(result))
+    if len(result.values) != len(target.devices):
+        raise errors.error("RD25", attempted, f"it returned {len(result.values)} values for "
+                           f"{len(target.devices)} devices", "Return one value per destination, or one array.",
+                           kind=errors.InvalidValueError)
+    return [_received(part) for part in result.values]
+
+
+def _received(part: Any) -> Any:
+    return part if isinstance(part, IndexedSlices) else kept(to_array(_read(part)))
+
+
+def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:
+    return errors.error("RD20", f"{type(ops).__name__}.{name}", "the class does not define it",
+                        "Use ReductionToOneDevice, NcclAllReduce or HierarchicalCopyAllReduce, or define it.")
+
+
+def kept(array: Any) -> Any:
+    """The array if nobody can write to it any more, else a read-only copy."""
+    return array if may_be_kept(array) else frozen(array.copy())
+
+
+def check_pairs(pairs: Any, attempted: str) -> Sequence[tuple[Any, Any]]:
+    """The (value, destinations) pairs of a batch.
+
+    Raises:
+        RD25: anything else.
     """
+    if not isinstance(pairs, (list, tuple)):
+        raise errors.error("RD25", attempted, f"got a {type(pairs).__name__}",
+                           "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise errors.error("RD25", attempted, f"got {type(pair).__name__} where a pair was expected",
+                               "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+    return pairs
 
-    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """To the head of each half, between the heads, and back."""
-        half = max(1, len(sources) // 2)
-        groups = [group for group in (sources[:half], sources[half:]) if group]
-        up = [Transfer(device, group[0], nbytes) for group in groups for device in group[1:]]
-        heads = [group[0] for group in groups]
-        across = [Transfer(one, other, nbytes) for one in heads for other in heads if one != other]
-        return [*up, *across, *(Transfer(move.destination, move.source, nbytes) for move in up)]
+
+def components(value: Any) -> list[Any]:
+    """The contributions of all replicas here, as they were given."""
+    return list(value.values) if isinstance(value, DistributedValues) else [value]
 
 
 def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
     """The values of all replicas as arrays that can be summed.
 
     Raises:
-        RD04, RD05, RD21: values that do not fit together.  RD23: no numbers.
+        RD04, RD05, RD21: values that do not fit together.  RD23: not numbers.
     """
     parts = [value if isinstance(value, IndexedSlices) else to_array(_read(value)) for value in values]
     for part in parts:
@@ -287,19 +260,21 @@ def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
     return parts
 
 
+def _checked(value: Any, attempted: str) -> Any:
+    # As the hooks get it: always distributed.
+    parts = check_parts(components(value), attempted)
+    return value if isinstance(value, DistributedValues) else PerReplica(parts, devices_of(value))
+
+
 def _read(value: Any) -> Any:
     return value._array if hasattr(value, "_array") else value
 
 
-def _devices_of(value: Any) -> tuple[str, ...]:
-    if isinstance(value, (PerReplica, Mirrored, DistributedValues)) and value._devices:
-        return value._devices
-    return (CPU,) * (len(value.values) if isinstance(value, DistributedValues) else 1)
-
-
-def _nbytes(part: Any) -> int:
-    size: int = part.values.nbytes + part.indices.nbytes if isinstance(part, IndexedSlices) else part.nbytes
-    return size
+def devices_of(value: Any) -> tuple[str, ...]:
+    """Where the components of a value are."""
+    if isinstance(value, DistributedValues):
+        return value._devices or (CPU,) * len(value.values)
+    return (CPU,)
 
 
 def write_transfers(moves: Sequence[Transfer]) -> None:

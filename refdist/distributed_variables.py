@@ -70,7 +70,8 @@ class _Shared(Variable):
         attempted = f"reading variable {self.name}"
         collectives.reducible(arrays[0], attempted)
         signature = (self.name, op, None, None, *collectives.signature(arrays[0]))
-        [total] = self._strategy.extended._combine(op, [arrays], lockstep.Request(attempted, signature))
+        reduction = self._strategy.extended.reduction
+        [[total]] = reduction(op, [arrays], reduction.here(), lockstep.Request(attempted, signature))
         return total
 
     def _first(self) -> Any:
@@ -112,13 +113,16 @@ class _Shared(Variable):
             shares = _shares(value, extended._total, attempted)[extended._first:extended._first + len(copies)]
             self._store_each(collectives.put_all(extended.backend, shares, [copy._device for copy in copies]))
             return
-        self._store_each(self._updated(operation, value))
+        self._store_each(self._updated(operation, self._spread(value)))
 
-    def _updated(self, operation: str, value: Any) -> list[Any]:
+    def _spread(self, value: Any) -> list[Any]:
+        # The value beside every copy.
+        return collectives.broadcast(self._strategy.extended.backend, value, [copy._device for copy in self._copies])
+
+    def _updated(self, operation: str, values: Sequence[Any]) -> list[Any]:
         # What every copy becomes; copies that share one array keep sharing one.
         made: dict[int, Any] = {}
         new = []
-        values = collectives.broadcast(self._strategy.extended.backend, value, [copy._device for copy in self._copies])
         for variable, mine in zip(self._copies, values, strict=True):
             key = id(variable._array)
             if key not in made:
@@ -141,19 +145,18 @@ class _Shared(Variable):
         extended = self._strategy.extended
         if action == rules.AGREED:
             check_equal(parts, attempted, "RD12", [request.line for request in requests])
-            value = parts[0]
             if extended.transport.size > 1:
-                workers.agree(extended.transport, requests[0], value, _brief(value))
+                workers.agree(extended.transport, requests[0], parts[0], _brief(parts[0]))
+            values = self._spread(parts[0])
         elif action == rules.FIRST_REPLICA:
-            value = workers.first(extended.transport, requests[0], parts[0])
-        elif extended._total == 1:
-            value = parts[0]
+            values = self._spread(workers.first(extended.transport, requests[0], parts[0]))
         else:
             collectives.reducible(parts[0], attempted)
-            [value] = extended._combine(_REDUCE[action], [parts], requests[0])
-            if not isinstance(value, IndexedSlices):
-                value = frozen(cast(value, primary.dtype, attempted))
-        new = self._updated(operation, value)
+            devices = [copy._device for copy in self._copies]
+            values = extended.reduction.onto(_REDUCE[action], parts, devices, requests[0])
+            if values[0].dtype != primary.dtype and not isinstance(values[0], IndexedSlices):
+                values = [frozen(cast(value, primary.dtype, attempted)) for value in values]
+        new = self._updated(operation, values)
         self._store_each(new)
         return new if len(new) == len(parts) else new * len(parts)
 

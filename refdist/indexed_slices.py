@@ -65,6 +65,12 @@ class IndexedSlices:
         return dtype
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the values and the indices."""
+        nbytes: int = self._values.nbytes + self._indices.nbytes
+        return nbytes
+
+    @property
     def shape(self) -> tuple[int, ...] | None:
         """The dense shape as a tuple, or None."""
         return None if self._dense_shape is None else tuple(int(n) for n in self._dense_shape)

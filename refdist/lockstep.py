@@ -139,7 +139,8 @@ def meet(session: Session | None, request: Request) -> Any:
     state = current.state
     mine = state.top
     if journal.active is not None:
-        journal.write("meet", mine.replica_id, request.kind, _nbytes(request), request.line)
+        replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
+        journal.write("meet", replica, request.kind, _nbytes(request.payload), request.line)
     switching = current.switching
     where = None if switching is None else switching.leave()
     try:
@@ -280,9 +281,9 @@ def names(numbers: Sequence[int], noun: str) -> str:
     return f"{noun} {listed}" if len(numbers) == 1 else f"{noun}s {listed}"
 
 
-def _nbytes(request: Request) -> int:
-    arrays = request.payload if isinstance(request.payload, list) else ()
-    return sum(getattr(array, "nbytes", 0) for array in arrays)
+def _nbytes(payload: Any) -> int:
+    # Workers bring a list of arrays for every result.
+    return sum(map(_nbytes, payload)) if isinstance(payload, list) else getattr(payload, "nbytes", 0)
 
 
 def _noted(session: Session, i: int, what: str) -> BaseException:

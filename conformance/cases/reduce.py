@@ -60,6 +60,11 @@ CASES = [
            fails=("value", "type", "lookup"), then=fine(k[1])) for k in KINDS[:2] for bad in ("PRODUCT", None, 3)),
     *(case("booleans are refused", reduce("SUM", run(per_replica(*[True] * k[1], dtype="bool"))), strategy=k,
            fails=("type", "value"), then=fine(k[1]), level="recommended") for k in KINDS),
+    *(case("MEAN of a value that is not distributed is the value", reduce("MEAN", const([1.0, 2.5])), [1.0, 2.5], k,
+           level="recommended", document="wrong: plain values are for one replica only") for k in KINDS),
+    *(case("along the batch a value that is not distributed counts once per replica",
+           reduce("SUM", const([1.0, 2.0]), 0), 3.0 * k[1], k, level="recommended",
+           document="wrong: plain values are for one replica only") for k in KINDS),
     *(case("SUM of a value that is not distributed is refused", reduce("SUM", const(1.0)), strategy=k,
            fails=("value",), then=fine(k[1])) for k in KINDS),
 ]

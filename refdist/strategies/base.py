@@ -9,14 +9,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from refdist import collectives, current, datasets, errors, lockstep, nest, rules
-from refdist.arrays import to_array
-from refdist.indexed_slices import IndexedSlices
+from refdist import collectives, current, datasets, errors, nest, rules
 from refdist.strategies.deprecated import Deprecated
-from refdist.values import DistributedValues, check_count
-from refdist.variables import Variable
 
 
 class RunOptions(NamedTuple):
@@ -143,7 +137,9 @@ class Strategy(Deprecated):
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
-            value: a PerReplica, or a nest of them.
+            value: a PerReplica, or a nest of them.  A value that is not distributed is the replica's own where a
+                worker has one; otherwise all replicas share it: its MEAN is itself (over several workers the
+                mean of theirs), its SUM without an axis is refused, and along an axis it counts once per replica.
             axis: None to reduce across replicas only; an int or a tuple to reduce each replica's array along
                 those dimensions too.  MEAN divides by the true number of elements, so a last partial batch
                 counts rightly.
@@ -159,8 +155,9 @@ class Strategy(Deprecated):
 
         Raises:
             RD04, RD05: shapes (with axis=None) or dtypes differ.  RD08: no such axis.
-            RD09, RD10: wrong context.  RD16: SUM of a value that is not distributed.
-            RD23: a dtype that is no number.  RD25: bad arguments.
+            RD09, RD10: wrong context.  RD12: a Mirrored differs between workers.
+            RD16: SUM of a value that all replicas share.
+            RD23: a dtype that is not a number's.  RD25: bad arguments.
 
         Source: tf.distribute.Strategy.reduce.
         """
@@ -172,30 +169,18 @@ class Strategy(Deprecated):
         return nest.map_structure(lambda leaf: self._reduce_leaf(op, leaf, axes), value)
 
     def _reduce_leaf(self, op: rules.ReduceOp, value: Any, axes: tuple[int, ...] | None) -> Any:
+        reduction = self._extended.reduction
         if axes is None:
-            return self._extended._reduce(op, value)
-        count, backend = self._extended._count, self._extended.backend
-        distributed = isinstance(value, DistributedValues)
-        values = components(value, count, "Strategy.reduce") if distributed else [value] * count
-        parts = [collectives.dense(backend, item, "Strategy.reduce") if isinstance(item, IndexedSlices)
-                 else to_array(item) for item in values]
-        for part in parts:
-            collectives.reducible(part, "Strategy.reduce")
-        sums = [collectives.reduce_axes(part, axes, "Strategy.reduce") for part in parts]
-        totals = [total for total, _ in sums]
-        collectives.agree(totals, f"Strategy.reduce of the sums along {axes}")
-        numbers = [np.asarray(n) for _, n in sums]
-        signature = (None, op, axes, None, *collectives.signature(totals[0]))
-        request = lockstep.Request("Strategy.reduce", signature)
-        total, rows = self._extended._combine(rules.ReduceOp.SUM, [totals, numbers], request)
-        return total if op is rules.ReduceOp.SUM else collectives.divide(total, int(rows))
+            return reduction.reduce_value(op, value, reduction.here(), "Strategy.reduce")
+        return reduction.reduce_along(op, value, axes, "Strategy.reduce")
 
     def gather(self, value: Any, axis: Any) -> Any:
         """The values of all replicas one after another along `axis`.
 
         Args:
             value: a PerReplica of arrays of rank 1 or more, or a nest of them; only the length along `axis`
-                may differ.  A value that is not distributed is returned as it is.
+                may differ.  A value that is not distributed is the replica's own where a worker has one;
+                otherwise all replicas share it, and it is returned as it is.
             axis: an int in [-rank, rank).
 
         Returns:
@@ -203,25 +188,15 @@ class Strategy(Deprecated):
 
         Raises:
             RD05, RD07: dtypes or other dimensions differ.  RD08: no such axis.
-            RD09, RD10: wrong context.  RD20: IndexedSlices.  RD25: bad arguments.
+            RD09, RD10: wrong context.  RD12: a shared value differs between workers.
+            RD20: IndexedSlices.  RD25: bad arguments.
 
         Source: tf.distribute.Strategy.gather.
         """
         self._require("Strategy.gather")
         axis = collectives.gather_axis(axis, "Strategy.gather")
-        return nest.map_structure(lambda leaf: self._gather_leaf(leaf, axis), value)
-
-    def _gather_leaf(self, value: Any, axis: int) -> Any:
-        count, total = self._extended._count, self._extended._total
-        parts = components(value, count, "Strategy.gather") if isinstance(value, DistributedValues) else [value]
-        parts = [item if isinstance(item, IndexedSlices) else to_array(item) for item in parts]
-        for part in parts:
-            collectives.check_gather(part, axis, "Strategy.gather")
-        collectives.agree(parts, "Strategy.gather", axis)
-        if not isinstance(value, DistributedValues) and not total > count == 1:
-            return value
-        signature = (None, None, axis, None, *collectives.signature(parts[0], axis))
-        return self._extended._all_gather(parts, axis, lockstep.Request("Strategy.gather", signature))
+        gather = self._extended.reduction.gather_value
+        return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """The components of `value` on this worker; of a nest, one nest per replica.
@@ -317,16 +292,6 @@ class Strategy(Deprecated):
         if code == "RD10":
             found += f", on another {type(self).__name__}"
         raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")
-
-
-def components(value: DistributedValues, count: int, attempted: str) -> list[Any]:
-    """The values of all replicas; of a variable, what each replica would read.
-
-    Raises:
-        RD25: a value made for another number of replicas.
-    """
-    check_count(value, count, attempted)
-    return [item._read() if isinstance(item, Variable) else item for item in value.values]
 
 
 class Scope:

@@ -12,9 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from refdist import (
-    collectives,
     config,
-    cross_device_ops,
     current,
     errors,
     journal,
@@ -22,19 +20,16 @@ from refdist import (
     nest,
     rules,
     variable_creation,
-    workers,
 )
 from refdist.backend import Backend, current_backend
 from refdist.context import ReplicaContext
-from refdist.cross_device_ops import CrossDeviceOps, ReductionToOneDevice, check_parts, destinations_of
-from refdist.indexed_slices import IndexedSlices
-from refdist.strategies.base import ValueContext, components
+from refdist.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
+from refdist.strategies.base import ValueContext
+from refdist.strategies.reduction import Reduction
 from refdist.strategies.updates import Updates
 from refdist.transport import LoneWorker, Transport
 from refdist.values import (
     DistributedValues,
-    Mirrored,
-    PerReplica,
     check_components,
     check_count,
     on_device,
@@ -54,8 +49,8 @@ class StrategyExtended(Updates):
     Source: tf.distribute.StrategyExtended.
     """
 
-    _cross_device_ops: CrossDeviceOps
     _kinds: Mapping[rules.VariableSynchronization | None, str] = rules.CREATION
+    _ordered = True
 
     def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
@@ -72,7 +67,7 @@ class StrategyExtended(Updates):
         self._total = self._count * self.transport.size
         self._first = self._count * self.transport.rank
         self._contexts = [ReplicaContext(container_strategy, self._first + i) for i in range(self._count)]
-        self._cross_device_ops = cross_device_ops or ReductionToOneDevice()
+        self.reduction = Reduction(cross_device_ops, self.transport, self._worker_devices, self._ordered)
 
     # Facts.
 
@@ -168,9 +163,9 @@ class StrategyExtended(Updates):
             if journal.active is None:
                 return fn(*my_args, **my_kwargs)
             name = getattr(fn, "__name__", type(fn).__name__)
-            journal.write("start", i, name)
+            journal.write("start", self._first + i, name)
             result = fn(*my_args, **my_kwargs)
-            journal.write("finish", i, name)
+            journal.write("finish", self._first + i, name)
             return result
 
         state.top = scope
@@ -188,91 +183,17 @@ class StrategyExtended(Updates):
 
     # Reducing and broadcasting.
 
-    def _all_reduce(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]],
-                    request: lockstep.Request) -> list[list[Any]]:
-        # For each column the result on every device.
-        if self.transport.size > 1:
-            return [collectives.broadcast(self.backend, total, self._worker_devices)
-                    for total in self._combine(op, columns, request)]
-        return self._cross_device_ops.all_reduce(self.backend, op, columns, self._worker_devices)
-
-    def _combine(self, op: rules.ReduceOp, columns: Sequence[Sequence[Any]], request: lockstep.Request) -> list[Any]:
-        # One value per column, from the parts of this worker's replicas and everybody else's.
-        if self.transport.size > 1:
-            return workers.reduce(self.transport, request, op, columns, self._total, self._ordered)
-        return [collectives.reduce(self.backend, op, column) for column in columns]
-
-    _ordered = True
-
-    def _all_gather(self, parts: Sequence[Any], axis: int, request: lockstep.Request) -> Any:
-        if self.transport.size > 1:
-            [gathered] = self.transport.gather(request, [parts], axis % parts[0].ndim)
-            return gathered
-        if journal.active is not None:
-            cross_device_ops.write_transfers([
-                cross_device_ops.Transfer(source, device, part.nbytes)
-                for source, part in zip(self._worker_devices, parts, strict=True)
-                for device in self._worker_devices])
-        return collectives.gather(self.backend, parts, axis)
-
-    def _reduce(self, op: rules.ReduceOp, value: Any) -> Any:
-        device = current.frame().device
-        home = device or self.backend.home(self._worker_devices[0])
-        target = cross_device_ops.Destinations((home,), False, bool(device))
-        return self._reduce_value(op, value, target, "Strategy.reduce")
-
-    def _reduce_value(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
-                      attempted: str) -> Any:
-        if isinstance(value, DistributedValues):
-            parts = components(value, self._count, attempted)
-            kind = getattr(value, "_kind", None)
-            if isinstance(value, Mirrored) or kind == rules.MIRRORED:
-                return self._reduce_equal(op, value, target, attempted)
-            parts = check_parts(parts, attempted)
-            if self.transport.size > 1:
-                return self._reduce_everywhere(op, parts, target, attempted)
-            return self._cross_device_ops_to(target).carry_out(
-                self.backend, op, parts, value._devices or self._worker_devices[:len(parts)], target)
-        if self._count == 1:
-            parts = check_parts([value._read() if isinstance(value, Variable) else value], attempted)
-            if self.transport.size > 1:
-                return self._reduce_everywhere(op, parts, target, attempted)
-            return target.of(self.backend, collectives.reduce(self.backend, op, parts))
-        if op is rules.ReduceOp.MEAN:
-            return value._read() if isinstance(value, Variable) else value
-        raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is not distributed, over "
-                           f"{self._count} replicas")
-
-    def _reduce_everywhere(self, op: rules.ReduceOp, parts: Sequence[Any], target: cross_device_ops.Destinations,
-                           attempted: str) -> Any:
-        signature = (None, op, None, None, *collectives.signature(parts[0]))
-        [result] = self._combine(op, [parts], lockstep.Request(attempted, signature))
-        return target.of(self.backend, result)
-
-    def _reduce_equal(self, op: rules.ReduceOp, value: Any, target: cross_device_ops.Destinations,
-                      attempted: str) -> Any:
-        if op is rules.ReduceOp.SUM and self._total > 1:
-            raise errors.error("RD16", attempted, "SUM of a value that is the same on all replicas",
-                               "Use MEAN, or multiply by `num_replicas_in_sync` yourself.")
-        slices = isinstance(value.values[0], IndexedSlices)
-        return target.of(self.backend, value.values[0] if slices else value._read())
-
-    def _cross_device_ops_to(self, target: cross_device_ops.Destinations) -> CrossDeviceOps:
-        # Only a reduction to all replicas goes the way of an all-reduce.
-        return (self._cross_device_ops if set(target.devices) == set(self._worker_devices)
-                else ReductionToOneDevice())
-
     def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
         """Reduces a distributed value to the devices of `destinations`.
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name.
-            value: a PerReplica.
+            value: a PerReplica, or a nest of them.
             destinations: a device name, an array, a variable or a distributed value.
             options: a CommunicationOptions, or None.
 
         Returns:
-            A Mirrored, or one array for a single device.
+            A Mirrored, or one read-only array for a single device; of a nest, a nest of them.
 
         >>> import refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -288,28 +209,29 @@ class StrategyExtended(Updates):
         """
         self._strategy._require("extended.reduce_to")
         op = rules.reduce_op(reduce_op, "reduce_to")
-        return self._reduce_value(op, value, destinations_of(destinations, "reduce_to"), "reduce_to")
+        target = destinations_of(destinations, "reduce_to")
+        return nest.map_structure(
+            lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value)
 
     def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]],
                         options: Any = None) -> list[Any]:
-        """`reduce_to` for several (value, destinations) pairs at once.
+        """`reduce_to` for several (value, destinations) pairs at once, which are all checked first.
+
+        Raises:
+            RD25: bad arguments; also a nest as a value: pass one pair for each array.
+            What `reduce_to` raises.
 
         Source: tf.distribute.StrategyExtended.batch_reduce_to.
         """
         self._strategy._require("extended.batch_reduce_to")
         op = rules.reduce_op(reduce_op, "batch_reduce_to")
-        if not isinstance(value_destination_pairs, (list, tuple)):
-            raise errors.error("RD25", "batch_reduce_to", f"got a {type(value_destination_pairs).__name__}",
-                               "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
-        pairs = []
-        for pair in value_destination_pairs:
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise errors.error("RD25", "batch_reduce_to", f"got {type(pair).__name__} where a pair was expected",
-                                   "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
-            if isinstance(pair[0], PerReplica):
-                check_parts(components(pair[0], self._count, "batch_reduce_to"), "batch_reduce_to")
-            pairs.append((pair[0], destinations_of(pair[1], "batch_reduce_to")))
-        return [self._reduce_value(op, value, target, "batch_reduce_to") for value, target in pairs]
+        pairs = [(value, destinations_of(destinations, "batch_reduce_to"))
+                 for value, destinations in check_pairs(value_destination_pairs, "batch_reduce_to")]
+        for value, _ in pairs:
+            if nest.is_nested(value):
+                raise errors.error("RD25", "batch_reduce_to", f"a value is a {type(value).__name__}",
+                                   "Pass one pair for each array.", kind=errors.InvalidValueError)
+        return self.reduction.reduce_pairs(op, pairs, "batch_reduce_to", options)
 
     def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
         """An array on all devices of `destinations`.
@@ -317,7 +239,7 @@ class StrategyExtended(Updates):
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
         """
         self._strategy._require("extended.broadcast_to")
-        return self._cross_device_ops.broadcast(tensor, destinations)
+        return self.reduction.ops.broadcast(tensor, destinations)
 
     # Variables.
 
@@ -389,8 +311,3 @@ class StrategyExtended(Updates):
 
 
 _NOTHING_TO_COMPARE = (None,) * len(lockstep.FIELDS)
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

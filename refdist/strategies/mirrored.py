@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from refdist import config, errors
 from refdist import devices as names
-from refdist.cross_device_ops import CrossDeviceOps, NcclAllReduce, ReductionToOneDevice
+from refdist.cross_device_ops import CrossDeviceOps
+from refdist.plans import NcclAllReduce, ReductionToOneDevice
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 

@@ -14,7 +14,6 @@ from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.launcher import MPIClusterResolver, launched
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.communication import CommunicationImplementation, CommunicationOptions
-from refdist.cross_device_ops import ReductionToOneDevice
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 from refdist.transport import LoneWorker, Transport
@@ -91,7 +90,7 @@ class MultiWorkerMirroredExtended(StrategyExtended):
         full = [f"/job:{job}/replica:0/task:{task}{device.name}" for device in local]
         self._ordered = options.implementation is CommunicationImplementation.AUTO
         super().__init__(container_strategy, worker_devices=[names.canonical(name) for name in full],
-                         cross_device_ops=ReductionToOneDevice(), transport=transport)
+                         transport=transport)
 
     @property
     def experimental_between_graph(self) -> bool:

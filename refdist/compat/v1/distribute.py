@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from refdist import cluster_resolver, experimental
 from refdist.context import ReplicaContext, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
-from refdist.cross_device_ops import CrossDeviceOps, HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
+from refdist.cross_device_ops import CrossDeviceOps
 from refdist.inputs import InputContext, InputReplicationMode
 from refdist.missing import no_such_name
+from refdist.plans import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
 from refdist.rules import ReduceOp
 from refdist.strategies.base import RunOptions, Strategy
 from refdist.strategies.default import experimental_set_strategy

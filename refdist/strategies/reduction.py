@@ -1,0 +1,231 @@
+"""How a strategy brings together the values of its replicas, in one way for every call.
+
+Contributions, one per replica of this worker -> plan (CrossDeviceOps) -> backend -> transport between workers.  All
+reductions come through `Reduction`: all_reduce, the aggregation of variables, reads of ON_READ variables,
+Strategy.reduce with and without an axis, reduce_to and batch_reduce_to; and both gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from refdist import collectives, cross_device_ops, current, errors, journal, rules, workers
+from refdist.arrays import to_array
+from refdist.backend import current_backend
+from refdist.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
+from refdist.indexed_slices import IndexedSlices
+from refdist.lockstep import Request
+from refdist.plans import ReductionToOneDevice, plan_of
+from refdist.rules import ReduceOp
+from refdist.transport import Transport
+from refdist.values import DistributedValues, Mirrored, PerReplica, check_count
+from refdist.variables import Variable
+
+
+class Reduction:
+    """Reduces and gathers over the replicas of one strategy.
+
+    Args:
+        ops: how the values of several devices are brought together; None means ReductionToOneDevice.
+        transport: between the workers.
+        devices: of this worker's replicas.
+        ordered: see `Transport.sum`.
+
+    Attributes:
+        everywhere: the destinations of an all_reduce: every replica of this worker.
+    """
+
+    def __init__(self, ops: CrossDeviceOps | None, transport: Transport, devices: Sequence[str],
+                 ordered: bool = True) -> None:
+        self.ops = ops or ReductionToOneDevice()
+        self.everywhere = Destinations(tuple(devices), len(devices) > 1)
+        self._plan = plan_of(self.ops)
+        self._transport = transport
+        self._devices = self.everywhere.devices
+        self._count = len(devices)
+        self._total = len(devices) * transport.size
+        self._ordered = ordered
+
+    # Arrays.
+
+    def __call__(self, op: ReduceOp, columns: Sequence[Sequence[Any]], target: Destinations, request: Any,
+                 sources: Sequence[str] = (), options: Any = None) -> list[list[Any]]:
+        """For each column of contributions the result on each device of `target`.
+
+        Args:
+            op: SUM or MEAN.
+            columns: for every result one array or IndexedSlices per replica of this worker, of equal shapes and
+                dtypes.
+            target: where the results go.
+            request: what led here, a lockstep.Request; with one worker it may be None.
+            sources: where the contributions are; () means on the replicas' devices.
+            options: a CommunicationOptions, for a program's own CrossDeviceOps.
+        """
+        backend = current_backend()
+        sources = sources or self._devices
+        plan = self._plan
+        if self._transport.size > 1:
+            totals = workers.reduce(self._transport, request, op, columns, self._total, self._ordered)
+            if journal.active is not None and plan is not None:
+                plan.record(columns, sources, target)
+            return [target.copies(backend, total) for total in totals]
+        if plan is not None:
+            return plan.carry_out(backend, op, columns, sources, target)
+        values = [PerReplica(parts, sources) for parts in columns]
+        return through_hooks(self.ops, op, values, [target] * len(values), options, batch=target is self.everywhere)
+
+    def onto(self, op: ReduceOp, parts: Sequence[Any], devices: Sequence[str], request: Request) -> list[Any]:
+        """The reduction of one contribution per replica, on each of `devices`."""
+        [copies] = self(op, [parts], Destinations(tuple(devices), len(devices) > 1), request)
+        return copies
+
+    def here(self) -> Destinations:
+        """Where the result of a call goes that names no destination: the current device, if there is one."""
+        device = current.frame().device
+        return Destinations((device or current_backend().home(self._devices[0]),), False, bool(device))
+
+    def gather(self, parts: Sequence[Any], axis: int, request: Any) -> Any:
+        """The arrays of all replicas one after another."""
+        if self._transport.size > 1:
+            [gathered] = self._transport.gather(request, [parts], axis % parts[0].ndim)
+            return gathered
+        if journal.active is not None:
+            cross_device_ops.write_transfers([
+                cross_device_ops.Transfer(source, device, part.nbytes)
+                for source, part in zip(self._devices, parts, strict=True) for device in self._devices])
+        return collectives.gather(current_backend(), parts, axis)
+
+    def _request(self, attempted: str, op: ReduceOp | None, axis: Any, part: Any) -> Any:
+        # Only between workers, because it looks for the line of the call.
+        if self._transport.size == 1:
+            return None
+        return Request(attempted, (None, op, axis, None, *collectives.signature(part, axis if op is None else None)))
+
+    # Values, as users hold them.
+
+    def reduce_value(self, op: ReduceOp, value: Any, target: Destinations, attempted: str, options: Any = None) -> Any:
+        """One value reduced over all replicas.
+
+        A PerReplica has a contribution per replica, and so has a value that is not distributed where there is one
+        replica per worker.  Any other value is the same on all replicas: its MEAN is itself.
+
+        Raises:
+            RD04, RD05, RD21, RD23: contributions that do not fit.  RD12: a Mirrored that differs between workers.
+            RD16: SUM of a value that is the same on all replicas.
+        """
+        contributions = self._contributions(value, attempted)
+        if contributions is None:
+            return self._reduce_equal(op, value, target, attempted)
+        parts = check_parts(contributions, attempted)
+        [copies] = self(op, [parts], target, self._request(attempted, op, None, parts[0]), _sources(value), options)
+        return target.wrapped(copies)
+
+    def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[Any, Destinations]], attempted: str,
+                     options: Any = None) -> list[Any]:
+        """As `reduce_value` for every pair, after all have been checked; together where that is one all_reduce."""
+        found = [self._contributions(value, attempted) for value, _ in pairs]
+        columns = [check_parts(parts, attempted) for parts in found if parts is not None]
+        sources = [_sources(value) or self._devices for value, _ in pairs]
+        targets = [target for _, target in pairs]
+        if len(columns) == len(pairs) and self._plan is None:
+            values = [PerReplica(parts, where) for parts, where in zip(columns, sources, strict=True)]
+            results = through_hooks(self.ops, op, values, targets, options, batch=True)
+        elif len(columns) == len(pairs) and {*sources, *(target.devices for target in targets)} == {self._devices}:
+            signatures = zip(*[collectives.signature(parts[0]) for parts in columns], strict=True)
+            request = Request(attempted, (None, op, None, None, *signatures)) if self._transport.size > 1 else None
+            results = self(op, columns, self.everywhere, request)
+        else:
+            return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
+        return [target.wrapped(copies) for target, copies in zip(targets, results, strict=True)]
+
+    def _contributions(self, value: Any, attempted: str) -> list[Any] | None:
+        # None for a value that is the same on all replicas.
+        if isinstance(value, DistributedValues):
+            check_count(value, self._count, attempted)
+            equal = isinstance(value, Mirrored) or getattr(value, "_kind", None) == rules.MIRRORED
+            return None if equal and self._total > 1 else _values(value)
+        return [_read(value)] if self._count == 1 else None
+
+    def _reduce_equal(self, op: ReduceOp, value: Any, target: Destinations, attempted: str) -> Any:
+        if op is ReduceOp.SUM:
+            distributed = isinstance(value, DistributedValues)
+            raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is "
+                               f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
+                               "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
+        [part] = check_parts([_read(value)], attempted)
+        request, backend = self._request(attempted, op, None, part), current_backend()
+        if isinstance(value, Mirrored):
+            workers.agree(self._transport, request, part, _brief(part))
+        if isinstance(value, DistributedValues) or self._transport.size == 1:
+            mean = collectives.reduce(backend, op, [part])
+        else:
+            [mean] = workers.reduce(self._transport, request, op, [[part]], self._transport.size, self._ordered)
+        return target.wrapped(target.copies(backend, mean))
+
+    def reduce_along(self, op: ReduceOp, value: Any, axes: tuple[int, ...], attempted: str) -> Any:
+        """One value reduced over all replicas and, on each, along `axes`; a value that is not distributed counts
+        once per replica.
+
+        Raises:
+            RD05, RD08, RD23: contributions that do not fit, or have no such axis.
+        """
+        if isinstance(value, DistributedValues):
+            check_count(value, self._count, attempted)
+            values = _values(value)
+        else:
+            values = [_read(value)] * self._count
+        backend = current_backend()
+        parts = [collectives.dense(backend, item, attempted) if isinstance(item, IndexedSlices) else to_array(item)
+                 for item in values]
+        for part in parts:
+            collectives.reducible(part, attempted)
+        sums = [collectives.reduce_axes(part, axes, attempted) for part in parts]
+        totals = [total for total, _ in sums]
+        collectives.agree(totals, f"{attempted} of the sums along {axes}")
+        request = self._request(attempted, op, axes, totals[0])
+        [[total]] = self(ReduceOp.SUM, [totals], self.here(), request, _sources(value))
+        if op is ReduceOp.SUM:
+            return total
+        rows = self._transport.exchange(request, sum(count for _, count in sums))
+        return collectives.divide(total, sum(rows))
+
+    def gather_value(self, value: Any, axis: int, attempted: str) -> Any:
+        """The contributions of all replicas one after another; a value that is the same on all is returned.
+
+        Raises:
+            RD05, RD07, RD08, RD20: contributions that cannot be put one after another.
+            RD12: a value that is not distributed differs between workers.
+        """
+        if isinstance(value, DistributedValues):
+            check_count(value, self._count, attempted)
+        parts = [item if isinstance(item, IndexedSlices) else to_array(item)
+                 for item in (_values(value) if isinstance(value, DistributedValues) else [value])]
+        for part in parts:
+            collectives.check_gather(part, axis, attempted)
+        collectives.agree(parts, attempted, axis)
+        request = self._request(attempted, None, axis, parts[0])
+        if isinstance(value, DistributedValues) or self._total > self._count == 1:
+            return self.gather(parts, axis, request)
+        workers.agree(self._transport, request, parts[0], _brief(parts[0]))
+        return value
+
+
+def _values(value: DistributedValues) -> list[Any]:
+    # Of a variable what each replica would read.
+    return [_read(item) for item in value.values]
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, Mirrored) and isinstance(value.values[0], IndexedSlices):
+        return value.values[0]
+    return value._read() if isinstance(value, (Variable, Mirrored)) else value
+
+
+def _sources(value: Any) -> tuple[str, ...]:
+    return value._devices if isinstance(value, DistributedValues) else ()
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,431 @@
+"""One way for every reduction of a strategy: contributions, plan, backend, transport between workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import devices, journal
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.case import judge
+from refdist.conformance.cases import CONCEPTS, load
+from refdist.plans import Plan
+
+GPUS = ["GPU:0", "GPU:1", "GPU:2"]
+FULL = tuple(devices.canonical(name) for name in GPUS)
+HOME = (devices.canonical("CPU:0"),)
+SUM = refdist.ReduceOp.SUM
+# Left to right 0.1 + 0.2 + 0.3 is not 0.1 + (0.2 + 0.3).
+NUMBERS = np.float64([0.1, 0.2, 0.3])
+
+
+def rc() -> Any:
+    return refdist.get_replica_context()
+
+
+def mine() -> Any:
+    return np.full(2, NUMBERS[rc().replica_id_in_sync_group])
+
+
+def variable(strategy: Any, **kwargs: Any) -> Any:
+    with strategy.scope():
+        return refdist.Variable(np.zeros(2), aggregation=refdist.VariableAggregation.SUM, **kwargs)
+
+
+def aggregation(strategy: Any) -> Any:
+    v = variable(strategy)
+    strategy.run(lambda: v.assign_add(mine()))
+    assert len({part.numpy().tobytes() for part in v.values}) == 1
+    return v.numpy()
+
+
+def read(strategy: Any) -> Any:
+    v = variable(strategy, synchronization=refdist.VariableSynchronization.ON_READ)
+    strategy.run(lambda: v.assign_add(mine()))
+    return v.read_value()
+
+
+def to_all(strategy: Any) -> Any:
+    value = strategy.run(mine)
+    found = strategy.extended.reduce_to("SUM", value, value)
+    assert isinstance(found, refdist.Mirrored)
+    return found.values[-1]
+
+
+def batch(strategy: Any) -> Any:
+    value = strategy.run(mine)
+    [found] = strategy.extended.batch_reduce_to("SUM", [(value, value)])
+    return found.values[-1]
+
+
+# What it does, where the result goes, and the hook that a program's own CrossDeviceOps is asked through.
+ENTRIES: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
+    "all_reduce": (lambda s: s.run(lambda: rc().all_reduce("SUM", mine())).values[-1], FULL, "batch"),
+    "assign_add": (aggregation, FULL, "one"),
+    "ON_READ": (read, HOME, "one"),
+    "reduce": (lambda s: s.reduce("SUM", s.run(mine), axis=None), HOME, "one"),
+    "reduce along": (lambda s: s.reduce("SUM", s.run(lambda: mine()[None]), axis=0), HOME, "one"),
+    "reduce_to": (to_all, FULL, "one"),
+    "batch_reduce_to": (batch, FULL, "batch"),
+}
+PLANS: dict[str, Callable[[], Plan]] = {
+    "one device": refdist.ReductionToOneDevice,
+    "another device": lambda: refdist.ReductionToOneDevice("GPU:1"),
+    "ring": refdist.NcclAllReduce,
+    "hierarchy": refdist.HierarchicalCopyAllReduce,
+}
+
+
+def mirrored(ops: Any) -> Any:
+    return refdist.MirroredStrategy(GPUS, cross_device_ops=ops)
+
+
+@pytest.fixture(params=ENTRIES)
+def entry(request: Any) -> Any:
+    return ENTRIES[request.param]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_way_in_gives_the_bits_of_the_sum_from_left_to_right(entry: Any, plan: str) -> None:
+    call, _, _ = entry
+    expected = np.full(2, (NUMBERS[0] + NUMBERS[1]) + NUMBERS[2])
+    assert call(mirrored(PLANS[plan]())).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_way_in_makes_the_transfers_of_the_plan(entry: Any, plan: str) -> None:
+    call, destinations, _ = entry
+    ops = PLANS[plan]()
+    with journal.record() as events:
+        call(mirrored(ops))
+    expected = [(f"{devices.short(move.source)} -> {devices.short(move.destination)}", move.nbytes)
+                for move in ops.transfers(FULL, destinations, 16) if move.source != move.destination and move.nbytes]
+    assert [(event.name, event.nbytes) for event in events if event.kind == "transfer"] == expected != []
+
+
+def test_every_way_in_accumulates_as_the_plan_was_told(entry: Any) -> None:
+    call, _, _ = entry
+    ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: 100 * sum(parts))
+    assert call(mirrored(ops)).tolist() == pytest.approx([60.0, 60.0])
+
+
+def test_every_way_in_gives_the_same_when_it_is_recorded(entry: Any) -> None:
+    call, _, _ = entry
+    for make in (*PLANS.values(), Own):
+        plain = call(mirrored(make()))
+        with journal.record():
+            assert call(mirrored(make())).tobytes() == plain.tobytes()
+
+
+def test_a_value_goes_to_some_devices_only_by_way_of_the_first_one() -> None:
+    """A ring has no end: what only one device wants is not passed round."""
+    for ops in (refdist.NcclAllReduce(), refdist.HierarchicalCopyAllReduce()):
+        assert ops.transfers(FULL, FULL[:1], 8) == refdist.ReductionToOneDevice().transfers(FULL, FULL[:1], 8)
+
+
+def test_several_values_that_go_everywhere_travel_in_packs() -> None:
+    strategy = mirrored(refdist.HierarchicalCopyAllReduce(num_packs=1))
+    with journal.record() as one:
+        strategy.run(lambda: rc().all_reduce("SUM", [mine(), mine()]))
+    value = strategy.run(mine)
+    with journal.record() as other:
+        strategy.extended.batch_reduce_to("SUM", [(value, value), (value, value)])
+    with journal.record() as direct:
+        strategy.extended.reduction.ops.batch_reduce("SUM", [(value, value), (value, value)])
+
+    def moved(events: Any) -> Any:
+        return [(event.name, event.nbytes) for event in events if event.kind == "transfer"]
+    assert moved(one) == moved(other) == moved(direct)
+    assert {nbytes for _, nbytes in moved(one)} == {32}
+
+
+def test_what_an_accumulation_function_returns_belongs_to_nobody_else() -> None:
+    part = np.zeros(2)
+    ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: parts[0])
+    strategy = mirrored(ops)
+    found = strategy.run(lambda: rc().all_reduce("SUM", part)).values[0]
+    part += 1
+    assert found.tolist() == [0.0, 0.0] and not found.flags.writeable
+
+
+@pytest.mark.parametrize("concept", CONCEPTS)
+@pytest.mark.filterwarnings("ignore:.*no row of a full batch")
+def test_recording_changes_no_outcome(concept: str) -> None:
+    cases = [case for case in load() if case.concept == concept]
+    plain = [judge(case, Simulated()) for case in cases]
+    with journal.record():
+        recorded = [judge(case, Simulated()) for case in cases]
+    assert recorded == plain and cases
+    assert any(verdict.outcome == "passed" for verdict in plain)
+
+
+# --- A program's own CrossDeviceOps ----------------------------------------------------------------------------
+
+class Own(refdist.CrossDeviceOps):
+    """Adds 1000 to what it is asked for, and says how it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any) -> Any:
+        self.calls.append(("one", reduce_op, type(per_replica_value).__name__, options.bytes_per_pack))
+        total = refdist.ReductionToOneDevice().reduce(reduce_op, per_replica_value, "CPU:0")
+        return total + 1000
+
+    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+        results = [self.reduce_implementation(reduce_op, value, destinations, options)
+                   for value, destinations in value_destination_pairs]
+        self.calls.append(("batch", len(results)))
+        return results
+
+
+def test_a_strategy_reduces_by_the_hooks_of_a_program_s_own_class_wherever_it_reduces(entry: Any) -> None:
+    call, _, hook = entry
+    ops = Own()
+    found = call(mirrored(ops))
+    assert found.tolist() == pytest.approx([1000.6, 1000.6])
+    asked = [("one", SUM, "PerReplica", 0)]
+    assert ops.calls == (asked if hook == "one" else [*asked, ("batch", 1)])
+    assert not found.flags.writeable
+
+
+def test_the_public_methods_check_and_call_the_hooks() -> None:
+    value = mirrored(None).run(lambda: refdist.constant(1.0))
+    ops = Own()
+    assert ops.reduce("sum", value, "CPU:0") == 1003.0
+    assert ops.batch_reduce("SUM", [(value, "CPU:0"), (value, value)]) == [1003.0, 1003.0]
+    assert ops.reduce("SUM", np.float32(1), "CPU:0") == 1001.0
+    assert [call[:3] for call in ops.calls if call[0] == "one"] == [("one", SUM, "PerReplica")] * 4
+    before = len(ops.calls)
+    for wrong in (lambda: ops.reduce("MAX", value, "CPU:0"), lambda: ops.reduce("SUM", value, 5),
+                  lambda: ops.reduce("SUM", mirrored(None).run(lambda: np.ones(1 + rc().replica_id_in_sync_group)),
+                                     "CPU:0"),
+                  lambda: ops.batch_reduce("SUM", [(value, 5)]), lambda: ops.batch_reduce("SUM", 5)):
+        with pytest.raises(refdist.errors.RefdistError):
+            wrong()
+    assert len(ops.calls) == before
+
+
+def test_broadcast_has_a_hook_too() -> None:
+    class Elsewhere(Own):
+        def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
+            return super().broadcast_implementation(tensor + 1, destinations)
+
+    assert float(mirrored(Elsewhere()).extended.broadcast_to(1.0, "CPU:0")) == 2.0
+    assert float(Elsewhere().broadcast(1.0, "CPU:0")) == 2.0
+
+
+def test_the_base_class_reduces_nothing_but_broadcasts(entry: Any) -> None:
+    call, _, _ = entry
+    value = mirrored(None).run(mine)
+    for attempt in (lambda: call(mirrored(refdist.CrossDeviceOps())),
+                    lambda: refdist.CrossDeviceOps().reduce("SUM", value, value),
+                    lambda: refdist.CrossDeviceOps().batch_reduce("SUM", [(value, value)])):
+        with pytest.raises(NotImplementedError, match=r"RD20.*CrossDeviceOps.*implementation"):
+            attempt()
+    assert float(refdist.CrossDeviceOps().broadcast(1.0, "CPU:0")) == 1.0
+
+
+@pytest.mark.parametrize("base", [refdist.ReductionToOneDevice, refdist.NcclAllReduce,
+                                  refdist.HierarchicalCopyAllReduce])
+def test_a_hook_that_replaces_one_of_a_plan_is_asked(base: Any, entry: Any) -> None:
+    class Twice(base):  # type: ignore[misc]
+        def reduce_implementation(self, *args: Any) -> Any:
+            return 2 * self.of(super().reduce_implementation(*args))
+
+        def batch_reduce_implementation(self, *args: Any) -> Any:
+            return [2 * self.of(result) for result in refdist.ReductionToOneDevice().batch_reduce(*args)]
+
+        @staticmethod
+        def of(result: Any) -> Any:
+            return result.values[0] if isinstance(result, refdist.Mirrored) else result
+
+    call, _, _ = entry
+    assert call(mirrored(Twice())).tolist() == pytest.approx([1.2, 1.2])
+
+
+def test_options_reach_the_hooks() -> None:
+    ops = Own()
+    options = refdist.experimental.CommunicationOptions(bytes_per_pack=7)
+    strategy = mirrored(ops)
+    strategy.run(lambda: rc().all_reduce("SUM", {"a": mine()}, options=options))
+    value = strategy.run(mine)
+    strategy.extended.reduce_to("SUM", value, "CPU:0", options)
+    strategy.extended.batch_reduce_to("SUM", [(value, "CPU:0"), (value, value)], options)
+    assert [call[3] for call in ops.calls if call[0] == "one"] == [7] * 4
+    assert [call for call in ops.calls if call[0] == "batch"] == [("batch", 1), ("batch", 2)]
+
+
+@pytest.mark.parametrize("returned", [None, [], [1, 2], [refdist.Mirrored([np.ones(2)] * 2)]])
+def test_results_of_hooks_that_do_not_fit_are_refused(returned: Any) -> None:
+    class Wrong(Own):
+        def batch_reduce_implementation(self, *_: Any) -> Any:
+            return returned
+
+    with pytest.raises(ValueError, match=r"RD25.*Wrong.batch_reduce"):
+        mirrored(Wrong()).run(lambda: rc().all_reduce("SUM", mine()))
+
+
+def test_the_array_that_a_hook_returns_is_copied_unless_nobody_can_change_it() -> None:
+    kept = np.zeros(2)
+
+    class Same(Own):
+        def batch_reduce_implementation(self, *_: Any) -> Any:
+            return [kept]
+
+    found = mirrored(Same()).run(lambda: rc().all_reduce("SUM", mine())).values[0]
+    kept += 1
+    assert found.tolist() == [0.0, 0.0]
+
+
+# --- Values that are the same on all replicas ------------------------------------------------------------------
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "default": refdist.get_strategy,
+    "one device": lambda: refdist.OneDeviceStrategy("CPU:0"),
+    "mirrored 1": lambda: refdist.MirroredStrategy(["CPU:0"]),
+    "mirrored 3": lambda: refdist.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"]),
+    "central 1": lambda: refdist.experimental.CentralStorageStrategy(["CPU:0"]),
+    "central 2": lambda: refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"]),
+    "multi-worker": refdist.MultiWorkerMirroredStrategy,
+}
+MEANS = {"int8": "float32", "uint16": "float32", "int32": "float64", "uint64": "float64", "float16": "float16",
+         "float32": "float32", "float64": "float64", "complex64": "complex64"}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("dtype", MEANS)
+def test_the_dtype_of_a_mean_depends_on_nothing_but_the_dtype(name: str, dtype: str) -> None:
+    strategy = STRATEGIES[name]()
+    with strategy.scope():
+        v = refdist.Variable(np.array([1, 2], dtype))
+    def make(*_: Any) -> Any:
+        return np.array([1, 2], dtype)
+
+    values = {"plain": make(), "variable": v, "replicas": strategy.run(make),
+              "distributed": strategy.experimental_distribute_values_from_function(make)}
+    for kind, value in values.items():
+        found = strategy.reduce("MEAN", value, axis=None)
+        assert (found.dtype, found.tolist()) == (MEANS[dtype], [1, 2]), kind
+        along = strategy.reduce("MEAN", value, axis=0)
+        assert (along.dtype, along.tolist()) == (MEANS[dtype], 1.5), kind
+        assert not found.flags.writeable
+        assert strategy.extended.reduce_to("MEAN", value, "CPU:0").dtype == MEANS[dtype], kind
+    [on_replica, *_] = strategy.experimental_local_results(strategy.run(
+        lambda: rc().all_reduce("MEAN", np.array([1, 2], dtype))))
+    assert on_replica.dtype == MEANS[dtype]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("value", [None, "text", np.array([True]), {"a": "b"}, object()])
+def test_what_is_not_a_number_has_no_mean_on_any_strategy(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"RD2[35]"):
+        STRATEGIES[name]().reduce("MEAN", value, axis=None)
+
+
+def every_worker(program: Callable[[Any, int], Any], workers: int, replicas: int) -> list[Any]:
+    def body() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        return program(strategy, strategy.extended.transport.rank)
+    return refdist.simulate_workers(body, workers, replicas)
+
+
+WORLDS = [(2, 1), (2, 2), (3, 2), (2, 3)]
+
+
+@pytest.mark.parametrize(("workers", "replicas"), WORLDS)
+def test_the_mean_of_a_plain_value_is_the_mean_over_the_workers(workers: int, replicas: int) -> None:
+    for axis in (None, 0):
+        found = every_worker(lambda s, i, axis=axis: s.reduce("MEAN", np.float64([i, 10.0 * i]), axis=axis),
+                             workers, replicas)
+        mean = np.mean([[i, 10.0 * i] for i in range(workers)], axis=None if axis == 0 else 0)
+        assert [each.tolist() for each in found] == [mean.tolist()] * workers
+    assert [str(each.dtype) for each in every_worker(lambda s, i: s.reduce("MEAN", np.int32(i), axis=None),
+                                                     workers, replicas)] == ["float64"] * workers
+
+
+@pytest.mark.parametrize(("workers", "replicas"), WORLDS)
+def test_the_sum_of_a_plain_value_is_never_taken_of_one_worker(workers: int, replicas: int) -> None:
+    def program(s: Any, i: int) -> Any:
+        return s.reduce("SUM", np.float64(i + 1), axis=None)
+    if replicas > 1:
+        with pytest.raises(ValueError, match="RD16"):
+            every_worker(program, workers, replicas)
+    else:
+        assert every_worker(program, workers, replicas) == [sum(range(workers + 1))] * workers
+    along = every_worker(lambda s, i: s.reduce("SUM", np.float64([i + 1]), axis=0), workers, replicas)
+    assert along == [sum(range(workers + 1)) * replicas] * workers
+
+
+@pytest.mark.parametrize(("workers", "replicas"), WORLDS)
+def test_gather_of_a_plain_value(workers: int, replicas: int) -> None:
+    """Where a worker has one replica, the value is that replica's; where it has several, it is everybody's."""
+    equal = every_worker(lambda s, i: s.gather(np.array([7]), axis=0).tolist(), workers, replicas)
+    assert equal == [[7] * (workers if replicas == 1 else 1)] * workers
+    if replicas == 1:
+        different = every_worker(lambda s, i: s.gather(np.array([i]), axis=0).tolist(), workers, replicas)
+        assert different == [[*range(workers)]] * workers
+    else:
+        with pytest.raises(ValueError, match=r"RD12.*Strategy.gather.*worker 0 gives.*worker 1 gives"):
+            every_worker(lambda s, i: s.gather(np.array([i]), axis=0), workers, replicas)
+
+
+@pytest.mark.parametrize(("workers", "replicas"), WORLDS)
+def test_a_mirrored_value_that_differs_between_workers_has_no_mean(workers: int, replicas: int) -> None:
+    def program(s: Any, i: int) -> Any:
+        with s.scope():
+            v = refdist.Variable(0.0)
+        value = s.extended.broadcast_to(np.float32(i), v)
+        return s.reduce("MEAN", value, axis=None)
+    if replicas == 1:  # a single copy is a plain array
+        assert every_worker(program, workers, replicas) == [(workers - 1) / 2] * workers
+    else:
+        with pytest.raises(ValueError, match="RD12"):
+            every_worker(program, workers, replicas)
+    assert every_worker(lambda s, i: program(s, 5), workers, replicas) == [5.0] * workers
+
+
+def test_recorded_workers_say_which_replicas_met_and_how_many_bytes_they_brought() -> None:
+    def program(s: Any, i: int) -> Any:
+        return s.run(lambda: rc().all_reduce("SUM", [np.float64(i), np.ones(2, np.float32)]))
+    with journal.record() as events:
+        every_worker(program, 2, 2)
+    assert [(event.kind, event.replica, event.nbytes) for event in events if event.kind in ("start", "meet")] == [
+        ("start", 0, 0), ("meet", 0, 16), ("start", 1, 0), ("meet", 1, 16), ("meet", None, 32),
+        ("start", 2, 0), ("meet", 2, 16), ("start", 3, 0), ("meet", 3, 16), ("meet", None, 32)]
+    with journal.record() as events:
+        every_worker(program, 3, 1)
+    assert [(event.replica, event.nbytes) for event in events if event.kind == "meet"] == [(0, 16), (1, 16), (2, 16)]
+
+
+@pytest.mark.parametrize(("workers", "replicas"), WORLDS)
+def test_workers_make_the_transfers_of_the_plan_among_their_own_devices(workers: int, replicas: int) -> None:
+    with journal.record() as events:
+        every_worker(lambda s, i: s.run(lambda: rc().all_reduce("SUM", np.float64(i))), workers, replicas)
+    moved = [event for event in events if event.kind == "transfer"]
+    assert len(moved) == workers * 2 * (replicas - 1)
+    assert {event.nbytes for event in moved} <= {8}
+
+
+# --- Nests -----------------------------------------------------------------------------------------------------
+
+def test_reduce_to_reduces_every_array_of_a_nest() -> None:
+    strategy = mirrored(None)
+    value = strategy.run(lambda: {"a": mine(), "b": [mine()[:1]]})
+    found = strategy.extended.reduce_to("MEAN", value, "CPU:0")
+    assert found["a"].tolist() == pytest.approx([0.2, 0.2]) and found["b"][0].tolist() == pytest.approx([0.2])
+    everywhere = strategy.extended.reduce_to("SUM", value, value["a"])
+    assert [type(leaf).__name__ for leaf in (everywhere["a"], everywhere["b"][0])] == ["Mirrored", "Mirrored"]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_nest_in_a_batch_is_refused(name: str) -> None:
+    strategy = STRATEGIES[name]()
+    value = strategy.run(lambda: np.float32(1))
+    for nest in ([value, value], {"a": value}, (value,)):
+        with pytest.raises(ValueError, match=r"RD25.*batch_reduce_to"):
+            strategy.extended.batch_reduce_to("MEAN", [(nest, "CPU:0")])
