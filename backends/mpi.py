@@ -293,6 +293,11 @@ def _timeout(wanted: float | None) -> float:
     return seconds
 
 
+def connected() -> bool:
+    """Whether this process has joined the others."""
+    return bool(_transport)
+
+
 def connect(timeout: float | None = None) -> MPITransport:
     """The transport of this process, made at the first call.
 
@@ -315,7 +320,7 @@ def connect(timeout: float | None = None) -> MPITransport:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
-                           "Run `pip install refdist[mpi]`, which brings an MPI library too.") from error
+                           "Run `pip install mpi4py mpich`, which brings an MPI library and its mpiexec.") from error
     watch.rank = MPI.COMM_WORLD.Get_rank()
     mpi_watch.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
     transport = MPITransport(MPI, watch, seconds)

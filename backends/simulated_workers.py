@@ -20,15 +20,22 @@ from refdist.arrays import frozen
 from refdist.lockstep import Request
 from refdist.transport import Transport, add
 
+_ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
+           "on each simulated worker.")
 _running: list[SimulatedWorker] = []
 
 
 class SimulatedWorker(Transport):
-    """One of several workers in this process."""
+    """One of several workers in this process.
+
+    Attributes:
+        joined: whether a strategy of several workers was made.
+    """
 
     def __init__(self, rank: int, size: int, session: lockstep.Session) -> None:
         self.rank = rank
         self.size = size
+        self.joined = False
         self._session = session
         cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
         self._config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
@@ -137,7 +144,7 @@ def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: i
 @contextmanager
 def _machine(replicas: int) -> Any:
     before = os.environ.get("TF_CONFIG")
-    with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas):
+    with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas, advice=_ADVICE):
         try:
             yield
         finally:

@@ -77,6 +77,8 @@ __all__ = [
     "set_backend", "simulate_workers", "train", "variable_creator_scope",
 ]
 
+cluster_resolver.launcher.set_tf_config()
+
 
 if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:

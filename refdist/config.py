@@ -67,6 +67,7 @@ class _Machine:
     def __init__(self) -> None:
         self.counts: dict[str, int] | None = None
         self.asked = False
+        self.advice = ""
         self.random: random.Random | None = None
         self.seed_asked = False
         self.divided: dict[tuple[str, int], tuple[int | None, ...]] = {}
@@ -234,6 +235,7 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
             raise errors.error("RD25", "set_simulated_devices", f"{name} is {count}", f"Pass {least} or more.",
                                kind=errors.InvalidValueError)
     _machine.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
+    _machine.advice = ""
     _machine.asked = True
     _machine.divided = {}
     _changed()
@@ -247,14 +249,15 @@ def reset_simulated_devices() -> None:
 
 
 @contextmanager
-def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> Iterator[None]:
-    """`set_simulated_devices` for the length of a `with` block."""
-    before = _machine.counts, _machine.asked, _machine.divided
+def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0, advice: str = "") -> Iterator[None]:
+    """`set_simulated_devices` for the length of a `with` block; `advice` is for who names another device."""
+    before = _machine.counts, _machine.asked, _machine.divided, _machine.advice
     set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
+    _machine.advice = advice
     try:
         yield
     finally:
-        _machine.counts, _machine.asked, _machine.divided = before
+        _machine.counts, _machine.asked, _machine.divided, _machine.advice = before
         _changed()
 
 
@@ -299,7 +302,7 @@ def check_device(device: str | LogicalDevice) -> str:
     local = spec.job == "localhost" and spec.task == 0
     if local and (spec.device_index or 0) >= counts.get(spec.device_type or "CPU", 0):
         there = ", ".join(devices.short(one.name) for one in list_logical_devices())
-        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}")
+        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}", _machine.advice)
     return full
 
 

@@ -14,7 +14,7 @@ LAYERS = [
     "strategies.updates",
     "strategies.reduction",
     "strategies.base",
-    "strategies.deprecated",
+    "strategies.deprecated strategies.alone",
     "datasets",
     "sharding",
     "context",

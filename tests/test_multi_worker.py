@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ def test_bad_arguments() -> None:
     ({}, "worker", -1, "the task index is -1"),
     ({"worker": ["a:1"]}, "chief", 0, r"It has jobs \['worker'\]"),
     ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, "chief", 0, "2 chiefs"),
-    ({"worker": ["a:1", "b:1"]}, "worker", 1, "this is worker 1 of 2, and nothing has started the other workers"),
+    ({"worker": ["a:1", "b:1"]}, "worker", 1, "this is worker 1 of 2, and nothing has started the other workers.*"
+     "`pip install mpi4py mpich`.*`mpiexec -n 2 python ...`.*TF_CONFIG.*`python -m refdist run --workers 2 ...`"),
 ])
 def test_clusters_that_cannot_be(cluster: Any, job: Any, index: Any, says: str) -> None:
     """H24, H25, H26, H27, K56."""
@@ -240,13 +242,127 @@ def test_tf_config_and_the_launcher_must_agree(tmp_path: Path) -> None:
     assert "[RD17]" in wrong.stderr and "the launcher that it is worker 1 of 2" in wrong.stderr
 
 
+OFFICIAL = """
+import json, os
+import refdist
+
+per_worker_batch_size = 4
+num_workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
+strategy = refdist.MultiWorkerMirroredStrategy()
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+data = refdist.data.Dataset.range(48).batch(per_worker_batch_size * num_workers)
+rows = [strategy.gather(batch, 0).size for batch in strategy.experimental_distribute_dataset(data)]
+print("worker", strategy.cluster_resolver.task_id, task, rows, type(strategy.cluster_resolver).__name__)
+"""
+
+
+def test_a_script_that_counts_its_workers_in_tf_config_finds_them_in_every_world(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(OFFICIAL)
+    real = mpiexec(3, str(script))
+    assert real.returncode == 0, real.stderr
+    simulated = refdist_run("--workers", "3", str(script))
+    expected = [f"worker {i} {{'type': 'worker', 'index': {i}}} [12, 12, 12, 12] TFConfigClusterResolver"
+                for i in range(3)]
+    assert sorted(real.stdout.splitlines()) == simulated.stdout.splitlines() == expected
+    assert real.stderr == ""
+    alone = mpiexec(1, str(script))
+    assert alone.stdout.splitlines() == refdist_run("--workers", "1", str(script)).stdout.splitlines()
+
+
+LAUNCHED = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"}
+
+
+def after_import(**environment: str) -> str:
+    bare = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    return subprocess.run([sys.executable, "-c", "import refdist, os; print(os.environ.get('TF_CONFIG'))"], check=True,
+                          env={**bare, "PYTHONPATH": str(ROOT), **environment}, capture_output=True,
+                          text=True).stdout.strip()
+
+
+def test_tf_config_is_set_under_a_launcher_only_and_where_it_is_missing() -> None:
+    assert after_import() == "None"
+    assert [after_import(**LAUNCHED, TF_CONFIG=text) for text in ("mine", "")] == ["mine", ""]
+    config = json.loads(after_import(**{**LAUNCHED, "OMPI_COMM_WORLD_RANK": "2"}))
+    assert (len(config["cluster"]["worker"]), config["task"]) == (3, {"type": "worker", "index": 2})
+
+
+def alone(name: str) -> Any:
+    return {"mirrored": lambda: refdist.MirroredStrategy(["CPU:0"]), "one": lambda: refdist.OneDeviceStrategy("CPU:0"),
+            "central": refdist.CentralStorageStrategy}[name]()
+
+
+@pytest.mark.parametrize("name", ["mirrored", "one", "central"])
+def test_several_processes_that_each_train_a_model_are_warned(monkeypatch: Any, name: str) -> None:
+    for variable, value in LAUNCHED.items():
+        monkeypatch.setenv(variable, value)
+    says = (r"^3 processes train 3 models: \w+Strategy uses the devices of one process.*MultiWorkerMirroredStrategy\(\)"
+            r".*warnings.filterwarnings\('ignore', '\.\*train 3 models'\)")
+    with pytest.warns(UserWarning, match=says) as caught:
+        alone(name)
+    assert caught[0].filename == __file__
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    silent(name)
+
+
+def silent(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone(name)
+
+
+@pytest.mark.parametrize("name", ["mirrored", "one", "central"])
+def test_who_trains_alone_by_intention_is_not_warned(monkeypatch: Any, name: str) -> None:
+    silent(name)
+    for variable, value in {**LAUNCHED, "OMPI_COMM_WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(variable, value)
+    silent(name)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
+    configure(monkeypatch, {"worker": ["a:1", "b:2"], "evaluator": ["c:3"]}, "evaluator", 0)
+    silent(name)
+    monkeypatch.setenv("TF_CONFIG", "malformed")
+    with pytest.warns(UserWarning, match="3 models"):
+        alone(name)
+
+
+def test_simulated_workers_that_each_train_a_model_are_warned() -> None:
+    with pytest.warns(UserWarning, match=r"^2 simulated workers train 2 models") as caught:
+        refdist.simulate_workers(lambda: alone("mirrored"), 2)
+    assert len(caught) == 1
+    refdist.simulate_workers(lambda: silent("mirrored"), 1)
+
+    def program() -> None:
+        refdist.MultiWorkerMirroredStrategy()
+        silent("one")
+
+    refdist.simulate_workers(program, 2)
+    with pytest.warns(UserWarning, match="2 models"):
+        refdist.simulate_workers(lambda: alone("central"), 2)
+
+
+def test_workers_under_mpi_that_each_train_a_model_are_warned_once() -> None:
+    code = "import refdist\nfor _ in range(2):\n    refdist.MirroredStrategy(['CPU:0'])\n"
+    assert mpiexec(2, "-c", code).stderr.count("2 processes train 2 models") == 1
+    code = "import refdist; refdist.MultiWorkerMirroredStrategy(); refdist.OneDeviceStrategy('CPU:0')"
+    assert "models" not in mpiexec(2, "-c", code).stderr
+
+
+def test_a_device_that_a_simulated_worker_has_not_names_the_option() -> None:
+    for replicas, there in ((1, "CPU:0"), (2, "CPU:0, GPU:0, GPU:1")):
+        with pytest.raises(LookupError, match=rf"RD24.*machine has {there}\. Use MultiWorkerMirroredStrategy\(\), and "
+                                              "`--replicas-per-worker N`, or `replicas_per_worker=N`"):
+            refdist.simulate_workers(lambda: refdist.MirroredStrategy(["GPU:7"]), 2, replicas)
+    with refdist.config.temporary_devices(gpu=1), pytest.raises(LookupError, match="set_simulated_devices"):
+        refdist.MirroredStrategy(["GPU:7"])
+
+
 def test_without_mpi4py_the_error_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "mpi4py").mkdir()
     (tmp_path / "mpi4py" / "__init__.py").write_text("raise ImportError('no such library')")
     wrong = mpiexec(2, "-c", "import refdist; refdist.MultiWorkerMirroredStrategy()",
                     PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert wrong.returncode != 0
-    assert "[RD27]" in wrong.stderr and "pip install refdist[mpi]" in wrong.stderr
+    assert "[RD27]" in wrong.stderr and "`pip install mpi4py mpich`" in wrong.stderr
 
 
 @pytest.mark.parametrize("variable", ["REFDIST_CHECKS", "REFDIST_SUMS", "REFDIST_TIMEOUT"])

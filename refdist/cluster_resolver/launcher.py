@@ -1,10 +1,11 @@
-"""What mpiexec and srun say of a process: `launched`, and a resolver for the programs that they start.
+"""What mpiexec and srun say of a process: `launched`, its TF_CONFIG, and a resolver that asks them directly.
 
 Read from the environment alone, without importing mpi4py.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from typing import NamedTuple
 
@@ -40,6 +41,17 @@ def launched() -> Launch | None:
             if launcher != "Slurm" or found.size > 1:
                 return found
     return None
+
+
+def set_tf_config() -> None:
+    """Gives a process that a launcher started a TF_CONFIG, as simulated workers have one, where it has none.
+
+    Programs count their workers in it before they make a strategy.
+    """
+    found = launched()
+    if found is not None and "TF_CONFIG" not in os.environ:
+        cluster = {"worker": [f"worker{i}.launched:2222" for i in range(found.size)]}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": found.rank}})
 
 
 class MPIClusterResolver(ClusterResolver):

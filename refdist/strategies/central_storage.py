@@ -8,6 +8,7 @@ from typing import Any
 from refdist import config, current, errors, rules, variable_creation
 from refdist import devices as names
 from refdist.rules import VariableSynchronization
+from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 
@@ -46,6 +47,7 @@ class CentralStorageStrategy(Strategy):
         if parameter_device is None:
             only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
             parameter_device = full[0] if only_gpu else "CPU:0"
+        warn_of_copies("CentralStorageStrategy")
         central = config.check_device(parameter_device)
         super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[central]))
 

@@ -8,6 +8,7 @@ from refdist import config, errors
 from refdist import devices as names
 from refdist.cross_device_ops import CrossDeviceOps
 from refdist.plans import NcclAllReduce, ReductionToOneDevice
+from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 
@@ -34,6 +35,7 @@ class MirroredStrategy(Strategy):
     def __init__(self, devices: Sequence[str | config.LogicalDevice] | None = None,
                  cross_device_ops: CrossDeviceOps | None = None) -> None:
         full = _check(devices)
+        warn_of_copies("MirroredStrategy")
         if cross_device_ops is not None and not isinstance(cross_device_ops, CrossDeviceOps):
             raise errors.error("RD25", "MirroredStrategy", f"cross_device_ops is {cross_device_ops!r}",
                                "Pass a CrossDeviceOps object or None.")

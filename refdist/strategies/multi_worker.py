@@ -121,6 +121,7 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
     transport: Transport = LoneWorker()
     if simulated is not None:
         transport = simulated
+        simulated.joined = True
     elif launched() is not None and (member is None or member.size > 1):
         transport = mpi.connect(options.timeout_seconds)
     if member is not None and (member.size, member.number) != (transport.size, transport.rank):
@@ -128,8 +129,10 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
         if transport.size == 1:
             raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, "
                                "and nothing has started the other workers",
-                               "Start the program with `mpiexec -n N python ...`, or simulate the workers with "
-                               "`python -m refdist run --workers N ...`.", kind=errors.InvalidContextError)
+                               "Workers meet through MPI, not at TF_CONFIG's addresses: run `pip install mpi4py "
+                               f"mpich` and start all of them with `mpiexec -n {member.size} python ...`, without "
+                               f"TF_CONFIG, or simulate them: `python -m refdist run --workers {member.size} ...`.",
+                               kind=errors.InvalidContextError)
         raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, the "
                            f"launcher that it is worker {transport.rank} of {transport.size}",
                            "Give TF_CONFIG the launcher's numbers, or leave it out.")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refdist import config, current
+from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
 
@@ -29,6 +30,7 @@ class OneDeviceStrategy(Strategy):
     """
 
     def __init__(self, device: str | config.LogicalDevice) -> None:
+        warn_of_copies("OneDeviceStrategy")
         super().__init__(OneDeviceExtended(self, worker_devices=[config.check_device(device)]))
 
 

@@ -1,0 +1,36 @@
+"""Warns of a strategy that knows one process only, in a program that several processes run."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+
+from refdist import errors
+from refdist.backends import mpi, simulated_workers
+from refdist.cluster_resolver.launcher import launched
+from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
+
+
+def warn_of_copies(strategy: str) -> None:
+    """Warns, on the first of several workers, that each of them trains a model of its own.
+
+    Not where a MultiWorkerMirroredStrategy was made before, nor of an evaluator.
+    """
+    simulated, process = simulated_workers.running(), launched()
+    if simulated is not None:
+        rank, size, together, who = simulated.rank, simulated.size, simulated.joined, "simulated workers"
+    elif process is not None:
+        rank, size, together, who = process.rank, process.size, mpi.connected(), "processes"
+    else:
+        return
+    if rank == 0 and size > 1 and not together and not _evaluates():
+        warnings.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process.  Use "
+                      "MultiWorkerMirroredStrategy() for one model; if several are meant, write "
+                      f"warnings.filterwarnings('ignore', '.*train {size} models')", UserWarning, stacklevel=3)
+
+
+def _evaluates() -> bool:
+    # A malformed TF_CONFIG is an error of the strategies that need it.
+    with suppress(errors.RefdistError):
+        return TFConfigClusterResolver().task_type == "evaluator"
+    return False
