@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
+from refdist import errors
+
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    raise errors.error("RD27", "refdist.conformance", f"{error.name} is not installed",
+                       "Run `pip install pytest hypothesis`.") from error
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,12 +11,17 @@ import argparse
 import sys
 from typing import Any
 
-from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
-
+from refdist import errors
 from refdist.conformance.case import Case, differences, judge
 from refdist.conformance.language import const, get, let, op, run, seq, variable
 from refdist.conformance.testee import arrays
+
+try:
+    from hypothesis import HealthCheck, given, seed, settings
+    from hypothesis import strategies as st
+except ModuleNotFoundError as error:
+    raise errors.error("RD27", "refdist.conformance.generate", f"{error.name} is not installed",
+                       "Run `pip install pytest hypothesis`.") from error
 
 NUMBERS = st.integers(-4, 4).map(float)
 METHODS = st.sampled_from(["assign", "assign_add", "assign_sub"])

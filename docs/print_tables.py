@@ -91,11 +91,17 @@ def shows(program, gives=None, fails=(), strategy=("mirrored", 2)):
 
 
 def catalogue() -> str:
-    parts = ["# Errors\n\nPrinted from `refdist/errors.py` by `make docs`.\n"]
+    parts = ["""# Errors
+
+Printed from `refdist/errors.py` by `make docs`. Every error is a `refdist.errors.RefdistError` with its code in the
+attribute `code`, and most are one of Python's own exceptions as well. The class named is that of most messages; some
+are of the class that fits them better: a value that is wrong is a `ValueError` where a wrong type is a `TypeError`.
+"""]
     for code, row in errors.CATALOGUE.items():
         kind = next(base.__name__ for base in row.error.__mro__ if base.__module__ == "builtins")
-        parts.append(f"## {code}: {row.title}\n\n*{row.error.__name__}*, a `{kind}` unless the message is of another "
-                     f"kind.\n\n**Rule.** {row.rule}\n\n**What to do.** {row.fix}\n")
+        python = "" if kind == "Exception" else f", {'an' if kind[0] in 'AEIO' else 'a'} `{kind}`"
+        parts.append(f"## {code}: {row.title}\n\nRaised as `{row.error.__name__}`{python}.\n\n**Rule.** {row.rule}\n\n"
+                     f"**What to do.** {row.fix}\n")
     return "\n".join(parts)
 
 

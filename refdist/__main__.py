@@ -13,6 +13,7 @@ import refdist
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status, the largest one of all workers."""
     parser = argparse.ArgumentParser(prog="python -m refdist", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"refdist {refdist.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="run a script once per worker, in lock step, in one process")
     run.add_argument("--workers", type=int, default=2, help="how many workers (default 2)")

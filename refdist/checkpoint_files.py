@@ -153,5 +153,5 @@ def _library() -> Any:
         import safetensors.numpy
     except ImportError as error:
         raise errors.error("RD27", "checkpoints", "the package safetensors is not installed",
-                           "Run `pip install refdist[checkpoint]`.") from error
+                           "Run `pip install safetensors`.") from error
     return safetensors.numpy

@@ -373,7 +373,7 @@ def test_without_the_library_the_error_says_how_to_get_it(tmp_path: Path, monkey
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(LookupError, match=r"RD27.*pip install refdist\[checkpoint\]"):
+    with pytest.raises(LookupError, match=r"RD27.*pip install safetensors"):
         Checkpoint(v=refdist.Variable(1.0)).write(tmp_path / "x")
 
 

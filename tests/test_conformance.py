@@ -90,6 +90,16 @@ class Poor(Simulated):
 """
 
 
+@pytest.mark.parametrize(("package", "module"), [("pytest", ""), ("hypothesis", ".generate")])
+def test_a_package_that_is_not_installed_is_named_with_what_to_do(tmp_path: Path, package: str, module: str) -> None:
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no such module', name={package!r})")
+    done = subprocess.run([sys.executable, "-m", f"refdist.conformance{module}"], capture_output=True, text=True,
+                          cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"[RD27] refdist.conformance{module}: {package} is not installed. "
+                                "Run `pip install pytest hypothesis`.\n")
+
+
 def test_an_adapter_of_one_s_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(WRONG)
 

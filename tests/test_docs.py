@@ -5,11 +5,15 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_workers import mpiexec
 
 import refdist
 
@@ -48,6 +52,39 @@ def test_the_examples_of_docstrings_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS
                              | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
+
+
+def test_the_errors_are_described_in_plain_english() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    assert "unless the message" not in page and "`Exception`" not in page
+    assert re.findall(r"\ba `[AEIOU]|\ban `[^AEIOU]", page) == []
+    assert "Raised as `OutOfRangeError`, an `IndexError`." in page and "Raised as `DataLossError`." in page
+
+
+def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
+    sources = [path for folder in ("refdist", "backends", "conformance") for path in (ROOT / folder).rglob("*.py")]
+    wrong = [f"{path.name}: {found}" for path in [*PAGES, *sources]
+             for found in re.findall(r"pip install '?refdist.*", path.read_text())]
+    assert not wrong
+
+
+@pytest.mark.parametrize("world", ["simulated", "mpi"])
+def test_the_readme_s_program_runs_on_workers_with_the_change_it_names(world: str, tmp_path: Path) -> None:
+    page = (ROOT / "README.md").read_text()
+    [program] = re.findall(r"```python\n(import numpy.*?)```", page, re.DOTALL)
+    [line] = [line for line in program.splitlines() if "MirroredStrategy" in line]
+    named = "strategy = refdist.MultiWorkerMirroredStrategy()"
+    assert f"`{named}`" in page
+    script = tmp_path / "script.py"
+    script.write_text(program.replace(line, named))
+    if world == "mpi":
+        done = mpiexec(4, str(script))
+    else:
+        done = subprocess.run([sys.executable, "-m", "refdist", "run", "--workers", "4", str(script)],
+                              capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    printed = re.findall(r"worker:(\d) CPU:0: float32 scalar (\S+)", done.stdout)
+    assert sorted(printed) == [(str(i), "3.") for i in range(4)]
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -117,5 +117,5 @@ def test_without_the_checksum_library_the_error_says_how_to_get_it(path: Path, m
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(LookupError, match=r"RD27.*pip install refdist\[records\]"):
+    with pytest.raises(LookupError, match=r"RD27.*pip install google-crc32c"):
         list(TFRecordDataset(path))

@@ -218,6 +218,12 @@ def refdist_run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
+def test_the_command_says_its_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "refdist", "--version"], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.stdout.strip() == f"refdist {refdist.__version__}"
+
+
 def test_the_command_runs_a_script_once_per_worker(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)

@@ -39,7 +39,7 @@ NAMES = [name for name, found in vars(PROGRAMS).items() if inspect.isfunction(fo
 def mpiexec(workers: int, *arguments: str, limit: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a Python program on several processes.  The launcher is the one that pip has installed."""
     launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
-    assert launcher.exists(), "run `pip install refdist[mpi]`"
+    assert launcher.exists(), "run `pip install mpi4py mpich`"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
     env.pop("TF_CONFIG", None)
     return subprocess.run([str(launcher), *options(launcher, env), "-n", str(workers), sys.executable, *arguments],

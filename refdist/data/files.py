@@ -187,7 +187,7 @@ def _checksum(attempted: str) -> Callable[[bytes], int]:
         import google_crc32c
     except ImportError as error:
         raise errors.error("RD27", attempted, "the package google-crc32c is not installed",
-                           "Run `pip install refdist[records]`.") from error
+                           "Run `pip install google-crc32c`.") from error
 
     def masked(data: bytes) -> int:
         crc: int = google_crc32c.value(data)
