@@ -122,6 +122,8 @@ class Backend(ABC):
 
 
 _chosen: list[Backend] = []
+# Each is made once, so that a strategy that goes back to its backend finds the same one.
+_made: dict[str, Backend] = {}
 
 
 def current_backend() -> Backend:
@@ -130,7 +132,7 @@ def current_backend() -> Backend:
 
 
 def _choose(name: str) -> Backend:
-    backend = find(name)()
+    backend = _made.get(name) or _made.setdefault(name, find(name)())
     current.switching = backend.switching()
     _chosen[:] = [backend]
     return backend
@@ -139,7 +141,8 @@ def _choose(name: str) -> Backend:
 def set_backend(name: str) -> None:
     """Chooses where arrays live: "simulated" (pretend devices), "gpu", or one that a package offers.
 
-    Strategies made before keep theirs; variables and values of one backend cannot be used with another.
+    A strategy can only be used with the backend it was made with, so choose first; the default strategy follows.
+    Its mirrored variables can still be read (`.numpy()`).
 
     >>> import refdist
     >>> refdist.set_backend("simulated")

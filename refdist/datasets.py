@@ -36,7 +36,7 @@ class DistributedIterator:
         self._strategy = dataset._strategy
         extended = dataset._strategy.extended
         self._devices = extended._worker_devices
-        self._put = extended.backend.put if dataset._options.experimental_fetch_to_device else None
+        self._fetches = dataset._options.experimental_fetch_to_device
         self._steps = dataset._steps()
 
     def __iter__(self) -> Iterator[Any]:
@@ -44,11 +44,11 @@ class DistributedIterator:
 
     def __next__(self) -> Any:
         self._strategy._require("DistributedIterator.get_next")
-        transport = self._strategy.extended.transport
+        extended = self._strategy.extended
+        transport, put = extended.transport, extended.backend.put if self._fetches else None
         step = next(self._steps) if transport.size == 1 else self._next_of_all(transport)
-        if self._put is not None:
-            step = [self._on_device(element, device)
-                    for element, device in zip(step, self._devices, strict=True)]
+        if put is not None:
+            step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         return step[0] if len(step) == 1 else per_replica(step, self._devices, "dataset element")
 
     def _next_of_all(self, transport: Transport) -> list[Any]:
@@ -60,12 +60,6 @@ class DistributedIterator:
         if step is None:
             step = [sharding.empty_of(self.element_spec)] * len(self._devices)
         return step
-
-    def _on_device(self, element: Any, device: str) -> Any:
-        put: Any = self._put
-        if not nest.is_nested(element):
-            return put(element, device)
-        return nest.map_structure(lambda leaf: put(leaf, device), element)
 
     @property
     def element_spec(self) -> Any:
@@ -250,6 +244,12 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
                         "rows; use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`")
     split = sharding.of_pipelines(extended, datasets, per_replica_mode, options.uneven_end)
     return DistributedDataset(strategy, split._replace(warnings=problems), options)
+
+
+def _on_device(put: Callable[[Any, str], Any], element: Any, device: str) -> Any:
+    if not nest.is_nested(element):
+        return put(element, device)
+    return nest.map_structure(lambda leaf: put(leaf, device), element)
 
 
 def _numbered(pipeline: Iterable[Any]) -> Iterator[Any]:

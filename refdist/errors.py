@@ -190,8 +190,9 @@ CATALOGUE: dict[str, Code] = {
         "Elements of a dataset have one structure and one dtype per component.",
         "Correct the row that the message names."),
     "RD27": Code(
-        "the backend is not available", NotFoundError,
-        "A backend is built in or found through the entry points `refdist.backends`.",
+        "the backend cannot be used", NotFoundError,
+        "A backend is built in or found through the entry points `refdist.backends`; a strategy is used with the one "
+        "it was made with.",
         "Install what the message names."),
     "RD28": Code(
         "a device failed", DeviceError,

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist import arrays, current
+from refdist import arrays, backend, current
 from refdist.backends import gpu_devices
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +55,7 @@ def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
     types, importers = dict(arrays.ARRAY_TYPES), list(arrays.IMPORTERS)
     sys.path.insert(0, str(STAND_IN))
     os.environ.update(environment, STAND_IN_GPUS=str(gpus))
+    real_one = backend._made.pop("gpu", None)
     try:
         refdist.set_backend("gpu")
         yield sys.modules["cupy"]
@@ -62,6 +63,9 @@ def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
         refdist.config.reset_simulated_devices()
         refdist.set_backend("simulated")
         assert current.switching is None
+        backend._made.pop("gpu", None)
+        if real_one is not None:
+            backend._made["gpu"] = real_one
         sys.path.remove(str(STAND_IN))
         os.environ.clear()
         os.environ.update(before)

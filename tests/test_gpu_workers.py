@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_world import device_of, host, mirrored, number, program, replica, stand_in
+from gpu_world import SUM, device_of, host, mirrored, number, program, replica, stand_in
 
 import refdist
+from refdist import backend
+from refdist.backend import current_backend
 from refdist.backends import gpu_devices, gpu_rings
 
 # --- What fails ----------------------------------------------------------------------------------------------
@@ -27,6 +29,7 @@ from refdist.backends import gpu_devices, gpu_rings
 def test_what_is_missing_is_named(two: Any, monkeypatch: Any, environment: Any, message: str) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delitem(backend._made, "gpu")
     with pytest.raises(LookupError, match=rf"\[RD27\] backend 'gpu': {message}"):
         refdist.set_backend("gpu")
     monkeypatch.undo()
@@ -233,3 +236,61 @@ def test_the_backend_may_be_chosen_by_the_first_run() -> None:
             "print(m.run(lambda: refdist.get_replica_context().all_reduce('SUM', 1.0)).values[1])")
     done = program(sys.executable, "-c", look, gpus=2)
     assert done.stdout.strip() == "2.0", done.stderr
+
+
+# --- One strategy, one backend -------------------------------------------------------------------------------
+
+def test_a_strategy_is_used_with_the_backend_it_was_made_with() -> None:
+    def used(strategy: Any, variable: Any, seen: Any, value: Any, iterator: Any) -> list[Any]:
+        """Everything of a strategy that needs a backend."""
+        def in_scope() -> Any:
+            with strategy.scope():
+                return refdist.Variable(1.0)
+
+        return [lambda: strategy.run(lambda: replica().all_reduce("SUM", 1.0)), lambda: strategy.run(lambda: 1),
+                lambda: strategy.reduce("SUM", value, axis=None), lambda: strategy.reduce("SUM", value, axis=0),
+                lambda: strategy.gather(value, axis=0), lambda: strategy.extended.reduce_to("SUM", value, "CPU:0"),
+                lambda: strategy.extended.batch_reduce_to("SUM", [(value, "CPU:0")]),
+                lambda: strategy.extended.backend,
+                lambda: strategy.extended.update(variable, lambda copy: copy.assign(2.0)),
+                lambda: strategy.extended.update_non_slot(["GPU:0"], lambda: 1),
+                lambda: next(iterator),
+                lambda: next(iter(strategy.experimental_distribute_dataset([np.ones(2)]))),
+                lambda: variable.assign_add(1.0), lambda: variable.assign(1.0),
+                lambda: seen.read_value(), in_scope]
+
+    def made() -> tuple[Any, ...]:
+        strategy = mirrored(2)
+        with strategy.scope():
+            variable = refdist.Variable(1.0)
+            seen = refdist.Variable(1.0, synchronization=refdist.VariableSynchronization.ON_READ, aggregation=SUM)
+        value = strategy.run(lambda: refdist.constant([1.0]))
+        return strategy, variable, seen, value, iter(strategy.experimental_distribute_dataset([np.ones(2)] * 3))
+
+    before = made()
+    with stand_in(2):
+        for call in used(*before):
+            with pytest.raises(RuntimeError, match=r'\[RD27\] MirroredStrategy: it was made with the backend '
+                               r'"simulated", and "gpu" is in use now.*set_backend\("simulated"\)'):
+                call()
+        assert before[1].numpy() == 1
+        within = made()
+        for call in used(*within):
+            call()
+        assert refdist.get_strategy().extended.backend is current_backend() is not before[0].extended._backend
+        refdist.set_backend("simulated")
+        for call in used(*within):
+            with pytest.raises(RuntimeError, match=r'\[RD27\].*backend "gpu", and "simulated" is in use now'):
+                call()
+        assert within[1].numpy() == 1
+        refdist.set_backend("gpu")
+        for call in used(*within):
+            call()
+    for call in used(*before):
+        call()
+
+
+def test_choosing_the_backend_in_use_changes_nothing(two: Any) -> None:
+    strategy, before = mirrored(2), current_backend()
+    refdist.set_backend("gpu")
+    assert strategy.extended.backend is current_backend() is before

@@ -79,6 +79,7 @@ class DefaultExtended(StrategyExtended):
     """The default strategy's methods."""
 
     _updates_foreign = True
+    _keeps_backend = False
 
     def __init__(self, container_strategy: Any) -> None:
         super().__init__(container_strategy)

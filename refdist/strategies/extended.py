@@ -51,6 +51,8 @@ class StrategyExtended(Updates):
 
     _kinds: Mapping[rules.VariableSynchronization | None, str] = rules.CREATION
     _ordered = True
+    # The default strategy follows the choice of a backend; it is made before there is one.
+    _keeps_backend = True
 
     def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
@@ -59,7 +61,7 @@ class StrategyExtended(Updates):
         self._worker_devices = tuple(map(config.check_device, worker_devices))
         self._parameter_devices = (self._worker_devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
-        # A lone worker asks for no backend, so that importing refdist chooses none.
+        self._backend = current_backend() if self._keeps_backend else None
         self.transport = (LoneWorker() if transport is None
                           else current_backend().between_workers(transport, self._worker_devices))
         # Replicas here, replicas on all workers, and the number of the first one here.
@@ -67,14 +69,35 @@ class StrategyExtended(Updates):
         self._total = self._count * self.transport.size
         self._first = self._count * self.transport.rank
         self._contexts = [ReplicaContext(container_strategy, self._first + i) for i in range(self._count)]
-        self.reduction = Reduction(cross_device_ops, self.transport, self._worker_devices, self._ordered)
+        self._reduction = Reduction(cross_device_ops, self.transport, self._worker_devices, self._ordered)
 
     # Facts.
 
     @property
     def backend(self) -> Backend:
-        """What holds the arrays."""
-        return current_backend()
+        """What holds the arrays: the backend that was in use when the strategy was made.
+
+        Raises:
+            RD27: another one is in use now.
+        """
+        now = current_backend()
+        if self._backend is not None and self._backend is not now:
+            mine, other = f'"{self._backend.name}"', f'"{now.name}"'
+            raise errors.error("RD27", type(self._strategy).__name__,
+                               f"it was made with the backend {mine}, and {other} is in use now",
+                               f"Create one after `set_backend({other})`, or go back with `set_backend({mine})`.",
+                               kind=errors.InvalidContextError)
+        return now
+
+    @property
+    def reduction(self) -> Reduction:
+        """How the values of the replicas are brought together, on the strategy's own backend.
+
+        Raises:
+            RD27: another one is in use now.
+        """
+        self.backend  # noqa: B018 - an error where it is not the strategy's
+        return self._reduction
 
     @property
     def worker_devices(self) -> tuple[str, ...]:
@@ -147,7 +170,7 @@ class StrategyExtended(Updates):
         if args or kwargs:
             check_components([args, kwargs], self._count, "Strategy.run")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
-        current_backend()  # chooses one, so that what follows the replicas is known
+        self.backend  # noqa: B018 - the strategy's own, or an error; chosen now where none was
         switching = current.switching
         state = current.state
         before = state.top

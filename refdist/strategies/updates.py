@@ -10,7 +10,6 @@ from typing import Any
 
 from refdist import config, current, distributed_variables, errors, nest, rules
 from refdist.arrays import is_array
-from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import Mirrored, check_components, per_replica, regroup, splitter
 from refdist.variables import Variable
@@ -82,7 +81,7 @@ class Updates:
         try:
             for i, name in enumerate(names):
                 frame = current.Frame(top, self._strategy, current.UPDATE, None, i, None, name, creators, undo)
-                with current.pushed(frame), current_backend().device(name):
+                with current.pushed(frame), self._strategy.extended.backend.device(name):
                     results.append(call(i))
             for var, _ in undo.values():
                 if var._kind == rules.MIRRORED:
