@@ -63,13 +63,13 @@ class Watch:
     """Answers questions about this process, and asks the others.
 
     Attributes:
-        given_up: the last meeting that another worker has given up waiting for.
+        given_up: the last meeting that another worker has given up waiting for; -1 for none, because 0 is starting.
     """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.count = 0
-        self.given_up = 0
+        self.given_up = -1
         self._request: Any = None
         self._peers: list[tuple[str, int, int]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

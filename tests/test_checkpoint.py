@@ -391,7 +391,7 @@ def unkilled(tmp_path_factory: Any) -> str:
     return weights(mpiexec(2, RESUMED, str(tmp_path_factory.mktemp("whole")), "0", "never"))
 
 
-@pytest.mark.parametrize(("kill_at", "where"), itertools.product([1, 5], ["before", "written", "promised"]))
+@pytest.mark.parametrize(("kill_at", "where"), list(itertools.product([1, 5], ["before", "written", "promised"])))
 def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Path, unkilled: str, kill_at: int,
                                                                    where: str) -> None:
     killed = mpiexec(2, RESUMED, str(tmp_path), str(kill_at), where, REFDIST_TIMEOUT="60")

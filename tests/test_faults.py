@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from test_workers import mpiexec
 
+from refdist.backends import mpi, mpi_watch
+
 FAULTS = str(Path(__file__).parent / "workers" / "faults.py")
 LINE = r"faults\.py:\d+"
 
@@ -30,7 +32,7 @@ SAYS = {
 @pytest.mark.parametrize("kind", SAYS)
 def test_every_survivor_names_the_worker_that_is_lost(kind: str, workers: int) -> None:
     victim = workers - 1
-    done = mpiexec(workers, FAULTS, kind, str(victim), limit=60, REFDIST_TIMEOUT="2")
+    done = mpiexec(workers, FAULTS, kind, str(victim), limit=60, SECONDS="2")
     assert done.returncode != 0
     assert "came through" not in done.stdout
     everyone, once = (text.format(v=victim, line=LINE) for text in SAYS[kind])
@@ -54,3 +56,35 @@ def test_an_exception_on_one_worker_ends_all_and_its_traceback_comes_first(worke
 def test_without_a_fault_everybody_comes_through() -> None:
     done = mpiexec(2, FAULTS, "none", "0", limit=60)
     assert (done.returncode, done.stdout.count("came through"), done.stderr) == (0, 2, "")
+
+
+class Slow:
+    """A request to MPI that is done after so many questions, and a clock on which each of them takes 20 ms."""
+
+    def __init__(self, questions: int) -> None:
+        self.left = questions
+        self.now = 0.0
+
+    def Test(self) -> bool:  # noqa: N802 - MPI's name
+        self.left -= 1
+        self.now += 0.02
+        return self.left <= 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize("spin", [True, False])
+def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch, spin: bool) -> None:
+    transport = object.__new__(mpi.MPITransport)
+    transport._watch, transport._count, transport.timeout, transport._spin = mpi_watch.Watch(0), 0, 30.0, spin
+    slow = Slow(1000)
+    monkeypatch.setattr(mpi, "time", slow)
+    transport._poll(slow)
+    assert slow.left == 0
+    slow.left = 10**9
+    with pytest.raises(RuntimeError, match=r"\[RD01\] starting: not all workers came within 30 s"):
+        transport._poll(slow)

@@ -97,7 +97,7 @@ def test_hosts_give_the_bits_of_simulated_workers(hosts: Path, tmp_path: Path, w
 
 
 def test_a_worker_that_is_killed_on_another_host_is_named(hosts: Path) -> None:
-    done = on_hosts(hosts, 3, 1, str(HERE / "faults.py"), "kill", "1", REFDIST_TIMEOUT="3", **OFI)
+    done = on_hosts(hosts, 3, 1, str(HERE / "faults.py"), "kill", "1", SECONDS="3", **OFI)
     assert done.returncode != 0
     # Of two survivors one may be stuck in the MPI library, which then is ended by the other.
     line = rf"\[worker [02]\]   worker 1 on {HOSTS[1]} \(process \d+\) does not answer"
@@ -111,11 +111,12 @@ def test_a_link_that_is_cut_is_seen_from_both_ends(hosts: Path) -> None:
                    "def total():\n"
                    "    return s.run(lambda: refdist.get_replica_context().all_reduce('SUM', 1.0))\n"
                    "total()\n"
+                   "s.extended.transport.timeout = 3.0\n"
                    "if s.extended.transport.rank == 1:\n"
                    "    subprocess.run(['ip', 'link', 'set', 'eth0', 'down'], check=True)\n"
                    "total()\n")
     try:
-        done = on_hosts(hosts, 3, 1, str(cut), REFDIST_TIMEOUT="3")
+        done = on_hosts(hosts, 3, 1, str(cut))
         text = done.stderr
     except subprocess.TimeoutExpired as late:
         # The launcher itself waits for the host that it cannot reach; the others have spoken.

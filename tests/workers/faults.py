@@ -1,4 +1,4 @@
-"""Goes wrong on one worker: faults.py KIND VICTIM, under mpiexec."""
+"""Goes wrong on one worker: faults.py KIND VICTIM, under mpiexec; SECONDS is how long the others wait for it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ if __name__ == "__main__":
         return float(part[0])
 
     assert total() == strategy.num_replicas_in_sync
+    # From here on; starting may take its time.
+    strategy.extended.transport.timeout = float(os.environ.get("SECONDS", "60"))
     if rank == victim:
         if kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
