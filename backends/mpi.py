@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors, lockstep
+from refdist import call_site, errors, lockstep
 from refdist.arrays import frozen
 from refdist.backends import mpi_sums, mpi_watch
 from refdist.lockstep import Request
@@ -47,11 +47,10 @@ _transport: list[MPITransport] = []
 class _Seen:
     """What is told of a request to other processes; compared like one."""
 
-    def __init__(self, kind: str, signature: tuple[str, ...], site: tuple[str, ...]) -> None:
+    def __init__(self, kind: str, signature: tuple[Any, ...], site: call_site.Site) -> None:
         self.kind = kind
         self.signature = signature
         self.site = site
-        self.line = lockstep.place(site[0]) if site else "an unknown line"
 
 
 class MPITransport(Transport):
@@ -66,7 +65,7 @@ class MPITransport(Transport):
         self.timeout = timeout
         self._level = _level()
         self._count = 0
-        self._fingerprints: dict[Any, tuple[int, Any]] = {}
+        self._fingerprints: dict[Any, int] = {}
         self._seen: set[Any] = set()
         self._out = bytearray(_BLOCK)
         self._in = bytearray(_BLOCK * self.size)
@@ -140,7 +139,7 @@ class MPITransport(Transport):
     def _fingerprint(self, request: Request) -> int:
         if self._level == "off":
             return _UNCHECKED
-        key = (request.kind, request.signature, tuple([(id(code), at) for code, at in request.site]))
+        key = (request.kind, request.signature, tuple(map(id, request.site)))
         if self._level == "first":
             if key[2] in self._seen:
                 return _UNCHECKED
@@ -150,9 +149,8 @@ class MPITransport(Transport):
             seen = _described(request)
             text = repr((seen.kind, seen.signature, seen.site))
             digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
-            # The code objects are kept, so that their ids stay theirs.
-            known = self._fingerprints[key] = digest, request.site
-        return known[0]
+            known = self._fingerprints[key] = digest
+        return known
 
     def _difference(self, request: Request) -> errors.RefdistError:
         seen = _described(request)
@@ -163,7 +161,7 @@ class MPITransport(Transport):
             return _everywhere(error)
         return _everywhere(errors.error(
             "RD02", request.kind, "the workers have made different numbers of calls that need all of them: worker "
-            f"{self.rank} is at its number {self._count} ({request.line})"))
+            f"{self.rank} is at its number {self._count}, {request}"))
 
     def _exchange_raw(self, value: Any) -> list[Any]:
         data = np.frombuffer(pickle.dumps(value), np.uint8)
@@ -263,8 +261,9 @@ def _unpacked(data: Any, shapes: Sequence[Any], columns: Sequence[Sequence[Any]]
 
 def _described(request: Request) -> _Seen:
     # Files may lie elsewhere on another host, so only their last name counts.
-    site = tuple(f"{lockstep.place(entry)}@{entry[1]}".rpartition(os.sep)[2] for entry in request.site)
-    return _Seen(request.kind, tuple(lockstep.shown(field) for field in request.signature), site)
+    site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in request.site)
+    target, op, axis, structure, *arrays = request.signature
+    return _Seen(request.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site)
 
 
 def _level() -> str:

@@ -82,7 +82,7 @@ class Watch:
 
     def doing(self) -> str:
         """The last meeting that this worker came to, and its line."""
-        return "starting" if self._request is None else f"{self._request.kind} ({self._request.line})"
+        return "starting" if self._request is None else str(self._request)
 
     def card(self) -> tuple[str, int, int]:
         """(host, port, process id), to be told to the others."""

@@ -95,9 +95,7 @@ class ReplicaContext:
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
         args = _arguments(args, "merge_call")
-        code = getattr(merge_fn, "__code__", None)
-        target = getattr(merge_fn, "__qualname__", type(merge_fn).__name__)
-        request = lockstep.Request("merge_call", ((target, _Hidden(code)), None, None, None, None, None),
+        request = lockstep.Request("merge_call", (_Function(merge_fn), None, None, None, None, None),
                                    (merge_fn, args, dict(kwargs or {})), self._merge)
         return lockstep.meet(frame.run, request)
 
@@ -227,22 +225,20 @@ class ReplicaContext:
                f"{type(self._strategy).__name__})"
 
 
-class _Hidden:
-    """Compares as its content and prints as nothing, for signatures that people read."""
+class _Function:
+    """Which function is called: equal where name and code are."""
 
-    __slots__ = ("_content",)
+    __slots__ = ("code", "name")
 
-    def __init__(self, content: Any) -> None:
-        self._content = content
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self.code = getattr(function, "__code__", None)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hidden) and self._content is other._content
+        return isinstance(other, _Function) and self.code is other.code and self.name == other.name
 
     def __hash__(self) -> int:
-        return id(self._content)
-
-    def __repr__(self) -> str:
-        return ""
+        return hash(self.name)
 
 
 def _arguments(args: Any, attempted: str) -> tuple[Any, ...]:

@@ -12,22 +12,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import CodeType, FrameType
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from refdist import current, errors, journal
+from refdist import call_site, current, errors, journal
 
 # What a request says about itself, in the order in which differences are reported, with the code of each.
 FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
           ("dtype", "RD05"), ("shape", "RD04"))
-
-_PACKAGE = __name__.partition(".")[0]
-_ROOT = "root"
-# By the id of a code object, because hashing one costs more than everything else here; with the object itself, so
-# that its id stays its own.
-_ours: dict[int, tuple[bool | str, CodeType]] = {}
+_DTYPES = 4  # a tuple for a nest, as the shapes then are
 
 
 def _nothing(requests: list[Request]) -> Sequence[Any]:
@@ -42,35 +36,31 @@ class Request:
         signature: (target, reduce op, axis, structure, dtypes, shapes); equal on all replicas.
         payload: whatever `act` needs.
         act: called once, with the requests of all replicas in replica order; returns one answer each.
-        site: (code, instruction) of every frame of the user's program, innermost first.
+        site: the places in the user's program that led to the call, innermost first.
     """
 
     __slots__ = ("act", "kind", "payload", "signature", "site")
 
     def __init__(self, kind: str, signature: tuple[Any, ...], payload: Any = None,
-                 act: Callable[[list[Request]], Sequence[Any]] = _nothing, site: tuple[Any, ...] | None = None) -> None:
+                 act: Callable[[list[Request]], Sequence[Any]] = _nothing, site: call_site.Site | None = None) -> None:
         self.kind = kind
         self.signature = signature
         self.payload = payload
         self.act = act
-        self.site = _site(sys._getframe(1)) if site is None else site
+        self.site = call_site.of(sys._getframe(1)) if site is None else site
 
     @property
     def line(self) -> str:
-        """The place of the call as "file:line"."""
-        return place(self.site[0]) if self.site else "an unknown line"
+        """The place of the call as "file:line", "" where it is not known."""
+        return str(self.site[0]) if self.site else ""
+
+    def __str__(self) -> str:
+        return described(self.kind, self.line)
 
 
-def place(entry: Any) -> str:
-    """An entry of a site as "file:line"; one from another process is a text, with the instruction behind an @."""
-    if isinstance(entry, str):
-        return entry.rpartition("@")[0]
-    code, instruction = entry
-    line = code.co_firstlineno
-    for start, end, number in code.co_lines():
-        if start <= instruction < end and number is not None:
-            line = number
-    return f"{code.co_filename}:{line}"
+def described(kind: str, place: str) -> str:
+    """A call and its place for messages: "all_reduce (a.py:3)"; the place is "" where no line is known."""
+    return f"{kind} ({place})" if place else kind
 
 
 class ReplicaStopped(BaseException):
@@ -104,25 +94,6 @@ class _Pool(threading.local):
 _pool = _Pool()
 
 
-def _site(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
-    # The whole chain, because a helper that wraps a collective is one line called from several places.
-    site: list[tuple[CodeType, int]] = []
-    known = _ours
-    while frame is not None:
-        code = frame.f_code
-        entry = known.get(id(code))
-        if entry is None:
-            name = frame.f_globals.get("__name__", "")
-            entry = known[id(code)] = name == _PACKAGE or name.startswith(_PACKAGE + "."), code
-        ours = entry[0]
-        if ours is _ROOT:
-            break
-        if not ours:
-            site.append((code, frame.f_lasti))
-        frame = frame.f_back
-    return tuple(site)
-
-
 def meet(session: Session | None, request: Request) -> Any:
     """Hands a request over and waits for all replicas; called inside a replica.
 
@@ -135,7 +106,7 @@ def meet(session: Session | None, request: Request) -> Any:
     if session is None:
         return request.act([request])[0]
     if session.stopped:
-        raise errors.error("RD22", request.kind, f"{request.line} met again after the run was stopped")
+        raise errors.error("RD22", request.kind, f"{request} met again after the run was stopped")
     state = current.state
     mine = state.top
     if journal.active is not None:
@@ -169,8 +140,7 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         RD02 ... RD06, RD21: replicas met with different requests.
         Whatever a replica raised first, with a note that says which one.
     """
-    # Below the replica's own function there is nothing that a user wrote.
-    _ours[id(body.__code__)] = _ROOT, body.__code__
+    call_site.end_at(body.__code__)
     session = Session(getcurrent(), count, first, noun)
     state = current.state
     top = state.top
@@ -229,50 +199,71 @@ def compare(requests: Sequence[Any], number: int = 0, noun: str = "replica") -> 
     """
     first = requests[0]
     kind, signature, site = first.kind, first.signature, first.site
-    for i, other in enumerate(requests):
+    for other in requests:
         if other.site != site or other.kind != kind or other.signature != signature:
-            raise _difference(first, other, f"{noun} {number}", f"{noun} {number + i}", noun)
+            raise _difference(requests, number, noun)
 
 
-def _difference(first: Any, other: Any, here: str, there: str, noun: str) -> errors.RefdistError:
-    moved = first.site != other.site
-    hint = (f" The {noun}s are at different places of the program, so the order of their calls probably "
-            "differs." if moved else "")
-    if first.kind != other.kind:
-        found = f"{here} is at {first.kind} ({first.line}), {there} is at {other.kind} ({other.line})"
-        return errors.error("RD02", f"meeting of all {noun}s", found)
-    for (field, code), mine, theirs in zip(FIELDS, first.signature, other.signature, strict=False):
-        if mine != theirs:
-            code = "RD07" if field == "shape" and first.kind.endswith("gather") else code
-            found = (f"{here} has {field} {shown(mine)} ({first.line}), "
-                     f"{there} has {field} {shown(theirs)} ({other.line})")
-            return errors.error(code, first.kind, found, errors.CATALOGUE[code].fix + hint)
-    found = f"{here} calls it at {_chain(first, other)}, {there} at {_chain(other, first)}"
-    return errors.error("RD06", first.kind, found)
+def _difference(requests: Sequence[Any], number: int, noun: str) -> errors.RefdistError:
+    # Different places come first: what else differs follows from them.
+    kind = requests[0].kind
+    sites = list(dict.fromkeys(request.site for request in requests))
+    place_of = dict(zip(sites, call_site.tell_apart(sites), strict=True))
+    places = [place_of[request.site] for request in requests]
+    if any(request.kind != kind for request in requests):
+        texts = [f"at {described(request.kind, place)}" for request, place in zip(requests, places, strict=True)]
+        return _mismatch("RD02", f"meeting of all {noun}s", _grouped(texts, number, noun), noun)
+    field, code, values = _first_field([request.signature for request in requests])
+    if len(sites) > 1:
+        found = _grouped([f"at {place}" for place in places], number, noun)
+        if field:
+            found += f"; the {field} differs too: {', '.join(dict.fromkeys(values))}"
+        return _mismatch("RD06", kind, found, noun)
+    code = "RD07" if field == "shape" and kind.endswith("gather") else code
+    found = _grouped([f"with {field} {value}" for value in values], number, noun)
+    return _mismatch(code, described(kind, places[0]), found, noun)
+
+
+def _mismatch(code: str, attempted: str, found: str, noun: str) -> errors.RefdistError:
+    return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", noun))
+
+
+def _first_field(signatures: Sequence[tuple[Any, ...]]) -> tuple[str, str, list[str]]:
+    # The first field that differs, its code, and its text for each request; "" where none does.
+    for (field, code), values in zip(FIELDS, zip(*signatures, strict=True), strict=True):
+        if any(value != values[0] for value in values):
+            if field not in ("dtype", "shape") or not isinstance(signatures[0][_DTYPES], tuple):
+                return field, code, [shown(value) for value in values]
+            leaf, column = next((i, column) for i, column in enumerate(zip(*values, strict=True))
+                                if any(value != column[0] for value in column))
+            of = f" in leaf {leaf}" if len(values[0]) > 1 else ""
+            return field, code, [f"{shown(value)}{of}" for value in column]
+    return "", "", []
 
 
 def shown(value: Any) -> str:
     """A field of a signature for messages."""
-    if isinstance(value, tuple) and len(value) == 1:
-        value = value[0]
     return str(getattr(value, "name", value))
 
 
-def _chain(request: Any, other: Any) -> str:
-    # The innermost lines can be equal when the calls go through one helper; then the callers tell them apart.
-    for mine, theirs in zip(request.site, other.site, strict=False):
-        if mine != theirs:
-            return place(mine) if mine is request.site[0] else f"{request.line}, called from {place(mine)}"
-    return str(request.line)
+_GROUPS = 4
+
+
+def _grouped(texts: Sequence[str | None], number: int, noun: str) -> str:
+    # "replicas 0, 1 at a.py:9; replica 2 at a.py:10", from one text for each; None is left out.
+    groups: dict[str, list[int]] = {}
+    for i, text in enumerate(texts, number):
+        if text is not None:
+            groups.setdefault(text, []).append(i)
+    listed = [f"{names(numbers, noun)} {text}" for text, numbers in groups.items()]
+    more = [f"and {len(listed) - _GROUPS} more groups"] if len(listed) > _GROUPS else []
+    return "; ".join(listed[:_GROUPS] + more)
 
 
 def _missing(requests: Sequence[Request | None], what: str, session: Session) -> errors.RefdistError:
-    here = [i + session.first for i, request in enumerate(requests) if request is not None]
-    gone = [i + session.first for i, request in enumerate(requests) if request is None]
-    noun = session.noun
-    places = sorted({f"{request.kind} ({request.line})" for request in requests if request is not None})
-    return errors.error(
-        "RD01", what, f"{names(here, noun)} at {' and '.join(places)}, but {names(gone, noun)} already returned")
+    gone = [i for i, request in enumerate(requests, session.first) if request is None]
+    here = _grouped([None if request is None else f"at {request}" for request in requests], session.first, session.noun)
+    return _mismatch("RD01", what, f"{here}, but {names(gone, session.noun)} already returned", session.noun)
 
 
 def names(numbers: Sequence[int], noun: str) -> str:

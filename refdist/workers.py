@@ -62,8 +62,8 @@ def agree(transport: Transport, request: Request, value: Any, text: str) -> None
     found = transport.exchange(request, (check, text))
     for i, (other, shown) in enumerate(found):
         if other != found[0][0]:
-            raise errors.error("RD12", request.kind, f"worker 0 gives {found[0][1]}, worker {i} gives {shown} "
-                               f"({request.line})", "Give the same value on every worker, or reduce it first.")
+            raise errors.error("RD12", str(request), f"worker 0 gives {found[0][1]}, worker {i} gives {shown}",
+                               "Give the same value on every worker, or reduce it first.")
 
 
 def first(transport: Transport, request: Request, part: Any) -> Any:

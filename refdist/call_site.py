@@ -1,0 +1,94 @@
+"""Call sites: the chain of places in the user's program that led to a call.
+
+Replicas meet at the same place of the program, so a place has to be comparable.  The instruction at which a frame
+stands is not: CPython rewrites instructions while they run (3.11 and later), and a call that was made at one offset
+is made at another once it has been specialized.  What never moves is where the instruction stands in the source, line
+and columns, so a `Place` is that, interned: equal places are one object, and a chain of them is compared by identity.
+
+The whole chain counts, because a helper that wraps a collective is one line called from several places.  Frames of
+refdist itself are left out, and the chain ends at the function that runs a replica.  Where Python was told to keep no
+columns (`-X no_debug_ranges`), two calls on one line cannot be told apart and count as the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice, zip_longest
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Place(NamedTuple):
+    """A part of a source file: one call in it.  Lines count from 1, columns from 0."""
+
+    file: str
+    function: str
+    line: int
+    end_line: int | None
+    column: int | None
+    end_column: int | None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+Site = tuple[Place, ...]
+
+_interned: dict[Place, Place] = {}
+# By the id of the code object, since hashing one is slow: its places by offset, or why it has none; and the code object
+# itself, so that its id is not given to another.
+_OURS, _ROOT = "ours", "root"
+_known: dict[int, tuple[dict[int, Place] | str, CodeType]] = {}
+
+
+def end_at(code: CodeType) -> None:
+    """Below frames of `code` there is nothing that a user wrote."""
+    _known[id(code)] = _ROOT, code
+
+
+def of(frame: FrameType | None) -> Site:
+    """The places of the user's program from `frame` outwards, innermost first."""
+    site: list[Place] = []
+    known = _known
+    while frame is not None:
+        code = frame.f_code
+        entry = known.get(id(code))
+        if entry is None:
+            name = frame.f_globals.get("__name__", "")
+            entry = known[id(code)] = (
+                _OURS if name == _PACKAGE or name.startswith(_PACKAGE + ".") else {}), code
+        places = entry[0]
+        if type(places) is dict:
+            at = frame.f_lasti
+            site.append(places.get(at) or _learn(places, code, at))
+        elif places is _ROOT:
+            break
+        frame = frame.f_back
+    return tuple(site)
+
+
+def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
+    # An instruction and its inline caches are two bytes each, and all have the position of the instruction.
+    line, end_line, column, end_column = next(islice(code.co_positions(), at // 2, None))
+    place = Place(code.co_filename, code.co_qualname, line or code.co_firstlineno, end_line, column, end_column)
+    places[at] = place = _interned.setdefault(place, place)
+    return place
+
+
+def tell_apart(sites: Sequence[Site]) -> list[str]:
+    """Each site as a text that shows where it differs from the others: "a.py:3", or "a.py:3, called from b.py:7".
+
+    The innermost lines are equal where the calls go through one helper; then a caller tells them apart, or a column.
+    """
+    levels = zip_longest(*sites)
+    depth = next((i for i, places in enumerate(levels) if len(set(places)) > 1), 0)
+    texts = []
+    for site in sites:
+        caller = f", called from {site[depth]}" if 0 < depth < len(site) else ""
+        texts.append(f"{site[0]}{caller}" if site else "")
+    if len(set(texts)) < len(sites):
+        texts = [f"{text}, column {site[depth].column}" if depth < len(site) else text
+                 for text, site in zip(texts, sites, strict=True)]
+    return texts
