@@ -1,10 +1,30 @@
 """Runs one function once per replica, one at a time, and lets all replicas meet.
 
-A replica runs until it finishes or hands over a `Request`; when all have come, the requests are compared
-and carried out once, and every replica goes on with its part of the answer.  A replica that finished,
-raised, or came with another request is an error at once, never a wait.  What the replicas say to each
-other is not known here.  Replicas are greenlets, parked for reuse, so a switch costs a fraction of a
-microsecond and runs repeat exactly.
+A replica runs until it finishes or hands over a `Request`; when all have come, the requests are compared and carried
+out once, and every replica goes on with its part of the answer.  A replica that finished, raised, or came with another
+request is an error at once, never a wait.  What the replicas say to each other is not known here.
+
+Replicas are greenlets, so a switch costs a fraction of a microsecond and runs repeat exactly.  They are parked after
+a run and used again, because a new greenlet costs 10 microseconds: CPython maps fresh memory for its Python frames.
+
+Stacks.  A greenlet keeps only its own part of the C stack.  While it runs, what lies above that part belongs to
+whoever switched to it last.  Code that walks up the stack (NumPy, for every temporary array of 256 KiB or more; the
+backtrace in an error of PyTorch; a profiler) leaves the greenlet's part after a few frames and reads on there: in a
+replica parked by one run and resumed by another, which may stand elsewhere on the stack, that ended the process.  So a
+replica is resumed only from the address it was started from: there, the frames above its own are those of the run that
+resumes it, down to the bottom of the thread's stack.  Four rules make it so:
+
+* Replicas are parked by place.  Each place has a probe, a greenlet started at the same address, which reports how many
+  bytes of the hub's stack were moved to make room for it: the distance between the two, and the same number again
+  exactly when the hub stands where it stood.
+* A replica that starts a run of its own looks only at places inside its own part of the stack.  A greenlet that lies
+  further out would be laid over frames of the outer hub, which come back only when that hub runs again.
+* Within a run all switches are made from the one frame of `run`, so they are made from one address.
+* A waiting replica is unwound by a switch too, after which `meet` raises, and not by `greenlet.throw`, which comes
+  through other C functions.
+
+Tried before: filling each greenlet's own part with harmless frames.  It protects from NumPy, which looks at ten frames,
+and not from PyTorch, which looks at 64, and every frame is copied at every switch.
 """
 
 from __future__ import annotations
@@ -12,7 +32,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -86,12 +106,30 @@ class Session:
         self.stopped = False
 
 
+class _Place(NamedTuple):
+    """Parked replicas that were started from one address of the C stack, and the places of runs inside them."""
+
+    probe: greenlet
+    distance: int
+    parked: list[greenlet]
+    inside: list[_Place]
+
+
 class _Pool(threading.local):
+    """The places of this thread, the one used last first.
+
+    Attributes:
+        outermost: those of runs outside every replica.
+        places: those of whoever runs now.
+    """
+
     def __init__(self) -> None:
-        self.parked: list[greenlet] = []
+        self.outermost: list[_Place] = []
+        self.places = self.outermost
 
 
 _pool = _Pool()
+_PLACES = 8
 
 
 def meet(session: Session | None, request: Request) -> Any:
@@ -114,12 +152,13 @@ def meet(session: Session | None, request: Request) -> Any:
         journal.write("meet", replica, request.kind, _nbytes(request.payload), request.line)
     switching = current.switching
     where = None if switching is None else switching.leave()
-    try:
-        return session.hub.switch(request)
-    finally:
-        state.top = mine
-        if switching is not None:
-            switching.enter(where)
+    answer = session.hub.switch(request)
+    state.top = mine
+    if switching is not None:
+        switching.enter(where)
+    if session.stopped:
+        raise ReplicaStopped
+    return answer
 
 
 def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str, first: int = 0,
@@ -141,10 +180,26 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         Whatever a replica raised first, with a note that says which one.
     """
     call_site.end_at(body.__code__)
-    session = Session(getcurrent(), count, first, noun)
+    hub = getcurrent()
+    session = Session(hub, count, first, noun)
     state = current.state
     top = state.top
-    parked = _pool.parked
+    pool = _pool
+    mine = places = pool.places
+    if places is pool.outermost and hub.parent is not None:
+        places = []  # another library's greenlet, of whose stack nothing is known
+    for place in places:  # nearly always the first
+        if place.probe.switch(hub) == place.distance:
+            break
+    else:
+        probe = greenlet(_probe)
+        probe.switch(hub)
+        place = _Place(probe, probe.switch(hub), [], [])
+        del places[_PLACES - 1:]
+    if not places or places[0] is not place:
+        places[:] = [place, *(other for other in places if other is not place)]
+    pool.places = place.inside
+    parked = place.parked
     replicas: list[Any] = [None] * count
     requests: list[Any] = [None] * count
     waiting = 0
@@ -162,12 +217,14 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
                     raise _noted(session, i, what)
         while waiting:
             state.top = top
+            pool.places = mine
             if waiting != count:
                 raise _missing(requests, what, session)
             if compared:
                 compare(requests, first, noun)
             answers = requests[0].act(requests)
             waiting = 0
+            pool.places = place.inside
             met: list[Any] = [None] * count
             for i in order:
                 met[i] = request = replicas[i].switch(answers[i])
@@ -182,12 +239,17 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
         return session.results
     except BaseException:
         session.stopped = True
+        pool.places = place.inside
         for replica in replicas:
             if replica is not None:
-                _stop(replica)
+                # Not by `throw`, which enters a greenlet through other C functions than `switch`.
+                if replica.switch(None) is not None:
+                    raise errors.InternalError("a stopped replica met again") from None
+                parked.append(replica)
         raise
     finally:
         state.top = top
+        pool.places = mine
 
 
 def compare(requests: Sequence[Any], number: int = 0, noun: str = "replica") -> None:
@@ -286,10 +348,9 @@ def _noted(session: Session, i: int, what: str) -> BaseException:
     return error
 
 
-def _stop(replica: greenlet) -> None:
-    if replica.throw(ReplicaStopped) is not None:
-        raise errors.InternalError("a stopped replica met again")
-    _pool.parked.append(replica)
+def _probe(hub: Any) -> None:
+    while True:
+        hub = hub.switch(hub._stack_saved)
 
 
 def _replica(job: tuple[Session, Callable[[int, Session], Any], int]) -> Any:

@@ -1,0 +1,42 @@
+"""Where replicas stand on the C stack, and that they are used again."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stacks
+
+from refdist import lockstep
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="walks up the stack by glibc's backtrace")
+def test_the_stack_of_a_replica_can_be_walked_to_the_bottom_of_the_thread() -> None:
+    done = subprocess.run([sys.executable, "-X", "faulthandler", Path(__file__).with_name("stacks.py")],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 1209  # walks made; fewer where one was lost with its replica
+
+
+@pytest.mark.parametrize("program", [stacks.plain, stacks.one_fails, stacks.nested, stacks.workers, stacks.generators])
+def test_replicas_are_used_again(program: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Counted(lockstep.greenlet):  # type: ignore[misc]
+        def __init__(self, *args: Any) -> None:
+            started.append(1)
+            super().__init__(*args)
+
+    monkeypatch.setattr(stacks, "look", lambda: None)
+    monkeypatch.setattr(lockstep, "greenlet", Counted)
+    for _ in range(40):  # CPython specializes calls meanwhile, and so moves the address that they are made from
+        program()
+    started.clear()
+    for _ in range(10):
+        program()
+    assert not started
