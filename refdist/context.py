@@ -231,7 +231,7 @@ class _Function:
     __slots__ = ("code", "name")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self.name = f"merge_fn {getattr(function, '__qualname__', type(function).__name__)}"
         self.code = getattr(function, "__code__", None)
 
     def __eq__(self, other: object) -> bool:

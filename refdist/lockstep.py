@@ -282,7 +282,8 @@ def _difference(requests: Sequence[Any], number: int, noun: str) -> errors.Refdi
             found += f"; the {field} differs too: {', '.join(dict.fromkeys(values))}"
         return _mismatch("RD06", kind, found, noun)
     code = "RD07" if field == "shape" and kind.endswith("gather") else code
-    found = _grouped([f"with {field} {value}" for value in values], number, noun)
+    label = "" if field == "target" else f"{field} "
+    found = _grouped([f"with {label}{value}" for value in values], number, noun)
     return _mismatch(code, described(kind, places[0]), found, noun)
 
 

@@ -154,12 +154,12 @@ FAULTS: list[tuple[Callable[[], Any], str, type, tuple[str, ...]]] = [
     (one_in_a_branch, "RD06", RuntimeError, ("replicas 0, 2 at ", "replica 1 at ",
                                              "the reduce op differs too: MEAN, SUM")),
     (two_on_a_line, "RD06", RuntimeError, ("replica 0 at ", ", column ", "replicas 1, 2 at ", ", column ")),
-    (other_merge_fn, "RD02", RuntimeError, ("replicas 0, 2 with target sum", "replica 1 with target prod")),
+    (other_merge_fn, "RD02", RuntimeError, ("replicas 0, 2 with merge_fn sum", "replica 1 with merge_fn prod")),
     (other_merge_structure, "RD21", ValueError, ("replica 0 ", "replica 1 ")),
     (other_variable, "RD02", RuntimeError, ("replica 0 at assign of variable a:0 (",
                                             "replicas 1, 2 at assign of variable b:0 (")),
     (unequal_values, "RD12", ValueError, ("replica 0 ", "replica 1 ")),
-    (other_name, "RD02", RuntimeError, tuple(f"{group}with target v{i}" for i, group in enumerate(ALL_APART))),
+    (other_name, "RD02", RuntimeError, tuple(f"{group}with variable 'v{i}'" for i, group in enumerate(ALL_APART))),
 ]
 
 
