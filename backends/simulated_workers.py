@@ -38,12 +38,12 @@ class SimulatedWorker(Transport):
         self.joined = False
         self._session = session
         cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
-        self._config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+        self._config: str | None = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
 
     def enter(self) -> None:
         """Makes this the worker that the program runs as."""
         _running[:] = [self]
-        os.environ["TF_CONFIG"] = self._config
+        _set_config(self._config)
 
     def _meet(self, request: Request, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
         def answer(requests: list[Request]) -> Sequence[Any]:
@@ -54,6 +54,8 @@ class SimulatedWorker(Transport):
                 return [(None, error)] * len(requests)
             return [(act([one.payload for one in requests]), None)] * len(requests)
 
+        # The program may have written another TF_CONFIG than the one it was given.
+        self._config = os.environ.get("TF_CONFIG")
         mine = random.getstate(), np.random.get_state()
         try:
             found, error = lockstep.meet(
@@ -149,6 +151,11 @@ def _machine(replicas: int) -> Any:
             yield
         finally:
             _running.clear()
-            os.environ.pop("TF_CONFIG", None)
-            if before is not None:
-                os.environ["TF_CONFIG"] = before
+            _set_config(before)
+
+
+def _set_config(text: str | None) -> None:
+    if text is None:
+        os.environ.pop("TF_CONFIG", None)
+    else:
+        os.environ["TF_CONFIG"] = text

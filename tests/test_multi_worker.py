@@ -113,6 +113,30 @@ def test_simulated_workers_are_told_apart_by_tf_config(monkeypatch: Any) -> None
     assert os.environ["TF_CONFIG"] == "kept"
 
 
+def test_a_simulated_worker_keeps_the_tf_config_that_its_program_writes(monkeypatch: Any) -> None:
+    """I68, I69: a chief and two workers."""
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+
+    def program() -> Any:
+        number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        job, index = ("chief", 0) if number == 0 else ("worker", number - 1)
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        total = float(strategy.reduce("SUM", 1.0 + number, axis=None))
+        if number == 2:
+            del os.environ["TF_CONFIG"]
+        strategy.reduce("SUM", 1.0, axis=None)
+        resolver = strategy.cluster_resolver
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return total, "TF_CONFIG" in os.environ, resolver.task_type, resolver.task_id
+
+    assert refdist.simulate_workers(program, 3) == [(6.0, True, "chief", 0), (6.0, True, "worker", 0),
+                                                    (6.0, False, None, None)]
+    assert "TF_CONFIG" not in os.environ
+
+
 def test_each_worker_has_its_own_random_numbers() -> None:
     def program() -> Any:
         strategy = refdist.MultiWorkerMirroredStrategy()
