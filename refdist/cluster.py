@@ -137,7 +137,7 @@ class Member(NamedTuple):
 def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None) -> Member | None:
     """The place of a task among the workers, None when the cluster is empty.
 
-    An evaluator is alone.
+    An evaluator is alone, and need not be in the cluster.
 
     Raises:
         RD17: a task type that there is not, no task type or index, or an index that the cluster does not have.
@@ -159,15 +159,18 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     if task_type == "ps":
         raise errors.error("RD17", attempted, "a parameter server does not train",
                            "Give this task another type; refdist has no ParameterServerStrategy.")
-    if task_type not in spec.jobs or task_id not in spec.task_indices(task_type):
+    for job in ("chief", "evaluator"):
+        if job in spec.jobs and spec.num_tasks(job) > 1:
+            raise errors.error("RD17", attempted, f"there are {spec.num_tasks(job)} {job}s",
+                               "Give the cluster at most one.")
+    outside = task_type == "evaluator" and task_type not in spec.jobs
+    if not outside and (task_type not in spec.jobs or task_id not in spec.task_indices(task_type)):
         there = f"indices {spec.task_indices(task_type)}" if task_type in spec.jobs else f"jobs {spec.jobs}"
         raise errors.error("RD17", attempted, "the cluster has no such task", f"It has {there}.")
     if task_type == "evaluator":
         return Member(0, 1)
     chiefs = spec.num_tasks("chief") if "chief" in spec.jobs else 0
     workers = spec.num_tasks("worker") if "worker" in spec.jobs else 0
-    if chiefs > 1:
-        raise errors.error("RD17", attempted, f"there are {chiefs} chiefs", "Give the cluster at most one.")
     place = spec.task_indices(task_type).index(task_id)
     return Member(place if task_type == "chief" else chiefs + place, chiefs + workers)
 

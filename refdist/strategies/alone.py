@@ -24,7 +24,7 @@ def warn_of_copies(strategy: str) -> None:
     else:
         return
     if rank == 0 and size > 1 and not together and not _evaluates():
-        warnings.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process.  Use "
+        warnings.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process. Use "
                       "MultiWorkerMirroredStrategy() for one model; if several are meant, write "
                       f"warnings.filterwarnings('ignore', '.*train {size} models')", UserWarning, stacklevel=3)
 
