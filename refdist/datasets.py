@@ -270,10 +270,9 @@ def _rows_of(element: Any) -> Any:
 
 
 def _spec_of(source: Iterable[Any]) -> Any:
-    # What was read from the first element says nothing of the number of rows of the others.
     if isinstance(source, Dataset):
-        fixed = source._facts.spec is not None or source._facts.static
-        return source.element_spec if fixed else with_rows(source.element_spec, None)
+        return source.element_spec
+    # What was read from the first element says nothing of the number of rows of the others.
     specs = [spec_of(element) for element in (source if isinstance(source, (list, tuple)) else islice(source, 1))]
     if specs:
         return with_rows(common(specs if nest.compare(specs) is None else specs[:1]), None)

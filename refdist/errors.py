@@ -187,7 +187,7 @@ CATALOGUE: dict[str, Code] = {
         "Pass what the message names."),
     "RD26": Code(
         "the dataset is wrong", InvalidValueError,
-        "Elements of a dataset have one structure and one dtype per component.",
+        "Elements of a dataset have one structure, and one dtype and rank per component.",
         "Correct the row that the message names."),
     "RD27": Code(
         "the backend cannot be used", NotFoundError,

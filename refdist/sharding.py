@@ -60,7 +60,7 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
     if isinstance(dataset, Dataset):
         policy = dataset.options().experimental_distribute.auto_shard_policy
     if count > 1:
-        _check_rows(known.spec, count)
+        _check_rows(known, count)
     size, certain = _batch_size(known)
     by_file, why = _by_file(policy, known.files, workers)
     unshared = policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT)
@@ -121,15 +121,14 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
 def _batch_size(known: Facts) -> tuple[int | None, bool]:
     # The rows of a full batch, and whether they are certain before reading: by the spec, as in TensorFlow, or by the
     # last batch, as long as nothing since can have changed it.
-    specs = [] if known.spec is None else nest.flatten(known.spec)
-    rows = {one.shape[0] if one.shape else None for one in specs} or {None}
+    rows = {one.shape[0] if one.shape else None for one in known.arrays} or {None}
     if None in rows:
         return known.batch_size, known.batch_size is not None and known.certain
     return (rows.pop(), True) if len(rows) == 1 else (None, False)
 
 
-def _check_rows(spec: Any, count: int) -> None:
-    if spec is not None and any(one.shape == () for one in nest.flatten(spec)):
+def _check_rows(known: Facts, count: int) -> None:
+    if any(one.shape == () and one.dtype != object for one in known.arrays):
         raise errors.error("RD15", "experimental_distribute_dataset", "the elements have a scalar component, which "
                            f"cannot be split over {count} replicas")
 
@@ -167,7 +166,7 @@ def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, une
     if uneven is UnevenEnd.EMPTY and first.static and alone:
         uneven = UnevenEnd.DROP  # who drops the remainder of a batch loses the one of a step, as in TensorFlow
     # Where the first dimension of an element is known, an empty array is not such an element.
-    fixed = alone and first.spec is not None and any(one.shape and one.shape[0] for one in nest.flatten(first.spec))
+    fixed = alone and any(one.shape and one.shape[0] for one in first.arrays)
 
     def steps(pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
         taken = _side_by_side(pipelines) if per_replica_mode else _in_turn(pipelines[0], local)

@@ -5,6 +5,7 @@ from refdist.data.dataset import Dataset, TextLineDataset, TFRecordDataset
 from refdist.data.facts import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from refdist.data.files import TFRecordWriter
 from refdist.data.options import AutoShardPolicy, DistributeOptions, Options, UnevenEnd
+from refdist.data.spec import DatasetSpec
 from refdist.data.transformations import AUTOTUNE
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
     "Dataset",
+    "DatasetSpec",
     "DistributeOptions",
     "Options",
     "TFRecordDataset",

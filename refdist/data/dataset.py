@@ -2,11 +2,13 @@
 
 Every method returns a new dataset; nothing is read before the iteration.  Elements are nests of arrays.
 How a batch is split over replicas is in `split`; nothing here knows replicas.  Its transformations are in
-`transformations.py`, datasets of files in `files.py`.
+`transformations.py` and `functions.py`, what is made of several datasets in `mixing.py`, datasets of files in
+`files.py`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -14,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.data import facts, files
+from refdist.data import files, mixing
 from refdist.data.elements import Numbers, Rows, arrays
-from refdist.data.facts import INFINITE_CARDINALITY, PEEK, WHOLE, Facts, Reading
-from refdist.data.generator import generated
-from refdist.data.options import Options
-from refdist.data.spec import TensorSpec, common, free, spec_of, unbatched, with_rows
-from refdist.data.transformations import Read, Transformations
+from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
+from refdist.data.functions import Functions
+from refdist.data.generator import generated, signature, spec_of_first
+from refdist.data.options import Options, merged
+from refdist.data.spec import TensorSpec, spec_of, unbatched
+from refdist.data.transformations import Read
 
 
-class Dataset(Transformations):
+class Dataset(Functions):
     """Elements that are read in order.
 
     >>> import refdist
@@ -42,7 +45,6 @@ class Dataset(Transformations):
         self._indices = read
         self._read = read if rows is None else lambda reading: map(rows.one, read(reading))
         self._facts = known
-        self._spec = known.spec
         self._options = options or Options()
 
     def _then(self, read: Read, known: Facts) -> Dataset:
@@ -50,8 +52,8 @@ class Dataset(Transformations):
 
     def _select(self, change: Callable[[Read, Reading], Iterable[Any]], cardinality: int) -> Dataset:
         read = self._indices
-        return Dataset(lambda reading: change(read, reading), self._facts.elements_only(cardinality), self._options,
-                       self._rows)
+        return Dataset(lambda reading: change(read, reading), self._same()._replace(cardinality=cardinality),
+                       self._options, self._rows)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._read(WHOLE))
@@ -92,8 +94,8 @@ class Dataset(Transformations):
     def element_spec(self) -> Any:
         """A nest of TensorSpecs like an element.
 
-        Where a function or a generator without a signature makes the elements, the first one is read for it; of a
-        generator's elements and of padded batches it tells ranks and dtypes, as lengths may differ.
+        What is in a shape holds for all elements.  Where a function or a generator without a signature makes them,
+        the first one is read: it tells the structure and the dtypes, a function's the rank too, and no lengths.
 
         >>> import refdist
         >>> refdist.data.Dataset.range(5).batch(2).element_spec
@@ -104,20 +106,11 @@ class Dataset(Transformations):
 
         Source: tf.data.Dataset.element_spec.
         """
-        if self._spec is None:
-            for element in self._read(PEEK):
-                spec = spec_of(element)
-                if self._facts.ragged:
-                    spec = free(spec)
-                elif self._facts.batch_size is not None and not self._facts.static:
-                    spec = with_rows(spec, None)
-                self._spec = spec
-                return self._spec
-            raise errors.error("RD29", "Dataset.element_spec", "there is no element to tell it from",
-                               "Give the generator an `output_signature`.")
-        return self._spec
+        if callable(self._facts.spec):
+            self._facts = self._facts._replace(spec=self._facts.spec())
+        return self._facts.spec
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
         """`reduce_func(state, element)` over all elements, beginning with `initial_state`.
 
         Source: tf.data.Dataset.reduce.
@@ -127,6 +120,26 @@ class Dataset(Transformations):
             state = reduce_func(state, element)
         return state
 
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element.
+
+        >>> import refdist
+        >>> refdist.data.Dataset.from_tensors([1, 2]).get_single_element()
+        array([1, 2], dtype=int32)
+
+        Raises:
+            RD29: there is none, or more than one.
+
+        Source: tf.data.Dataset.get_single_element.
+        """
+        first = list(itertools.islice(self, 2))
+        if len(first) != 1:
+            raise errors.error("RD29", "Dataset.get_single_element",
+                               "there is more than one element" if first else "there is no element",
+                               "Use it for datasets of one element, such as one whole batch.",
+                               kind=errors.InvalidArgumentError)
+        return first[0]
+
     def options(self) -> Options:
         """The options that `with_options` set, or the defaults.
 
@@ -134,8 +147,8 @@ class Dataset(Transformations):
         """
         return self._options
 
-    def with_options(self, options: Options) -> Dataset:
-        """The same elements with other options.
+    def with_options(self, options: Options, name: str | None = None) -> Dataset:
+        """The same elements with more options; what was set before and is not set in these, stays.
 
         Raises:
             RD25: not an Options.
@@ -144,27 +157,34 @@ class Dataset(Transformations):
         """
         if not isinstance(options, Options):
             raise errors.error("RD25", "Dataset.with_options", f"got {options!r}", "Pass a refdist.data.Options.")
-        return Dataset(self._indices, self._facts, options, self._rows)
+        return Dataset(self._indices, self._same(), merged([self._options, options]), self._rows)
 
     # Sources.
 
     @staticmethod
-    def range(*args: int) -> Dataset:
-        """The int64 scalars of `range(*args)`.
+    def range(*args: int, output_type: Any = np.int64, name: str | None = None) -> Dataset:
+        """The scalars of `range(*args)`.
+
+        Args:
+            args: as of `range`.
+            output_type: their dtype.
+            name: without effect.
 
         Raises:
-            RD25: arguments that `range` does not take.
+            RD25: arguments that `range` does not take, or a dtype that is no number's.
 
         Source: tf.data.Dataset.range.
         """
         try:
-            numbers = range(*args)
+            numbers, dtype = range(*args), np.dtype(output_type)
         except (TypeError, ValueError) as error:
             raise errors.error("RD25", f"Dataset.range{args}", str(error), "Pass one to three ints.") from error
-        return _of_rows(Numbers(numbers), TensorSpec((), np.int64))
+        if dtype.kind not in "iuf":
+            raise errors.error("RD25", f"Dataset.range{args}", f"output_type is {dtype}", "Pass an int's or a float's.")
+        return _of_rows(Numbers(numbers, dtype), TensorSpec((), dtype))
 
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """One element: the whole nest.
 
         Source: tf.data.Dataset.from_tensors.
@@ -173,8 +193,10 @@ class Dataset(Transformations):
         return Dataset(lambda _: iter([element]), Facts(1, spec_of(element)))
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """The rows of every array of a nest; arrays are not copied, so memory maps stay lazy.
+
+        Rows of different lengths are given as an array of dtype object with an array for each row.
 
         Raises:
             RD15: a scalar has no rows.  RD26: arrays with different numbers of rows.
@@ -185,18 +207,22 @@ class Dataset(Transformations):
         return _of_rows(Rows(structure), unbatched(spec_of(structure)))
 
     @staticmethod
-    def from_generator(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...] = (), *,
-                       output_signature: Any = None) -> Dataset:
+    def from_generator(generator: Callable[..., Iterable[Any]], output_types: Any = None, output_shapes: Any = None,
+                       args: Iterable[Any] | None = None, output_signature: Any = None,
+                       name: str | None = None) -> Dataset:
         """What `generator(*args)` yields, called anew for every iteration.
 
         Args:
             generator: a function that returns an iterable of elements.
+            output_types: a nest of dtypes; use `output_signature`.
+            output_shapes: a nest of shapes for `output_types`; None for any.
             args: its arguments.
             output_signature: a nest of TensorSpecs that every element must fit; without it, structure and dtypes
                 of the first element.
+            name: without effect.
 
         Raises:
-            RD25: not a function.  RD26: an element that does not fit, with its number.
+            RD25: not a function, or a bad signature.  RD26: an element that does not fit, with its number.
             What the generator raises, with a note that says at which element.
 
         Source: tf.data.Dataset.from_generator.
@@ -204,15 +230,14 @@ class Dataset(Transformations):
         if not callable(generator):
             raise errors.error("RD25", "Dataset.from_generator", f"got {generator!r}",
                                "Pass a function that returns an iterable.")
-        for spec in nest.flatten(output_signature):
-            if output_signature is not None and not isinstance(spec, TensorSpec):
-                raise errors.error("RD25", "Dataset.from_generator", f"output_signature has {spec!r}",
-                                   "Pass a nest of refdist.TensorSpec.")
-        return Dataset(lambda _: generated(generator, args, output_signature),
-                       Facts(spec=output_signature, ragged=output_signature is None))
+        wanted = signature(output_types, output_shapes, output_signature)
+        given = () if args is None else tuple(args)
+        return Dataset(lambda _: generated(generator, given, wanted),
+                       Facts(spec=(lambda: spec_of_first(generator, given)) if wanted is None else wanted))
 
     @staticmethod
-    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
+    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None,
+                   name: str | None = None) -> Dataset:
         """The names of the files that match one pattern or several, sorted, and then shuffled unless told not to.
 
         Raises:
@@ -225,12 +250,16 @@ class Dataset(Transformations):
                           Facts(len(names), TensorSpec((), object), files=tuple(names)))
         return dataset if shuffle is False else dataset.shuffle(len(names), seed)
 
+    # Several datasets.
+
     @staticmethod
-    def zip(*args: Any) -> Dataset:
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
         """Elements side by side, until the shortest dataset ends.
 
         Args:
             args: datasets, or one nest of datasets.
+            datasets: the nest, when there are no `args`.
+            name: without effect.
 
         >>> import refdist
         >>> pairs = refdist.data.Dataset.zip(refdist.data.Dataset.range(2), refdist.data.Dataset.range(5, 9))
@@ -238,56 +267,75 @@ class Dataset(Transformations):
         [(0, 5), (1, 6)]
 
         Raises:
-            RD25: something that is no dataset.
+            RD25: something that is not a dataset, or both `args` and `datasets`.
 
         Source: tf.data.Dataset.zip.
         """
-        structure = args[0] if len(args) == 1 else args
-        datasets = nest.flatten(structure)
-        for dataset in datasets or [None]:
-            if not isinstance(dataset, Dataset):
-                raise errors.error("RD25", "Dataset.zip", f"got {dataset!r}", "Pass datasets.")
-        sizes = {dataset._facts.batch_size for dataset in datasets}
-        specs = [dataset._facts.spec for dataset in datasets]
-        known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
-                      None if None in specs else nest.pack_sequence_as(structure, specs),
-                      sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
-                      all(dataset._facts.certain for dataset in datasets),
-                      any(dataset._facts.ragged for dataset in datasets),
-                      tuple(name for dataset in datasets for name in dataset._facts.files))
+        if args and datasets is not None:
+            raise errors.error("RD25", "Dataset.zip", "there are both args and datasets", "Pass one of the two.")
+        structure = datasets if not args else args[0] if len(args) == 1 else args
+        return Dataset(*mixing.side_by_side(structure, _datasets(nest.flatten(structure), "zip")))
 
-        def read(reading: Reading) -> Iterator[Any]:
-            for parts in zip(*(dataset._read(reading) for dataset in datasets), strict=False):
-                yield nest.pack_sequence_as(structure, list(parts))
-        return Dataset(read, known)
-
-    def concatenate(self, dataset: Dataset) -> Dataset:
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """The elements of this dataset and then those of another.
 
         Raises:
-            RD25: no dataset.  RD26: elements of another structure or dtype, where that is known.
+            RD25: not a dataset.  RD26: elements of another structure or dtype, where that is known.
 
         Source: tf.data.Dataset.concatenate.
         """
-        if not isinstance(dataset, Dataset):
-            raise errors.error("RD25", "Dataset.concatenate", f"got {dataset!r}", "Pass a dataset.")
-        mine, other = self._facts, dataset._facts
-        spec = mine.spec
-        if mine.spec is not None and other.spec is not None and mine.spec != other.spec:
-            if nest.compare([mine.spec, other.spec]) is not None or any(
-                    a.dtype != b.dtype for a, b in zip(nest.flatten(mine.spec), nest.flatten(other.spec), strict=True)):
-                raise errors.error("RD26", "Dataset.concatenate", f"one has elements of {mine.spec}, the other of "
-                                   f"{other.spec}", "Give both one structure and dtype.", kind=errors.InvalidTypeError)
-            spec = common([mine.spec, other.spec])
-        size = mine.batch_size if mine.batch_size == other.batch_size else None
-        known = Facts(facts.concatenated(mine.cardinality, other.cardinality), spec, size,
-                      mine.static and other.static and size is not None, mine.certain and other.certain,
-                      mine.ragged or other.ragged or mine.spec != other.spec, mine.files + other.files)
+        return Dataset(*mixing.one_after_another(_datasets([self, dataset], "concatenate")))
 
-        def read(reading: Reading) -> Iterator[Any]:
-            yield from self._read(reading)
-            yield from dataset._read(reading)
-        return self._then(read, known)
+    @staticmethod
+    def sample_from_datasets(datasets: Any, weights: Any = None, seed: int | None = None,
+                             stop_on_empty_dataset: bool = False,
+                             rerandomize_each_iteration: bool | None = None) -> Dataset:
+        """Elements of several datasets: which one gives the next is drawn at random.
+
+        Args:
+            datasets: a list of datasets.
+            weights: how often each is drawn, floats; None for equally often.  What has weight 0 is never drawn.
+            seed: with a seed the order is the same in every run; it is not the one that TensorFlow draws.
+            stop_on_empty_dataset: whether all ends with the first dataset that does.
+            rerandomize_each_iteration: whether each iteration draws anew; None means unless there is a seed.
+
+        >>> import refdist
+        >>> low, high = refdist.data.Dataset.range(3), refdist.data.Dataset.range(10, 13)
+        >>> mixed = refdist.data.Dataset.sample_from_datasets([low, high], weights=[0.5, 0.5], seed=1)
+        >>> sorted(map(int, mixed))
+        [0, 1, 2, 10, 11, 12]
+
+        Raises:
+            RD25: something that is not a dataset, or bad weights.  RD26: elements of different structures or dtypes.
+
+        Source: tf.data.Dataset.sample_from_datasets.
+        """
+        return Dataset(*mixing.sampled(_datasets(datasets, "sample_from_datasets"), weights, seed,
+                                       stop_on_empty_dataset, rerandomize_each_iteration))
+
+    @staticmethod
+    def choose_from_datasets(datasets: Any, choice_dataset: Dataset, stop_on_empty_dataset: bool = True) -> Dataset:
+        """Elements of several datasets: another dataset says which one gives the next.
+
+        Args:
+            datasets: a list of datasets.
+            choice_dataset: int64 numbers of datasets.
+            stop_on_empty_dataset: whether all ends when a dataset is chosen that has ended.
+
+        >>> import refdist
+        >>> low, high = refdist.data.Dataset.range(3), refdist.data.Dataset.range(10, 13)
+        >>> turns = refdist.data.Dataset.range(2).repeat()
+        >>> list(map(int, refdist.data.Dataset.choose_from_datasets([low, high], turns)))
+        [0, 10, 1, 11, 2, 12]
+
+        Raises:
+            RD25: something that is not a dataset, or choices that are not int64 scalars, or out of range.
+            RD26: elements of different structures or dtypes.
+
+        Source: tf.data.Dataset.choose_from_datasets.
+        """
+        [choices] = _datasets([choice_dataset], "choose_from_datasets")
+        return Dataset(*mixing.chosen(_datasets(datasets, "choose_from_datasets"), choices, stop_on_empty_dataset))
 
 
 class TextLineDataset(Dataset):
@@ -336,3 +384,11 @@ class TFRecordDataset(Dataset):
 
 def _of_rows(rows: Rows | Numbers, spec: Any) -> Dataset:
     return Dataset(lambda _: range(rows.count), Facts(rows.count, spec), rows=rows)
+
+
+def _datasets(found: Any, method: str) -> list[Dataset]:
+    datasets = list(found) if isinstance(found, (list, tuple)) else [found]
+    for dataset in datasets or [None]:
+        if not isinstance(dataset, Dataset):
+            raise errors.error("RD25", f"Dataset.{method}", f"got {dataset!r}", "Pass datasets.")
+    return datasets

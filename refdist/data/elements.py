@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from refdist import errors, nest
 from refdist.arrays import is_array, is_text, to_array
+from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
 
 class Rows:
@@ -20,34 +21,38 @@ class Rows:
 
     def one(self, index: int) -> Any:
         """A row."""
-        return nest.map_structure(lambda array: array[index], self._structure)
+        return nest.map_structure(lambda array: rows_of(array, index), self._structure)
 
     def many(self, indices: range | list[int]) -> Any:
         """Several rows as one element: a view where they lie side by side."""
         if isinstance(indices, range) and indices.step == 1:
             part = slice(indices.start, indices.stop)
-            return nest.map_structure(lambda array: array[part], self._structure)
+            return nest.map_structure(lambda array: rows_of(array, part), self._structure)
         chosen = np.asarray(indices, np.intp)
-        return nest.map_structure(lambda array: array[chosen], self._structure)
+        return nest.map_structure(lambda array: rows_of(array, chosen), self._structure)
 
 
 class Numbers:
     """The numbers of a `range`, as `Rows` that are never stored."""
 
-    def __init__(self, numbers: range) -> None:
+    def __init__(self, numbers: range, dtype: np.dtype[Any]) -> None:
         self._numbers = numbers
+        self._dtype = dtype
         self.count = len(numbers)
 
     def one(self, index: int) -> Any:
         """A row."""
-        return np.int64(self._numbers[index])
+        number = np.int64(self._numbers[index])
+        return number if self._dtype == np.int64 else number.astype(self._dtype)
 
     def many(self, indices: range | list[int]) -> Any:
         """Several rows as one element."""
         if isinstance(indices, range):
             part = self._numbers[indices.start:indices.stop:indices.step]
-            return np.arange(part.start, part.stop, part.step, dtype=np.int64)
-        return np.asarray(indices, np.int64) * self._numbers.step + self._numbers.start
+            rows = np.arange(part.start, part.stop, part.step, dtype=np.int64)
+        else:
+            rows = np.asarray(indices, np.int64) * self._numbers.step + self._numbers.start
+        return rows.astype(self._dtype, copy=False)
 
 
 def arrays(structure: Any) -> Any:
@@ -56,7 +61,47 @@ def arrays(structure: Any) -> Any:
             isinstance(structure, (tuple, Mapping)) or not isinstance(structure, Collection)):
         return nest.map_items(arrays, structure)
     # Text is kept as Python objects: NumPy's own text arrays would drop trailing zero bytes.
-    return structure if is_text(structure) else to_array(structure)
+    kept = structure is None or isinstance(structure, np.generic) or is_text(structure) or is_dataset(structure)
+    return structure if kept else to_array(structure)
+
+
+def result(found: Any) -> Any:
+    """What a function of elements returned, as an element; as in tf.data, an outermost list is a tuple.
+
+    >>> result([1.5, [1, 2]])
+    (array(1.5, dtype=float32), array([1, 2], dtype=int32))
+    """
+    return arrays(tuple(found) if isinstance(found, list) else found)
+
+
+def unlike(first: Any, other: Any, ranked: Callable[[], bool]) -> str | None:
+    """In words, what keeps an element from being of the same kind as the first; None when it is.
+
+    Args:
+        first, other: elements.
+        ranked: whether ranks have to be equal; asked only when they are not.
+    """
+    difference = nest.compare([first, other])
+    if difference is not None:
+        _, path, mine, theirs = difference
+        return f"is {theirs}, the first {mine} {path}".rstrip()
+    for mine, theirs in zip(nest.flatten(first), nest.flatten(other), strict=True):
+        if isinstance(mine, _PLAIN) and isinstance(theirs, _PLAIN) and mine.dtype == theirs.dtype \
+                and mine.ndim == theirs.ndim:
+            continue
+        one, two = (made(spec_of(leaf), True) for leaf in (mine, theirs))
+        if one == two:
+            continue
+        if not (isinstance(one, TensorSpec) and isinstance(two, TensorSpec)):
+            return f"is of the kind {two}, the first of {one}"
+        if not same_dtype(one.dtype, two.dtype):
+            return f"has dtype {two.dtype}, the first has {one.dtype}"
+        if np.ndim(mine) != np.ndim(theirs) and ranked():
+            return f"has rank {np.ndim(theirs)}, the first has {np.ndim(mine)}"
+    return None
+
+
+_PLAIN = (np.ndarray, np.generic)
 
 
 def count_rows(leaves: Sequence[Any], attempted: str) -> int:
@@ -65,6 +110,7 @@ def count_rows(leaves: Sequence[Any], attempted: str) -> int:
     Raises:
         RD15: a scalar.  RD25: no array.  RD26: different numbers of rows.
     """
+    leaves = [leaf for leaf in leaves if leaf is not None]
     if not leaves:
         raise errors.error("RD25", attempted, "there is no array", "Pass at least one.",
                            kind=errors.InvalidValueError)
@@ -118,8 +164,22 @@ def stack(elements: Sequence[Any], start: int) -> Any:
                 raise errors.error("RD26", "Dataset.batch", f"row {start} has shape {np.shape(column[0])}, row "
                                    f"{start + i} has shape {np.shape(array)}",
                                    "Bring all rows into one shape, or use `padded_batch`.")
-        stacked.append(np.array(column, object) if is_text(column[0]) else np.stack(column))
+        stacked.append(_stacked(column))
     return nest.pack_sequence_as(elements[0], stacked)
+
+
+def _stacked(column: tuple[Any, ...]) -> Any:
+    if is_dataset(column[0]):
+        raise errors.error("RD25", "Dataset.batch", "the elements are datasets", "Make one dataset of them first, with "
+                           "`flat_map`.")
+    if all(one is None for one in column):
+        return None
+    return np.array(column, object) if is_text(column[0]) else np.stack(column)
+
+
+def rows_of(leaf: Any, which: Any) -> Any:
+    """A row, or several, of a component; None has no rows and stays as it is."""
+    return None if leaf is None else leaf[which]
 
 
 def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any) -> Any:
@@ -132,11 +192,14 @@ def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any
         padding: one value per component, or None for zeros and empty text.
 
     Raises:
+        RD05: padding of another kind of number.
         RD26: rows of different structure, dtype or rank, or longer than the shape wanted.
     """
     stacked = []
     attempted = "Dataset.padded_batch"
     for c, column in enumerate(columns(elements, start, attempted)):
+        if column[0] is None or is_dataset(column[0]):
+            raise errors.error("RD25", attempted, f"component {c} is {column[0]!r}", "Pad arrays only.")
         target = [0] * np.ndim(column[0]) if shapes is None else [n or 0 for n in shapes[c]]
         fixed = [False] * len(target) if shapes is None else [n is not None for n in shapes[c]]
         for i, array in enumerate(column):
@@ -148,9 +211,9 @@ def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any
                     raise errors.error("RD26", attempted, f"row {start + i} has shape {np.shape(array)}, longer than "
                                        f"{tuple(target)}", "Pad to a longer shape, or cut the row.")
                 target[d] = max(target[d], length)
-        dtype = dtype_of(column[0])
+        dtype = np.result_type(*map(dtype_of, column))  # the longest text's
         empty = b"" if dtype.hasobject else np.zeros((), dtype)[()]
-        fill = empty if padding is None else padding[c]
+        fill = empty if padding is None else padding[c] if dtype.hasobject else to_array(padding[c], dtype)
         batch = np.full((len(column), *target), fill, dtype)
         for i, array in enumerate(column):
             corner: tuple[int | slice, ...] = (i, *(slice(length) for length in np.shape(array)))
@@ -159,15 +222,15 @@ def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any
     return nest.pack_sequence_as(elements[0], stacked)
 
 
-def check_count(method: str, name: str, value: Any, least: int) -> None:
-    """Raises unless `value` is an int of at least `least`.
+def check_count(method: str, name: str, value: Any, least: int | None = None) -> None:
+    """Raises unless `value` is an int, of at least `least`.
 
     Raises:
         RD25: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise errors.error("RD25", f"Dataset.{method}", f"{name} is {value!r}", "Pass an int.")
-    if value < least:
+    if least is not None and value < least:
         raise errors.error("RD25", f"Dataset.{method}", f"{name} is {value}", f"Pass {least} or more.",
                            kind=errors.InvalidValueError)
 
@@ -187,7 +250,7 @@ def concatenate(parts: Sequence[Any], start: int) -> Any:
                 raise errors.error("RD26", "Dataset.rebatch", f"the rows from {start} on have shapes "
                                    f"{np.shape(column[0])[1:]} and {np.shape(part)[1:]}",
                                    "Bring all rows into one shape.")
-        joined.append(np.concatenate(column))
+        joined.append(None if column[0] is None else np.concatenate(column))
     return nest.pack_sequence_as(parts[0], joined)
 
 

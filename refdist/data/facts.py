@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from refdist import nest
+from refdist.data.spec import TensorSpec
+
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
@@ -11,11 +14,10 @@ UNKNOWN_CARDINALITY = -2
 class Facts(NamedTuple):
     """Attributes:
         cardinality: number of elements, or one of the two constants.
-        spec: a nest of TensorSpecs, None when only reading the first element tells.
+        spec: a nest of TensorSpecs, or a function that makes one where that takes reading.
         batch_size: rows of a full batch, where elements are batches of a known size.
         static: every batch is full.
         certain: nothing since the last batch can have changed its number of rows, so that batches may be cut by it.
-        ragged: lengths other than the number of rows may differ from element to element.
         files: the files that are read, for AutoShardPolicy.FILE.
     """
 
@@ -24,12 +26,12 @@ class Facts(NamedTuple):
     batch_size: int | None = None
     static: bool = False
     certain: bool = True
-    ragged: bool = False
     files: tuple[str, ...] = ()
 
-    def elements_only(self, cardinality: int) -> Facts:
-        """The facts after elements were chosen, repeated or put into another order."""
-        return self._replace(cardinality=cardinality)
+    @property
+    def arrays(self) -> list[TensorSpec]:
+        """The specs of the arrays of an element; none where only reading tells them."""
+        return [] if callable(self.spec) else [one for one in nest.flatten(self.spec) if isinstance(one, TensorSpec)]
 
 
 class Reading(NamedTuple):
@@ -74,14 +76,16 @@ def repeated(count: int, times: int | None) -> int:
 
 
 def taken(count: int, limit: int) -> int:
-    """How many of `count` elements there are among the first `limit`; -1 means all."""
-    if limit == -1 or limit == 0:
-        return count if limit else 0
+    """How many of `count` elements there are among the first `limit`; below 0 means all."""
+    if limit < 0:
+        return count
     return limit if count == INFINITE_CARDINALITY else min(count, limit) if count >= 0 else count
 
 
 def skipped(count: int, number: int) -> int:
-    """How many of `count` elements are left after the first `number`."""
+    """How many of `count` elements are left after the first `number`; below 0 means none."""
+    if number < 0 and count != UNKNOWN_CARDINALITY:
+        return 0
     return max(count - number, 0) if count >= 0 else count
 
 
@@ -96,6 +100,17 @@ def zipped(counts: list[int]) -> int:
     if UNKNOWN_CARDINALITY in finite:
         return UNKNOWN_CARDINALITY
     return min(finite) if finite else INFINITE_CARDINALITY
+
+
+def unbatched(count: int, rows: list[int | None]) -> int:
+    """How many rows there are in `count` batches whose components have these numbers of rows, where known."""
+    size = next((number for number in rows if number), None)
+    return count if count < 0 else count * size if size else UNKNOWN_CARDINALITY
+
+
+def mixed(counts: list[int]) -> int:
+    """How many elements come out of several datasets, when only choices tell which and when to stop."""
+    return INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else UNKNOWN_CARDINALITY
 
 
 def concatenated(first: int, second: int) -> int:

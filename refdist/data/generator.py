@@ -11,7 +11,56 @@ from refdist import errors, nest
 from refdist.arrays import to_array
 from refdist.data import elements
 from refdist.data.iterators import noted
-from refdist.data.spec import TensorSpec, spec_of
+from refdist.data.spec import TensorSpec, made, spec_of
+
+
+def signature(types: Any, shapes: Any, given: Any) -> Any:
+    """The specs of the elements that a caller of `from_generator` promised, None if nothing.
+
+    Raises:
+        RD25: something else than specs, dtypes and shapes, or several promises.
+    """
+    attempted = "Dataset.from_generator"
+    if types is None and given is None:
+        if shapes is not None:
+            raise errors.error("RD25", attempted, "there are output_shapes without output_types",
+                               "Pass an `output_signature`.")
+        return None
+    if given is None:
+        return _typed_spec(types, shapes)
+    if types is not None or shapes is not None:
+        raise errors.error("RD25", attempted, "there are both output_types and an output_signature",
+                           "Pass the `output_signature` only.")
+    for spec in nest.flatten(given):
+        if not isinstance(spec, TensorSpec):
+            raise errors.error("RD25", attempted, f"output_signature has {spec!r}",
+                               "Pass a nest of refdist.TensorSpec.")
+    return given
+
+
+def _typed_spec(types: Any, shapes: Any) -> Any:
+    try:
+        if isinstance(types, dict):
+            return {key: _typed_spec(types[key], None if shapes is None else shapes[key]) for key in types}
+        if isinstance(types, (tuple, list)):
+            pairs = zip(types, [None] * len(types) if shapes is None else shapes, strict=True)
+            return tuple(_typed_spec(one, shape) for one, shape in pairs)
+        return TensorSpec(shapes, types)
+    except (KeyError, TypeError, ValueError) as error:
+        raise errors.error("RD25", "Dataset.from_generator", f"output_types is {types!r} and output_shapes {shapes!r}",
+                           "Pass an `output_signature`.") from error
+
+
+def spec_of_first(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...]) -> Any:
+    """What the first element tells of all: the structure and the dtypes, of any shape.
+
+    Raises:
+        RD29: there is none.
+    """
+    for element in generated(generator, args, None):
+        return made(spec_of(element), ranked=False)
+    raise errors.error("RD29", "Dataset.element_spec", "there is no element to tell it from",
+                       "Give the generator an `output_signature`.")
 
 
 def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], spec: Any) -> Iterator[Any]:
@@ -37,7 +86,7 @@ def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], sp
             raise noted(error, "from_generator", number) from None
         element = elements.arrays(raw) if spec is None else _typed(raw, spec, number)
         if spec is None:
-            spec = nest.map_structure(lambda one: TensorSpec(None, one.dtype), spec_of(element))
+            spec = made(spec_of(element), ranked=False)
         _check(spec, element, number)
         yield element
         number += 1

@@ -6,10 +6,12 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import Any
 
-from refdist import nest
+from refdist import errors, nest
 from refdist.data import elements
+from refdist.data.facts import Reading
 
 
 def noted(error: Exception, method: str, number: int) -> Exception:
@@ -84,7 +86,7 @@ def unbatch(stream: Iterable[Any]) -> Iterator[Any]:
         leaves = nest.flatten(element)
         count = elements.count_rows(leaves, f"Dataset.unbatch of element {i}")
         for row in range(count):
-            yield nest.pack_sequence_as(element, [leaf[row] for leaf in leaves])
+            yield nest.pack_sequence_as(element, [elements.rows_of(leaf, row) for leaf in leaves])
 
 
 def rebatch(stream: Iterable[Any], sizes: list[int], drop_remainder: bool) -> Iterator[Any]:
@@ -114,15 +116,19 @@ def _cut(parts: deque[Any], size: int, start: int) -> Any:
     taken: list[Any] = []
     while size or not taken:
         first = parts.popleft()
-        count = len(nest.flatten(first)[0])
+        count = _count(first)
         if count > size:
-            parts.appendleft(nest.map_structure(lambda leaf, n=size: leaf[n:], first))
-            first = nest.map_structure(lambda leaf, n=size: leaf[:n], first)
+            parts.appendleft(nest.map_structure(lambda leaf, n=size: elements.rows_of(leaf, slice(n, None)), first))
+            first = nest.map_structure(lambda leaf, n=size: elements.rows_of(leaf, slice(n)), first)
             count = size
         taken.append(first)
         size -= count
-    filled = [one for one in taken if len(nest.flatten(one)[0])]
+    filled = [one for one in taken if _count(one)]
     return elements.concatenate(filled or taken[:1], start)
+
+
+def _count(element: Any) -> int:
+    return next(len(leaf) for leaf in nest.flatten(element) if leaf is not None)
 
 
 def windows(stream: Iterable[Any], size: int, shift: int, stride: int, drop_remainder: bool) -> Iterator[list[Any]]:
@@ -156,15 +162,15 @@ def interleave(streams: Iterable[Iterable[Any]], cycle_length: int, block_length
                 open_streams[i] = None if following is None else iter(following)
 
 
-def call(method: str, function: Callable[..., Any], stream: Iterable[Any]) -> Iterator[Any]:
-    """`function` of every element.
+def call(method: str, make: Callable[[Any], Any], stream: Iterable[Any]) -> Iterator[Any]:
+    """`make` of every element.
 
     Raises:
         What the function raises, with a note that says which element it was.
     """
     for i, element in enumerate(stream):
         try:
-            result = apply(function, element)
+            result = make(element)
         except Exception as error:
             raise noted(error, method, i) from None
         yield result
@@ -173,3 +179,95 @@ def call(method: str, function: Callable[..., Any], stream: Iterable[Any]) -> It
 def apply(function: Callable[..., Any], element: Any) -> Any:
     """`function` of an element; the parts of a tuple are its arguments."""
     return function(*element) if type(element) is tuple else function(element)
+
+
+def made(function: Callable[..., Any], element: Any) -> Any:
+    """The element that `function` makes of one."""
+    return elements.result(apply(function, element))
+
+
+def scan(state: Any, function: Callable[..., Any], stream: Iterable[Any]) -> Iterator[Any]:
+    """The second parts of the pairs that `function(state, element)` returns; the first is the next state.
+
+    Raises:
+        RD25: it does not return a pair.  RD26: a state of another structure or dtype.
+        What the function raises, with a note that says which element it was.
+    """
+    first = state
+    for i, element in enumerate(stream):
+        try:
+            pair = function(state, element)
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise errors.error("RD25", "Dataset.scan", f"the function returned {pair!r}",
+                                   "Return a pair: the new state, and an element.")
+            state, result = map(elements.arrays, pair)
+            difference = elements.unlike(first, state, lambda: False)
+            if difference is not None:
+                raise errors.error("RD26", "Dataset.scan", f"the new state {difference}",
+                                   "Return a state like the initial one.", kind=errors.InvalidTypeError)
+        except Exception as error:
+            raise noted(error, "scan", i) from None
+        yield result
+
+
+def alike(method: str, results: Iterable[Any], ranked: Callable[[], bool]) -> Iterator[Any]:
+    """What a function made, as long as all of it is of the same kind as the first.
+
+    Raises:
+        RD26: another structure or dtype, or, if `ranked()`, another rank.
+    """
+    first: Any = None
+    for i, result in enumerate(results):
+        if i == 0:
+            first = result
+        difference = elements.unlike(first, result, ranked)
+        if difference is not None:
+            raise errors.error("RD26", f"Dataset.{method}", f"what the function made is not always of one kind: "
+                               f"element {i} {difference}", "Return the same structure, dtypes and ranks every time.")
+        yield result
+
+
+def chosen(streams: list[Iterator[Any]], choices: Iterable[Any], stop: bool) -> Iterator[Any]:
+    """The next element of the stream that each choice names; one that has ended is passed over, or ends all.
+
+    Raises:
+        RD25: a choice of which there is no stream.
+    """
+    left = dict(enumerate(streams))
+    for choice in choices:
+        if not 0 <= choice < len(streams):
+            raise errors.error("RD25", "Dataset.choose_from_datasets", f"dataset {choice} of {len(streams)} was chosen",
+                               "Choose a number below that of the datasets.", kind=errors.InvalidValueError)
+        for element in left.get(int(choice), ()):
+            yield element
+            break
+        else:
+            left.pop(int(choice), None)
+            if stop or not left:
+                return
+
+
+def seeds(seed: int | None, fresh: bool) -> Callable[[Reading], int]:
+    """A seed for each reading: the same one, or, if `fresh`, one after the other."""
+    sources: dict[int | None, random.Random] = {}
+    fixed = random.Random(seed).randrange(1 << 62)
+
+    def draw_seed(reading: Reading) -> int:
+        # Workers that agreed upon a seed draw one order, so that each row is read by one of them.
+        agreed = seed if seed is not None else reading.seed
+        source = sources.setdefault(agreed, random.Random(agreed))
+        if reading.peek:
+            source = copy(source)
+        drawn = source.randrange(1 << 62)
+        if fresh:
+            return drawn
+        return fixed if agreed == seed else agreed or 0
+    return draw_seed
+
+
+def draw(weights: list[float], seed: int) -> Iterator[int]:
+    """Numbers of weights at random, each as often as its weight says."""
+    source = random.Random(seed)
+    numbers = range(len(weights))
+    while True:
+        yield source.choices(numbers, weights)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -57,3 +58,15 @@ class Options:
     """
 
     experimental_distribute: DistributeOptions = field(default_factory=DistributeOptions)
+
+
+def merged(options: Iterable[Options]) -> Options:
+    """The options of a dataset made of others: what one of them sets, the last one where several do.
+
+    Source: observed, TensorFlow 2.21.
+    """
+    policy = AutoShardPolicy.AUTO
+    for one in options:
+        found = one.experimental_distribute.auto_shard_policy
+        policy = policy if found is AutoShardPolicy.AUTO else found
+    return Options(DistributeOptions(policy))

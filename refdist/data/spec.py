@@ -1,8 +1,12 @@
-"""`TensorSpec`: what is known of an array before it is read."""
+"""`TensorSpec` and `DatasetSpec`: what is known of an element before it is read.
+
+None stands for None, which may be a component of an element.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -50,62 +54,192 @@ class TensorSpec:
     def is_compatible_with(self, array: Any) -> bool:
         """Whether the array has this dtype and a shape that fits.
 
+        What has dtype object, text or an array per row, is of any dtype inside, and of any shape after its own.
+
         Source: tf.TensorSpec.is_compatible_with.
         """
-        found = spec_of(array)
-        return bool(found.dtype == self.dtype and (self.shape is None or (
-            len(self.shape) == len(found.shape)
-            and all(mine in (None, theirs) for mine, theirs in zip(self.shape, found.shape, strict=True)))))
+        found = array if isinstance(array, TensorSpec) else spec_of(array)
+        if not isinstance(found, TensorSpec) or (self.dtype != object and not same_dtype(self.dtype, found.dtype)):
+            return False
+        if self.shape is None or found.shape is None:
+            return self.shape is None
+        shape = found.shape[:len(self.shape)] if self.dtype == object else found.shape
+        return len(self.shape) == len(shape) and all(
+            mine in (None, theirs) for mine, theirs in zip(self.shape, shape, strict=True))
+
+
+class DatasetSpec:
+    """What is known of a dataset that is itself an element: the spec of its elements.
+
+    >>> from refdist.data import Dataset
+    >>> Dataset.range(5).window(2).element_spec
+    DatasetSpec(TensorSpec(shape=(), dtype=int64))
+
+    Source: tf.data.DatasetSpec.
+    """
+
+    __slots__ = ("element_spec",)
+
+    def __init__(self, element_spec: Any) -> None:
+        self.element_spec = element_spec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DatasetSpec) and bool(self.element_spec == other.element_spec)
+
+    def __hash__(self) -> int:
+        return hash((DatasetSpec, *nest.flatten(self.element_spec)))
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec})"
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether it is a dataset, or the spec of one, whose elements have this spec or a narrower one.
+
+        Source: tf.data.DatasetSpec.is_compatible_with.
+        """
+        if not isinstance(spec_or_value, DatasetSpec) and not is_dataset(spec_or_value):
+            return False
+        try:
+            return bool(common([self.element_spec, spec_or_value.element_spec]) == self.element_spec)
+        except errors.RefdistError:
+            return False
+
+
+def is_dataset(leaf: Any) -> bool:
+    """Whether a leaf of an element is a dataset."""
+    return hasattr(type(leaf), "as_numpy_iterator")
+
+
+def same_dtype(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Whether two dtypes are equal, the lengths of texts aside."""
+    return one is other or one == other or (one.kind in "USO" and other.kind in "USO")
 
 
 def spec_of(element: Any) -> Any:
-    """A nest of TensorSpecs for a nest of arrays; text has dtype object, as its length varies.
+    """A nest of specs for a nest of arrays; text has dtype object, as its length varies.
 
     >>> spec_of({"x": np.zeros(2), "name": b"a"})
     {'x': TensorSpec(shape=(2,), dtype=float64), 'name': TensorSpec(shape=(), dtype=object)}
     """
-    return nest.map_structure(
-        lambda leaf: TensorSpec((), object) if is_text(leaf)
-        else TensorSpec(np.shape(leaf), leaf.dtype if is_array(leaf) else np.asarray(leaf).dtype), element)
+    return nest.map_structure(_spec_of_leaf, element)
+
+
+def _spec_of_leaf(leaf: Any) -> Any:
+    if leaf is None:
+        return None
+    if is_dataset(leaf):
+        return DatasetSpec(leaf.element_spec)
+    if is_text(leaf):
+        return TensorSpec((), object)
+    return TensorSpec(np.shape(leaf), leaf.dtype if is_array(leaf) else np.asarray(leaf).dtype)
 
 
 def batched(spec: Any, size: int | None) -> Any:
     """The spec of `size` stacked elements, None when the number is not known."""
-    return nest.map_structure(
-        lambda one: TensorSpec(None if one.shape is None else (size, *one.shape), one.dtype), spec)
+    return _each(lambda one: TensorSpec(None if one.shape is None else (size, *one.shape), one.dtype), spec)
 
 
 def unbatched(spec: Any) -> Any:
     """The spec of one row."""
-    return nest.map_structure(lambda one: TensorSpec(one.shape and one.shape[1:], one.dtype), spec)
+    return _each(lambda one: TensorSpec(one.shape and one.shape[1:], one.dtype), spec)
+
+
+def padded(spec: Any, shapes: list[tuple[int | None, ...]] | None, size: int | None) -> Any:
+    """The spec of `size` stacked elements that are padded, each component to one of the shapes."""
+    flat = nest.flatten(batched(spec, size))
+    if shapes is not None and len(shapes) == len(flat):
+        flat = [TensorSpec((size, *shape), one.dtype) if isinstance(one, TensorSpec) else one
+                for shape, one in zip(shapes, flat, strict=True)]
+    return nest.pack_sequence_as(spec, flat)
+
+
+def rows_in(spec: Any, attempted: str) -> list[int | None]:
+    """How many rows each component has, None where that is not known.
+
+    Raises:
+        RD15: a scalar.  RD26: components with different numbers of rows.
+    """
+    # A scalar of dtype object may be a row of another length than the next.
+    shapes = [(None,) if one.dtype == object and one.shape == () else one.shape
+              for one in nest.flatten(spec) if isinstance(one, TensorSpec)]
+    if () in shapes:
+        raise errors.error("RD15", attempted, "a scalar has no rows", "Batch the dataset first.")
+    rows = [shape[0] if shape else None for shape in shapes]
+    known = {number for number in rows if number is not None}
+    if len(known) > 1:
+        raise errors.error("RD26", attempted, f"the components have {sorted(known)} rows",
+                           "Give all components the same number of rows.")
+    return rows
+
+
+def rebatched(spec: Any, size: int | None, drop_remainder: bool) -> Any:
+    """The spec of batches cut anew to `size` rows, None for several sizes."""
+    rows = rows_in(spec, "Dataset.rebatch")
+    full = size is not None and (drop_remainder or all(number is not None and number % size == 0 for number in rows))
+    return with_rows(spec, size if full else None)
 
 
 def with_rows(spec: Any, rows: int | None) -> Any:
     """The spec with another number of rows in every component."""
-    return nest.map_structure(lambda one: one.with_rows(rows), spec)
+    return _each(lambda one: one.with_rows(rows), spec)
 
 
-def free(spec: Any) -> Any:
-    """The spec with no length known in any component, only ranks and dtypes."""
-    return nest.map_structure(
-        lambda one: one if one.shape is None else TensorSpec((None,) * len(one.shape), one.dtype), spec)
+def made(spec: Any, ranked: bool) -> Any:
+    """What holds for all results of a function when one has this spec: the dtypes, and the ranks if `ranked`."""
+    def of_leaf(one: Any) -> Any:
+        if one is None:
+            return None
+        if isinstance(one, DatasetSpec):
+            return DatasetSpec(made(one.element_spec, ranked))
+        return TensorSpec((None,) * len(one.shape) if ranked and one.shape is not None else None,
+                          object if one.dtype.kind in "US" else one.dtype)
+
+    return nest.map_structure(of_leaf, spec)
 
 
-def open_lengths(spec: Any, batches: bool) -> bool:
-    """Whether some length in a spec is open, the number of rows of batches aside."""
-    return spec is not None and any(one.shape is None or None in one.shape[batches:] for one in nest.flatten(spec))
+def is_ranked(spec: Any) -> bool:
+    """Whether the rank of every array is known."""
+    return all(is_ranked(one.element_spec) if isinstance(one, DatasetSpec) else one is None or one.shape is not None
+               for one in nest.flatten(spec))
 
 
 def common(specs: Sequence[Any]) -> Any:
-    """The spec of elements that can be of each of several specs: None for lengths that differ, for ranks that do.
+    """The narrowest spec that elements of each of several specs have.
 
     >>> common([TensorSpec([4, 2]), TensorSpec([3, 2])])
     TensorSpec(shape=(None, 2), dtype=float32)
-    """
-    def of(*ones: TensorSpec) -> TensorSpec:
-        shapes = [one.shape for one in ones if one.shape is not None]
-        if len(shapes) < len(ones) or len(set(map(len, shapes))) > 1:
-            return TensorSpec(None, ones[0].dtype)
-        return TensorSpec([n[0] if len(set(n)) == 1 else None for n in zip(*shapes, strict=True)], ones[0].dtype)
 
-    return nest.map_structure(of, *specs)
+    Raises:
+        RD26: their structures or dtypes differ.
+    """
+    difference = nest.compare(specs)
+    if difference is not None:
+        raise _different(specs[0], specs[difference[0]])
+    return nest.map_structure(lambda *ones: reduce(_general, ones), *specs)
+
+
+def _general(one: Any, other: Any) -> Any:
+    if one == other:
+        return one
+    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
+        return DatasetSpec(common([one.element_spec, other.element_spec]))
+    if not (isinstance(one, TensorSpec) and isinstance(other, TensorSpec) and same_dtype(one.dtype, other.dtype)):
+        raise _different(one, other)
+    shape: Any = None
+    if one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
+        shape = [mine if mine == theirs else None for mine, theirs in zip(one.shape, other.shape, strict=True)]
+    return TensorSpec(shape, one.dtype if one.dtype == other.dtype else object)
+
+
+def _different(one: Any, other: Any) -> errors.RefdistError:
+    return errors.error("RD26", "putting datasets together", f"one has elements of {one}, the other of {other}",
+                        "Give all of them one structure and dtype.", kind=errors.InvalidTypeError)
+
+
+def _each(change: Callable[[TensorSpec], TensorSpec], spec: Any) -> Any:
+    def changed(one: Any) -> Any:
+        if isinstance(one, DatasetSpec):
+            return one
+        return None if one is None else change(one)
+
+    return nest.map_structure(changed, spec)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from refdist.data.iterators import apply, noted
+from refdist.data.iterators import noted
 
 _END = object()
 
@@ -68,15 +68,15 @@ def _finish(elements: queue.Queue[Any], stop: threading.Event) -> None:
             return
 
 
-def map_in_threads(function: Callable[..., Any], stream: Iterable[Any], threads: int) -> Iterator[Any]:
-    """`function` of every element, in order, with up to `threads` calls at once.
+def map_in_threads(make: Callable[[Any], Any], stream: Iterable[Any], threads: int) -> Iterator[Any]:
+    """`make` of every element, in order, with up to `threads` calls at once.
 
     Raises:
         What the function raises, with a note that says which element it was.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="refdist map") as pool:
         elements = iter(stream)
-        waiting = deque(pool.submit(apply, function, element) for element in itertools.islice(elements, threads))
+        waiting = deque(pool.submit(make, element) for element in itertools.islice(elements, threads))
         number = 0
         try:
             while waiting:
@@ -85,7 +85,7 @@ def map_in_threads(function: Callable[..., Any], stream: Iterable[Any], threads:
                     result = future.result()
                 except Exception as error:
                     raise noted(error, "map", number) from None
-                waiting.extend(pool.submit(apply, function, element) for element in itertools.islice(elements, 1))
+                waiting.extend(pool.submit(make, element) for element in itertools.islice(elements, 1))
                 yield result
                 number += 1
         finally:

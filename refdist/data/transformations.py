@@ -5,10 +5,8 @@ Each checks its arguments, names the generator that does the work, and says what
 
 from __future__ import annotations
 
-import os
-import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +14,9 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.data import elements, facts, iterators, threads
-from refdist.data.elements import check_count, check_function
+from refdist.data.elements import check_count
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
-from refdist.data.spec import batched, open_lengths, unbatched, with_rows
+from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
 
 if TYPE_CHECKING:
     from refdist.data.dataset import Dataset
@@ -29,12 +27,16 @@ Read = Callable[[Reading], Iterable[Any]]
 
 
 class Transformations:
-    """What `Dataset` inherits; documented there."""
+    """What `Dataset` inherits; documented there.
+
+    A `name` is a node's in TensorFlow's graphs; here it has no effect.
+    """
 
     _facts: Facts
     _rows: Any
     _indices: Read
     _read: Read
+    element_spec: Any
 
     def _then(self, read: Read, known: Facts) -> Dataset:
         raise NotImplementedError
@@ -42,12 +44,27 @@ class Transformations:
     def _select(self, change: Callable[[Read, Reading], Iterable[Any]], cardinality: int) -> Dataset:
         raise NotImplementedError
 
+    def _spec(self, change: Callable[[Any], Any]) -> Any:
+        # The spec of what comes of this dataset: now where that is known, else when somebody asks.
+        spec = self._facts.spec
+        return (lambda: change(self.element_spec)) if callable(spec) else change(spec)
+
+    def _same(self) -> Facts:
+        return self._facts._replace(spec=self._spec(lambda spec: spec))
+
     # Batches.
 
-    def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+    def batch(self, batch_size: int, drop_remainder: bool = False, num_parallel_calls: int | None = None,
+              deterministic: bool | None = None, name: str | None = None) -> Dataset:
         """Stacks `batch_size` elements; the last batch can be shorter unless it is dropped.
 
         Batches of rows that lie side by side in an array are views of it.
+
+        Args:
+            batch_size: how many.
+            drop_remainder: whether a last, shorter batch is dropped.
+            num_parallel_calls, deterministic: without effect.
+            name: without effect.
 
         Raises:
             RD25: a size below 1.  RD26: elements of different shapes or structures, with the row's number.
@@ -59,7 +76,7 @@ class Transformations:
         known = known._replace(
             cardinality=facts.batches(known.cardinality, batch_size, drop_remainder), batch_size=batch_size,
             static=drop_remainder, certain=True,
-            spec=None if known.spec is None else batched(known.spec, batch_size if drop_remainder else None))
+            spec=self._spec(lambda spec: batched(spec, batch_size if drop_remainder else None)))
         if self._rows is not None:
             rows, indices = self._rows, self._indices
             return self._then(
@@ -68,15 +85,16 @@ class Transformations:
             lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder, elements.stack), known)
 
     def padded_batch(self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None,
-                     drop_remainder: bool = False) -> Dataset:
+                     drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """As `batch`, for elements of different lengths: each is padded at the end of every dimension.
 
         Args:
             batch_size: rows of a batch.
             padded_shapes: a nest like an element, of shapes; None in a shape, or for the whole argument, stands
                 for the longest length in the batch.
-            padding_values: a nest like an element, or None for zeros.
+            padding_values: a nest like an element, one value for all components, or None for zeros.
             drop_remainder: whether a last, shorter batch is dropped.
+            name: without effect.
 
         >>> from refdist.data import Dataset
         >>> ragged = Dataset.from_generator(lambda: iter([[1], [2, 3]]))
@@ -84,30 +102,33 @@ class Transformations:
         [[1, 0], [2, 3]]
 
         Raises:
-            RD25: a size below 1.  RD26: rows of different structure, dtype or rank, or longer than the shape.
+            RD05: padding of another kind of number.  RD25: a size below 1.
+            RD26: rows of different structure, dtype or rank, or longer than the shape.
 
         Source: tf.data.Dataset.padded_batch.
         """
         check_count("padded_batch", "batch_size", batch_size, 1)
         shapes = None if padded_shapes is None else _shapes(padded_shapes)
         padding = None if padding_values is None else nest.flatten(padding_values)
+        rows = batch_size if drop_remainder else None
         known = self._facts
         known = known._replace(cardinality=facts.batches(known.cardinality, batch_size, drop_remainder),
-                               batch_size=batch_size, static=False, certain=True, spec=None,
-                               ragged=shapes is None or any(None in shape for shape in shapes))
+                               batch_size=batch_size, static=drop_remainder, certain=True,
+                               spec=self._spec(lambda spec: padded(spec, shapes, rows)))
 
         def stack(chunk: list[Any], start: int) -> Any:
             components = len(nest.flatten(chunk[0]))
-            for name, given in (("padded_shapes", shapes), ("padding_values", padding)):
-                if given is not None and len(given) != components:
-                    raise errors.error("RD25", "Dataset.padded_batch", f"{name} has {len(given)} parts, an element has "
-                                       f"{components}", "Give one for every component.")
-            return elements.pad_and_stack(chunk, start, shapes, padding)
+            values = padding * components if padding and not nest.is_nested(padding_values) else padding
+            for given, parts in (("padded_shapes", shapes), ("padding_values", values)):
+                if parts is not None and len(parts) != components:
+                    raise errors.error("RD25", "Dataset.padded_batch", f"{given} has {len(parts)} parts, an element "
+                                       f"has {components}", "Give one for every component.")
+            return elements.pad_and_stack(chunk, start, shapes, values)
 
         return self._then(
             lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder, stack), known)
 
-    def unbatch(self) -> Dataset:
+    def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of every element.
 
         Raises:
@@ -116,16 +137,11 @@ class Transformations:
         Source: tf.data.Dataset.unbatch.
         """
         known = self._facts
-        count = known.cardinality
-        if count > 0:
-            first = nest.flatten(known.spec)[0] if known.spec is not None else None
-            rows = first.shape[0] if first is not None and first.shape else None
-            count = UNKNOWN_CARDINALITY if rows is None else count * rows
-        spec = None if known.spec is None else unbatched(known.spec)
+        rows = [] if callable(known.spec) else rows_in(known.spec, "Dataset.unbatch")
         return self._then(lambda reading: iterators.unbatch(self._read(reading)),
-                          Facts(cardinality=count, spec=spec, ragged=known.ragged, files=known.files))
+                          Facts(facts.unbatched(known.cardinality, rows), self._spec(unbatched), files=known.files))
 
-    def rebatch(self, batch_size: Any, drop_remainder: bool = False) -> Dataset:
+    def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """Cuts batches of any size into batches of `batch_size` rows, or of several sizes in turn.
 
         Raises:
@@ -141,12 +157,12 @@ class Transformations:
             check_count("rebatch", "batch_size", size, 1)
         one = sizes[0] if len(set(sizes)) == 1 else None
         static = drop_remainder and one is not None
-        spec = None if self._facts.spec is None else with_rows(self._facts.spec, one if static else None)
-        known = Facts(spec=spec, batch_size=one, static=static, certain=static, ragged=self._facts.ragged,
-                      files=self._facts.files)
+        known = Facts(spec=self._spec(lambda spec: rebatched(spec, one, drop_remainder)), batch_size=one,
+                      static=static, certain=static, files=self._facts.files)
         return self._then(lambda reading: iterators.rebatch(self._read(reading), sizes, drop_remainder), known)
 
-    def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False) -> Dataset:
+    def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False,
+               name: str | None = None) -> Dataset:
         """Elements that are datasets of `size` elements each, beginning every `shift` (by default `size`) elements.
 
         Of a nested element each component becomes a dataset.
@@ -167,95 +183,17 @@ class Transformations:
         return self._then(
             lambda reading: map(self._of_window,
                                 iterators.windows(self._read(reading), size, shift, stride, drop_remainder)),
-            Facts(cardinality=count, files=self._facts.files))
+            Facts(count, self._spec(lambda spec: nest.map_structure(DatasetSpec, spec)), files=self._facts.files))
 
     def _of_window(self, chunk: list[Any]) -> Any:
-        def of_column(column: tuple[Any, ...]) -> Dataset:
-            return self._then(lambda _: iter(column), Facts(cardinality=len(column)))
+        def of_column(i: int, column: tuple[Any, ...]) -> Dataset:
+            return self._then(lambda _: iter(column),
+                              Facts(len(column), self._spec(lambda spec: nest.flatten(spec)[i])))
 
-        datasets = list(map(of_column, zip(*map(nest.flatten, chunk), strict=True)))
-        return nest.pack_sequence_as(chunk[0], datasets)
+        columns = enumerate(zip(*map(nest.flatten, chunk), strict=True))
+        return nest.pack_sequence_as(chunk[0], [of_column(i, column) for i, column in columns])
 
-    # Functions of elements.
-
-    def map(self, map_func: Callable[..., Any], num_parallel_calls: int | None = None) -> Dataset:
-        """Applies a function to every element, in order; the parts of a tuple are its arguments.
-
-        Args:
-            map_func: the function.
-            num_parallel_calls: how many threads call it at once; AUTOTUNE for one per core; None for no thread.
-
-        Raises:
-            RD25: bad arguments.
-            What the function raises, with a note that says which element it was.
-
-        Source: tf.data.Dataset.map.
-        """
-        check_function("map", map_func)
-        known = self._facts
-        known = known._replace(spec=None, certain=known.static,
-                               ragged=known.ragged or open_lengths(known.spec, known.batch_size is not None))
-        if num_parallel_calls is None:
-            return self._then(lambda reading: iterators.call("map", map_func, self._read(reading)), known)
-        if num_parallel_calls == AUTOTUNE:
-            num_parallel_calls = os.cpu_count() or 1
-        check_count("map", "num_parallel_calls", num_parallel_calls, 1)
-        number = num_parallel_calls
-        return self._then(lambda reading: threads.map_in_threads(map_func, self._read(reading), number), known)
-
-    def filter(self, predicate: Callable[..., Any]) -> Dataset:
-        """Keeps the elements for which the function is true.
-
-        Raises:
-            RD25: no function.
-            What the function raises, with a note that says which element it was.
-
-        Source: tf.data.Dataset.filter.
-        """
-        check_function("filter", predicate)
-
-        def read(reading: Reading) -> Iterator[Any]:
-            for i, element in enumerate(self._read(reading)):
-                try:
-                    kept = bool(iterators.apply(predicate, element))
-                except Exception as error:
-                    raise iterators.noted(error, "filter", i) from None
-                if kept:
-                    yield element
-        return self._then(read, self._facts.elements_only(UNKNOWN_CARDINALITY))
-
-    def interleave(self, map_func: Callable[..., Any], cycle_length: int = 16, block_length: int = 1) -> Dataset:
-        """Elements of the datasets that `map_func` returns: `block_length` from each of `cycle_length` in turn.
-
-        The order is always the same.
-
-        >>> from refdist.data import Dataset
-        >>> rows = Dataset.range(1, 4).interleave(lambda n: Dataset.from_tensors(n).repeat(2), cycle_length=2)
-        >>> list(map(int, rows))
-        [1, 2, 1, 2, 3, 3]
-
-        Raises:
-            RD25: bad arguments, or a function that returns no dataset.
-
-        Source: tf.data.Dataset.interleave.
-        """
-        check_function("interleave", map_func)
-        check_count("interleave", "cycle_length", cycle_length, 1)
-        check_count("interleave", "block_length", block_length, 1)
-
-        def read(reading: Reading) -> Iterator[Any]:
-            streams = iterators.call("interleave", map_func, self._read(reading))
-            return iterators.interleave(map(_dataset, streams), cycle_length, block_length)
-        return self._then(read, Facts(files=self._facts.files))
-
-    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
-        """The elements of the datasets that `map_func` returns, one dataset after another.
-
-        Source: tf.data.Dataset.flat_map.
-        """
-        return self.interleave(map_func, cycle_length=1)
-
-    def enumerate(self, start: int = 0) -> Dataset:
+    def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Pairs of a number and an element.
 
         Source: tf.data.Dataset.enumerate.
@@ -263,64 +201,58 @@ class Transformations:
         check_count("enumerate", "start", start, -(1 << 63))
         return self._then(
             lambda reading: ((np.int64(i), element) for i, element in enumerate(self._read(reading), start)),
-            Facts(cardinality=self._facts.cardinality, files=self._facts.files))
+            self._facts._replace(spec=self._spec(lambda spec: (TensorSpec((), np.int64), spec)), batch_size=None,
+                                 static=False))
 
     # Order and choice.
 
-    def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
-        """Draws the next element at random from a buffer of `buffer_size`.
+    def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True,
+                name: str | None = None) -> Dataset:
+        """Draws the next element at random from a buffer of `buffer_size`; UNKNOWN_CARDINALITY takes all elements.
 
         With a seed, the first iteration is the same in every run, and so is the second.  The order is not the
         one that TensorFlow draws.
 
         Source: tf.data.Dataset.shuffle.
         """
-        check_count("shuffle", "buffer_size", buffer_size, 1)
-        sources: dict[int | None, random.Random] = {}
-        fixed = random.Random(seed).randrange(1 << 62)
+        if buffer_size != UNKNOWN_CARDINALITY:
+            check_count("shuffle", "buffer_size", buffer_size, 1)
+        size = sys.maxsize if buffer_size == UNKNOWN_CARDINALITY else buffer_size
+        seed_of = iterators.seeds(seed, reshuffle_each_iteration)
+        return self._select(lambda read, reading: iterators.shuffle(read(reading), size, seed_of(reading)),
+                            self._facts.cardinality)
 
-        def change(read: Read, reading: Reading) -> Iterator[Any]:
-            # Workers that agreed upon a seed draw one order, so that each row is read by one of them.
-            agreed = seed if seed is not None else reading.seed
-            source = sources.setdefault(agreed, random.Random(agreed))
-            if reading.peek:
-                source = copy(source)
-            drawn = source.randrange(1 << 62)
-            if not reshuffle_each_iteration:
-                drawn = fixed if agreed == seed else agreed or 0
-            return iterators.shuffle(read(reading), buffer_size, drawn)
-        return self._select(change, self._facts.cardinality)
-
-    def repeat(self, count: int | None = None) -> Dataset:
-        """The elements `count` times over; None and -1 mean for ever.
+    def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
+        """The elements `count` times over; None and numbers below 0 mean for ever.
 
         Source: tf.data.Dataset.repeat.
         """
-        times = None if count == -1 else count
-        if times is not None:
-            check_count("repeat", "count", times, 0)
+        if count is not None:
+            check_count("repeat", "count", count)
+        times = None if count is None or count < 0 else count
         return self._select(lambda read, reading: iterators.repeat(partial(read, reading), times),
                             facts.repeated(self._facts.cardinality, times))
 
-    def take(self, count: int) -> Dataset:
-        """The first `count` elements; -1 means all.
+    def take(self, count: int, name: str | None = None) -> Dataset:
+        """The first `count` elements; numbers below 0 mean all.
 
         Source: tf.data.Dataset.take.
         """
-        check_count("take", "count", count, -1)
-        return self._select(lambda read, reading: iterators.part(read(reading), 0, None if count == -1 else count),
+        check_count("take", "count", count)
+        return self._select(lambda read, reading: iterators.part(read(reading), 0, None if count < 0 else count),
                             facts.taken(self._facts.cardinality, count))
 
-    def skip(self, count: int) -> Dataset:
-        """All but the first `count` elements.
+    def skip(self, count: int, name: str | None = None) -> Dataset:
+        """All but the first `count` elements; numbers below 0 leave none.
 
         Source: tf.data.Dataset.skip.
         """
-        check_count("skip", "count", count, 0)
-        return self._select(lambda read, reading: iterators.part(read(reading), count, None),
+        check_count("skip", "count", count)
+        start, stop = (count, None) if count >= 0 else (0, 0)
+        return self._select(lambda read, reading: iterators.part(read(reading), start, stop),
                             facts.skipped(self._facts.cardinality, count))
 
-    def shard(self, num_shards: int, index: int) -> Dataset:
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
 
         Raises:
@@ -338,11 +270,18 @@ class Transformations:
 
     # Keeping and reading ahead.
 
-    def cache(self) -> Dataset:
+    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """Keeps the elements in memory once they have all been read.
+
+        Raises:
+            RD20: a `filename`; TensorFlow would keep them there.
 
         Source: tf.data.Dataset.cache.
         """
+        if filename:
+            raise errors.error("RD20", "Dataset.cache", f"filename is {filename!r}",
+                               "Keep the elements in memory, `cache()`, or write them with `np.save` or a "
+                               "`TFRecordWriter`.")
         kept: dict[Reading, list[Any]] = {}
 
         def read(reading: Reading) -> Iterator[Any]:
@@ -354,25 +293,18 @@ class Transformations:
                 mine.append(element)
                 yield element
             kept[reading] = mine
-        return self._then(read, self._facts)
+        return self._then(read, self._same())
 
-    def prefetch(self, buffer_size: int) -> Dataset:
+    def prefetch(self, buffer_size: int, name: str | None = None) -> Dataset:
         """Reads up to `buffer_size` elements in another thread before they are asked for; AUTOTUNE means 2.
 
         Source: tf.data.Dataset.prefetch.
         """
         check_count("prefetch", "buffer_size", buffer_size, AUTOTUNE)
         if buffer_size == 0:
-            return self._then(self._read, self._facts)
+            return self._then(self._read, self._same())
         count = _READ_AHEAD if buffer_size == AUTOTUNE else buffer_size
-        return self._then(lambda reading: threads.ReadAhead(partial(self._read, reading), count), self._facts)
-
-
-def _dataset(found: Any) -> Any:
-    if not isinstance(found, Transformations):
-        raise errors.error("RD25", "Dataset.interleave", f"the function returned a {type(found).__name__}",
-                           "Return a Dataset.")
-    return found
+        return self._then(lambda reading: threads.ReadAhead(partial(self._read, reading), count), self._same())
 
 
 def _shapes(padded_shapes: Any) -> list[tuple[int | None, ...]]:

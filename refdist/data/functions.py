@@ -1,0 +1,247 @@
+"""The methods of `Dataset` that call a function of the user for every element.
+
+What Python code returns is only known once it has been called.  Its first result tells the structure and the
+dtypes of all, and the ranks too where those of the arguments are known; lengths are not told.  A later result of
+another kind is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.data import elements, iterators, threads
+from refdist.data.elements import check_count, check_function
+from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY, Facts, Reading
+from refdist.data.spec import DatasetSpec, is_ranked, made, spec_of
+from refdist.data.transformations import AUTOTUNE, Transformations
+
+if TYPE_CHECKING:
+    from refdist.data.dataset import Dataset
+
+_AT_ONCE = 16  # datasets, where AUTOTUNE leaves the number to us
+
+
+class Functions(Transformations):
+    """What `Dataset` inherits; documented there."""
+
+    def map(self, map_func: Callable[..., Any], num_parallel_calls: int | None = None,
+            deterministic: bool | None = None, name: str | None = None) -> Dataset:
+        """Applies a function to every element, in order; the parts of a tuple are its arguments.
+
+        Python numbers and lists that it returns become arrays; an outermost list becomes a tuple.
+
+        Args:
+            map_func: the function.
+            num_parallel_calls: how many threads call it at once; AUTOTUNE for one per core; None for no thread.
+            deterministic: without effect: the order is always kept.
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> list(Dataset.range(2).map(lambda n: (n, [1, 2])))
+        [(np.int64(0), array([1, 2], dtype=int32)), (np.int64(1), array([1, 2], dtype=int32))]
+
+        Raises:
+            RD25: bad arguments.  RD26: results of different structures, dtypes or ranks.
+            What the function raises, with a note that says which element it was.
+
+        Source: tf.data.Dataset.map.
+        """
+        check_function("map", map_func)
+        calls = _calls("map", num_parallel_calls)
+        make = partial(iterators.made, map_func)
+
+        def read(reading: Reading) -> Iterator[Any]:
+            stream = self._read(reading)
+            results = (iterators.call("map", make, stream) if calls is None
+                       else threads.map_in_threads(make, stream, calls))
+            return self._alike("map", results)
+        return self._then(read, self._facts._replace(spec=lambda: self._made("map", make), certain=self._facts.static))
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Keeps the elements for which the function is true.
+
+        Raises:
+            RD25: no function.
+            What the function raises, with a note that says which element it was.
+
+        Source: tf.data.Dataset.filter.
+        """
+        check_function("filter", predicate)
+        return self._then(
+            lambda reading: (element for element, kept in self._judged("filter", predicate, reading) if kept),
+            self._same()._replace(cardinality=UNKNOWN_CARDINALITY))
+
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements before the first for which the function is not true.
+
+        >>> from refdist.data import Dataset
+        >>> list(map(int, Dataset.range(9).take_while(lambda n: n < 3)))
+        [0, 1, 2]
+
+        Raises:
+            RD25: no function.
+            What the function raises, with a note that says which element it was.
+
+        Source: tf.data.Dataset.take_while.
+        """
+        check_function("take_while", predicate)
+
+        def read(reading: Reading) -> Iterator[Any]:
+            for element, kept in self._judged("take_while", predicate, reading):
+                if not kept:
+                    return
+                yield element
+        return self._then(read, self._same()._replace(cardinality=UNKNOWN_CARDINALITY))
+
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None) -> Dataset:
+        """Maps elements with a state: `scan_func(state, element)` returns the next state and an element.
+
+        >>> import numpy as np
+        >>> from refdist.data import Dataset
+        >>> list(map(int, Dataset.range(5).scan(np.int64(0), lambda total, n: (total + n, total + n))))
+        [0, 1, 3, 6, 10]
+
+        Raises:
+            RD25: no function, or one that does not return a pair.
+            RD26: a state of another structure or dtype than the first; results of different kinds.
+            What the function raises, with a note that says which element it was.
+
+        Source: tf.data.Dataset.scan.
+        """
+        check_function("scan", scan_func)
+        state = elements.arrays(initial_state)
+
+        def first(element: Any) -> Any:
+            return next(iterators.scan(state, scan_func, [element]))
+
+        return self._then(
+            lambda reading: self._alike("scan", iterators.scan(state, scan_func, self._read(reading))),
+            self._facts._replace(batch_size=None, static=False, spec=lambda: self._made("scan", first)))
+
+    def interleave(self, map_func: Callable[..., Any], cycle_length: int | None = None, block_length: int | None = None,
+                   num_parallel_calls: int | None = None, deterministic: bool | None = None,
+                   name: str | None = None) -> Dataset:
+        """Elements of the datasets that `map_func` returns: `block_length` from each of `cycle_length` in turn.
+
+        The order is always the same.
+
+        Args:
+            map_func: from an element to a dataset.
+            cycle_length: how many datasets are read in turn; None and AUTOTUNE mean 16.
+            block_length: how many elements each gives in its turn; None means 1.
+            num_parallel_calls, deterministic: without effect.
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> rows = Dataset.range(1, 4).interleave(lambda n: Dataset.from_tensors(n).repeat(2), cycle_length=2)
+        >>> list(map(int, rows))
+        [1, 2, 1, 2, 3, 3]
+
+        Raises:
+            RD25: bad arguments, or a function that returns something else.
+            RD26: datasets whose elements differ in structure, dtypes or ranks.
+
+        Source: tf.data.Dataset.interleave.
+        """
+        check_function("interleave", map_func)
+        cycle = _AT_ONCE if cycle_length in (None, AUTOTUNE) else cycle_length
+        block = 1 if block_length is None else block_length
+        check_count("interleave", "cycle_length", cycle, 1)
+        check_count("interleave", "block_length", block, 1)
+        _calls("interleave", num_parallel_calls)
+        return self._interleaved("interleave", map_func, cycle or 1, block)
+
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
+        """The elements of the datasets that `map_func` returns, one dataset after another.
+
+        Raises:
+            RD25: bad arguments, or a function that returns something else.
+            RD26: datasets whose elements differ in structure, dtypes or ranks.
+
+        Source: tf.data.Dataset.flat_map.
+        """
+        check_function("flat_map", map_func)
+        return self._interleaved("flat_map", map_func, 1, 1)
+
+    def _interleaved(self, method: str, map_func: Callable[..., Any], cycle: int, block: int) -> Dataset:
+        def dataset(element: Any) -> Any:
+            found = iterators.apply(map_func, element)
+            if not isinstance(found, Transformations):
+                raise errors.error("RD25", f"Dataset.{method}", f"the function returned a {type(found).__name__}",
+                                   "Return a Dataset.")
+            return found
+
+        def read(reading: Reading) -> Iterator[Any]:
+            inner = Reading(seed=reading.seed, peek=reading.peek)  # files have been shared out already
+            streams = (one._read(inner) for one in iterators.call(method, dataset, self._read(reading)))
+            return self._alike(method, iterators.interleave(streams, cycle, block))
+        return self._then(read, Facts(spec=lambda: self._made(method, dataset).element_spec, files=self._facts.files))
+
+    def apply(self, transformation_func: Callable[[Dataset], Any]) -> Dataset:
+        """What a function makes of this dataset.
+
+        >>> from refdist.data import Dataset
+        >>> [batch.tolist() for batch in Dataset.range(3).apply(lambda dataset: dataset.batch(2))]
+        [[0, 1], [2]]
+
+        Raises:
+            RD25: no function, or one that returns something else than a dataset.
+
+        Source: tf.data.Dataset.apply.
+        """
+        check_function("apply", transformation_func)
+        found = transformation_func(self)  # type: ignore[arg-type]
+        if not isinstance(found, Transformations):
+            raise errors.error("RD25", "Dataset.apply", f"the function returned a {type(found).__name__}",
+                               "Return a Dataset.")
+        return found  # type: ignore[return-value]
+
+    # What is known, and what is true.
+
+    def _judged(self, method: str, predicate: Callable[..., Any], reading: Reading) -> Iterator[tuple[Any, bool]]:
+        for i, element in enumerate(self._read(reading)):
+            try:
+                kept = bool(iterators.apply(predicate, element))
+            except Exception as error:
+                raise iterators.noted(error, method, i) from None
+            yield element, kept
+
+    def _alike(self, method: str, results: Iterator[Any]) -> Iterator[Any]:
+        return iterators.alike(method, results, lambda: is_ranked(self.element_spec))
+
+    def _made(self, method: str, make: Callable[[Any], Any]) -> Any:
+        # The spec of what a function makes: of the first element, or of zeros where there is none.
+        for found in iterators.call(method, make, self._read(PEEK)):
+            return made(spec_of(found), is_ranked(self.element_spec))
+        zeros = nest.map_structure(self._zeros, self.element_spec)
+        try:
+            found = make(zeros)
+        except Exception as error:
+            raise errors.error("RD29", "Dataset.element_spec", f"there is no element to call the function of {method} "
+                               f"with, and with zeros it raises {type(error).__name__}",
+                               "Do not ask for the spec of an empty dataset.") from error
+        return made(spec_of(found), is_ranked(self.element_spec))
+
+    def _zeros(self, one: Any) -> Any:
+        if one is None:
+            return None
+        if isinstance(one, DatasetSpec):
+            return self._then(lambda _: iter(()), Facts(0, one.element_spec))
+        if one.dtype == object:
+            return np.full([n or 1 for n in one.shape or ()], b"", object)[()]
+        return np.zeros([1 if n is None else n for n in one.shape or ()], one.dtype)
+
+
+def _calls(method: str, num_parallel_calls: int | None) -> int | None:
+    if num_parallel_calls is None:
+        return None
+    if num_parallel_calls == AUTOTUNE:
+        return os.cpu_count() or 1
+    check_count(method, "num_parallel_calls", num_parallel_calls, 1)
+    return num_parallel_calls

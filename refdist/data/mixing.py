@@ -1,0 +1,116 @@
+"""What is made of several datasets: side by side, one after another, or by turns that are drawn or chosen.
+
+Each function gives what a new `Dataset` is made of: how it is read, what is known, and its options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.data import facts, iterators
+from refdist.data.facts import Facts, Reading
+from refdist.data.options import Options, merged
+from refdist.data.spec import TensorSpec, common
+
+if TYPE_CHECKING:
+    from refdist.data.dataset import Dataset
+
+Made = tuple[Callable[[Reading], Iterable[Any]], Facts, Options]
+
+
+def side_by_side(structure: Any, datasets: list[Dataset]) -> Made:
+    """Elements of all datasets in one structure, until the shortest ends."""
+    sizes = {dataset._facts.batch_size for dataset in datasets}
+    known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
+                  _spec(datasets, lambda specs: nest.pack_sequence_as(structure, specs)),
+                  sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
+                  all(dataset._facts.certain for dataset in datasets), _files(datasets))
+
+    def read(reading: Reading) -> Iterator[Any]:
+        for parts in zip(*(dataset._read(reading) for dataset in datasets), strict=False):
+            yield nest.pack_sequence_as(structure, list(parts))
+    return read, known, _options(datasets)
+
+
+def one_after_another(datasets: list[Dataset]) -> Made:
+    """The elements of the first dataset, then those of the next.
+
+    Raises:
+        RD26: elements of another structure or dtype, where that is known.
+    """
+    sizes = {dataset._facts.batch_size for dataset in datasets}
+    size = sizes.pop() if len(sizes) == 1 else None
+    known = Facts(facts.concatenated(*(dataset._facts.cardinality for dataset in datasets)),
+                  _spec(datasets, common), size,
+                  size is not None and all(dataset._facts.static for dataset in datasets),
+                  all(dataset._facts.certain for dataset in datasets), _files(datasets))
+
+    def read(reading: Reading) -> Iterator[Any]:
+        for dataset in datasets:
+            yield from dataset._read(reading)
+    return read, known, _options(datasets)
+
+
+def sampled(datasets: list[Dataset], weights: Any, seed: int | None, stop: bool, rerandomize: bool | None) -> Made:
+    """The next element of a dataset that is drawn each time.
+
+    Raises:
+        RD25: bad weights.  RD26: elements of another structure or dtype, where that is known.
+    """
+    shares = np.ones(len(datasets)) if weights is None else np.asarray(weights)
+    if shares.shape != (len(datasets),) or shares.dtype.kind != "f":
+        raise errors.error("RD25", "Dataset.sample_from_datasets", f"weights is {weights!r}",
+                           f"Pass {len(datasets)} floats, one for each dataset, or None.",
+                           kind=errors.InvalidValueError)
+    drawn = [(dataset, float(share)) for dataset, share in zip(datasets, shares, strict=True) if share > 0]
+    seed_of = iterators.seeds(seed, seed is None if rerandomize is None else rerandomize)
+
+    def choices(reading: Reading) -> Iterator[int]:
+        return iterators.draw([share for _, share in drawn], seed_of(reading)) if drawn else iter(())
+    read, known, options = _mixed([dataset for dataset, _ in drawn], datasets, choices, stop)
+    if len(drawn) < 2:  # nothing is left to chance
+        known = known._replace(cardinality=sum(dataset._facts.cardinality for dataset, _ in drawn))
+    return read, known, options
+
+
+def chosen(datasets: list[Dataset], choice_dataset: Dataset, stop: bool) -> Made:
+    """The next element of the dataset whose number another dataset gives.
+
+    Raises:
+        RD25: choices that are no int64 scalars.  RD26: elements of another structure or dtype, where that is known.
+    """
+    wanted = TensorSpec((), np.int64)
+    if choice_dataset.element_spec != wanted:
+        raise errors.error("RD25", "Dataset.choose_from_datasets", f"the choices are {choice_dataset.element_spec}",
+                           f"Pass a dataset of {wanted}.")
+    return _mixed(datasets, datasets, choice_dataset._read, stop)
+
+
+def _mixed(datasets: list[Dataset], all_of_them: list[Dataset], choices: Callable[[Reading], Iterable[Any]],
+           stop: bool) -> Made:
+    counts = [dataset._facts.cardinality for dataset in datasets]
+    known = Facts(facts.mixed(counts), _spec(all_of_them, common),
+                  files=_files(all_of_them))
+
+    def read(reading: Reading) -> Iterator[Any]:
+        return iterators.chosen([iter(dataset._read(reading)) for dataset in datasets], choices(reading), stop)
+    return read, known, _options(all_of_them)
+
+
+def _spec(datasets: list[Dataset], change: Callable[[list[Any]], Any]) -> Any:
+    # Now where the specs of all are known, else when somebody asks.
+    if any(callable(dataset._facts.spec) for dataset in datasets):
+        return lambda: change([dataset.element_spec for dataset in datasets])
+    return change([dataset._facts.spec for dataset in datasets])
+
+
+def _files(datasets: list[Dataset]) -> tuple[str, ...]:
+    return tuple(name for dataset in datasets for name in dataset._facts.files)
+
+
+def _options(datasets: list[Dataset]) -> Options:
+    return merged(dataset.options() for dataset in datasets)

@@ -1,0 +1,257 @@
+"""What functions of elements may return, and datasets made of several; as TensorFlow 2.21 has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import TensorSpec
+from refdist.data import AutoShardPolicy, Dataset, Options
+
+
+def rows(dataset: Any) -> list[Any]:
+    return [np.asarray(element).tolist() for element in dataset]
+
+
+def first(dataset: Dataset) -> Any:
+    return next(iter(dataset))
+
+
+@pytest.mark.parametrize(("returned", "dtype", "shape"), [
+    (1.5, np.float32, ()), (3, np.int32, ()), (True, np.bool_, ()), (1j, np.complex128, ()), ([1, 2], np.int32, (2,)),
+    ([[1.0], [2.0]], np.float32, (2, 1)), ([True], np.bool_, (1,)), (np.float64(2), np.float64, ()),
+    (np.ones(2), np.float64, (2,)), ([np.int64(1), np.int64(2)], np.int64, (2,))])
+def test_numbers_and_lists_become_arrays(returned: Any, dtype: Any, shape: tuple[int, ...]) -> None:
+    programs = {
+        "map": Dataset.range(2).map(lambda x: (x, returned)),
+        "dict": Dataset.range(2).map(lambda x: {0: x, 1: returned}),
+        "threads": Dataset.range(2).map(lambda x: (x, returned), num_parallel_calls=2),
+        "scan": Dataset.range(2).scan(0, lambda s, x: (s, (x, returned))),
+        "state": Dataset.range(2).scan(returned, lambda s, x: [returned, (x, s)]),
+        "flat_map": Dataset.range(2).flat_map(lambda x: Dataset.from_tensors((x, returned)))}
+    for name, dataset in programs.items():
+        for element in dataset:
+            found = element[1]
+            assert (found.dtype, found.shape) == (dtype, shape), name
+            assert np.array_equal(found, returned), name
+
+
+def test_an_outermost_list_is_a_tuple_and_other_values_stay() -> None:
+    """Observed: `map(lambda x: [x, x])` has two components; a list within is one."""
+    pair = first(Dataset.range(2).map(lambda x: [x, [x, x]]))
+    assert type(pair) is tuple
+    assert (pair[0], pair[1].tolist()) == (0, [0, 0])
+    assert Dataset.range(2).map(lambda x: [x, 1.5]).map(lambda x, y: x + y).element_spec == TensorSpec((), np.float64)
+    assert first(Dataset.range(1).map(lambda x: (x, None, "a", b"b\0"))) == (0, None, "a", b"b\0")
+    nested = first(Dataset.range(1).map(lambda x: ((x, (x, 1.0)), {"z": x, "a": 2})))
+    assert refdist.nest.flatten(nested) == [0, 0, 1.0, 2, 0]
+    inner = first(Dataset.range(1).map(lambda x: (x, Dataset.range(3))))[1]
+    assert rows(inner) == [0, 1, 2]
+    for bad in ({1, 2}, object(), lambda: 1, [[1], [1, 2]]):
+        with pytest.raises(TypeError, match="RD25") as caught:
+            first(Dataset.range(1).map(lambda x, bad=bad: (x, bad)))
+        assert caught.value.__notes__ == ["raised in Dataset.map by element 0"]
+
+
+def test_none_is_a_component() -> None:
+    """Observed: batches, rows and new batches of None are None."""
+    dataset = Dataset.from_tensor_slices(([1, 2, 3], None))
+    for step in (dataset, dataset.batch(2), dataset.batch(2).unbatch(), dataset.batch(2).rebatch(3),
+                 dataset.batch(3).rebatch(2), dataset.window(2).flat_map(lambda x, _: x).map(lambda x: (x, None))):
+        assert all(element[1] is None for element in step)
+        assert step.element_spec[1] is None
+    assert [x.tolist() for x, _ in dataset.batch(2).rebatch(3)] == [[1, 2, 3]]
+    with pytest.raises(TypeError, match=r"RD25.*component 1 is None"):
+        list(dataset.padded_batch(2))
+    with pytest.raises(TypeError, match=r"RD25.*flat_map"):
+        list(Dataset.range(3).window(2).batch(2))
+
+
+def test_numbers_below_zero_mean_what_they_mean_in_tensorflow() -> None:
+    numbers = Dataset.range(3)
+    for below in (-1, -2, -3):
+        assert rows(numbers.take(below)) == [0, 1, 2]
+        assert rows(numbers.skip(below)) == rows(numbers.map(lambda x: x).skip(below)) == []
+        assert rows(numbers.repeat(below).take(5)) == [0, 1, 2, 0, 1]
+    assert sorted(rows(numbers.shuffle(refdist.data.UNKNOWN_CARDINALITY))) == [0, 1, 2]
+    assert rows(numbers.enumerate(-2).map(lambda i, x: i)) == [-2, -1, 0]
+
+
+def test_a_range_has_the_dtype_wanted() -> None:
+    for dtype in (np.int8, np.int32, np.uint16, np.float32, np.float64):
+        for dataset in (Dataset.range(5, 0, -2, output_type=dtype), Dataset.range(1, output_type=dtype).repeat(3),
+                        Dataset.range(3, output_type=dtype).shuffle(3, seed=1)):
+            assert all(x.dtype == dtype for x in [*dataset, *dataset.batch(2)])
+            assert dataset.element_spec == TensorSpec((), dtype)
+    assert rows(Dataset.range(5, 0, -2, output_type=np.float32).batch(2)) == [[5.0, 3.0], [1.0]]
+
+
+def test_scan_takes_its_state_along() -> None:
+    assert rows(Dataset.range(5).scan(np.int64(0), lambda s, x: (s + x, s + x))) == [0, 1, 3, 6, 10]
+    pairs = Dataset.zip(Dataset.range(3), Dataset.range(5, 8))
+    assert [tuple(map(int, x)) for x in pairs.scan((0, np.int64(1)), lambda s, x: ((s[0] + 1, s[1] * 2), (s[1], x[1])))
+            ] == [(1, 5), (2, 6), (4, 7)]
+    growing = Dataset.range(3).scan([9], lambda s, x: (np.append(s, np.int32(x)), s))
+    assert rows(growing) == rows(growing) == [[9], [9, 0], [9, 0, 1]]
+    for bad in (lambda s, x: x, lambda s, x: (s, x, x), lambda s, x: None):
+        with pytest.raises(TypeError, match=r"RD25.*Return a pair") as caught:
+            list(Dataset.range(3).scan(0, bad))
+        assert caught.value.__notes__ == ["raised in Dataset.scan by element 0"]
+    with pytest.raises(TypeError, match=r"RD26.*the new state has dtype int64, the first has int32"):
+        list(Dataset.range(3).scan(0, lambda s, x: (x, x)))
+    with pytest.raises(ZeroDivisionError) as raised:
+        list(Dataset.range(3).scan(0, lambda s, x: (s, 1 // (1 - int(x)))))
+    assert raised.value.__notes__ == ["raised in Dataset.scan by element 1"]
+
+
+def test_take_while_ends_at_the_first_that_is_not() -> None:
+    seen: list[int] = []
+    assert rows(Dataset.range(9).take_while(lambda x: seen.append(int(x)) or x < 3)) == [0, 1, 2]
+    assert seen == [0, 1, 2, 3]
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(Dataset.range(3).take_while(lambda x: 1 // int(x)))
+    assert caught.value.__notes__ == ["raised in Dataset.take_while by element 0"]
+
+
+def test_apply_and_the_single_element() -> None:
+    assert rows(Dataset.range(3).apply(lambda d: d.batch(2))) == [[0, 1], [2]]
+    assert Dataset.range(1).get_single_element() == 0
+    for count, text in ((0, "no element"), (2, "more than one")):
+        with pytest.raises(ValueError, match=f"RD29.*{text}"):
+            Dataset.range(count).repeat().get_single_element()
+
+
+def test_choices_name_the_dataset_that_gives_the_next_element() -> None:
+    """Observed, TensorFlow 2.21."""
+    a, b, turns = Dataset.range(3), Dataset.range(10, 14), Dataset.range(2)
+    choose = Dataset.choose_from_datasets
+    assert rows(choose([a, b], turns.repeat(6))) == [0, 10, 1, 11, 2, 12]
+    assert rows(choose([a, b], turns.repeat(6), stop_on_empty_dataset=False)) == [0, 10, 1, 11, 2, 12, 13]
+    assert rows(choose([a, b], turns.repeat(), False)) == [0, 10, 1, 11, 2, 12, 13]
+    assert rows(choose([a, b], turns)) == [0, 10]
+    assert rows(choose([a.repeat(), b], turns.repeat()).take(10)) == [0, 10, 1, 11, 2, 12, 0, 13, 1]
+    for numbers in (Dataset.range(3), Dataset.range(-1, 1)):
+        with pytest.raises(ValueError, match=r"RD25.*of 2 was chosen"):
+            list(choose([a, b], numbers))
+
+
+def test_samples_are_drawn_by_weight_and_fixed_by_the_seed() -> None:
+    a, b = Dataset.range(3), Dataset.range(10, 14)
+    sample = Dataset.sample_from_datasets
+
+    def orders(**options: Any) -> tuple[list[int], list[int]]:
+        dataset = sample([a.repeat(), b.repeat()], **options).take(40)
+        return rows(dataset), rows(dataset)
+
+    both = orders(seed=1)
+    assert both == orders(seed=1)
+    assert both[0] == both[1]
+    again = orders(seed=1, rerandomize_each_iteration=True)
+    assert again == orders(seed=1, rerandomize_each_iteration=True)
+    assert again[0] != again[1]
+    assert orders()[0] != orders()[0]
+    free, kept = orders(), orders(rerandomize_each_iteration=False)
+    assert free[0] != free[1]
+    assert kept[0] == kept[1]
+    mixed = rows(sample([a, b], seed=1))
+    assert sorted(mixed) == [0, 1, 2, 10, 11, 12, 13]
+    assert [x for x in mixed if x < 3] == [0, 1, 2]
+    assert rows(sample([a, b], weights=[0.0, 1.0])) == rows(sample([a, b], weights=[-1.0, 2.0])) == [10, 11, 12, 13]
+    assert rows(sample([a, b], weights=[0.0, 0.0])) == []
+    stopped = rows(sample([a, b], seed=1, stop_on_empty_dataset=True))
+    assert len(stopped) < 7
+    assert stopped == mixed[:len(stopped)]
+    drawn = Counter(x < 3 for x in sample([a.repeat(), b.repeat()], weights=[0.9, 0.1], seed=3).take(1000))
+    assert 850 < drawn[True] < 950
+
+
+def test_looking_at_a_sample_does_not_change_the_next_order() -> None:
+    def mixed() -> Dataset:
+        return Dataset.sample_from_datasets([Dataset.range(9)] * 2, seed=1, rerandomize_each_iteration=True)
+
+    looked = mixed().map(lambda x: x)
+    assert looked.element_spec == TensorSpec((), np.int64)
+    two = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    two.experimental_distribute_dataset(looked.batch(4)).explain()
+    assert rows(looked) == rows(mixed())
+
+
+def test_options_that_datasets_have_are_kept_when_they_are_put_together() -> None:
+    """Observed, TensorFlow 2.21."""
+    def having(policy: AutoShardPolicy) -> Dataset:
+        options = Options()
+        options.experimental_distribute.auto_shard_policy = policy
+        return Dataset.range(3).with_options(options)
+
+    plain, off, data = Dataset.range(3), having(AutoShardPolicy.OFF), having(AutoShardPolicy.DATA)
+    for dataset, policy in ((Dataset.zip(off, plain), "OFF"), (Dataset.zip(plain, off), "OFF"),
+                            (Dataset.zip(off, data), "DATA"), (plain.concatenate(off), "OFF"),
+                            (off.concatenate(data), "DATA"), (off.with_options(Options()), "OFF"),
+                            (plain.flat_map(lambda x: off), "AUTO"),
+                            (Dataset.sample_from_datasets([plain, off]), "OFF"),
+                            (Dataset.choose_from_datasets([off, plain], plain), "OFF")):
+        assert dataset.options().experimental_distribute.auto_shard_policy.name == policy
+
+
+def test_arguments_without_effect_are_taken() -> None:
+    numbers = Dataset.range(4, name="a")
+    dataset = numbers.map(lambda x: x, deterministic=False, name="b").filter(lambda x: True, name="c").cache(name="d")
+    dataset = dataset.shuffle(1, name="e").repeat(1, name="f").take(9, name="g").skip(0, name="h").shard(1, 0, name="i")
+    dataset = dataset.batch(2, num_parallel_calls=2, deterministic=False, name="j").prefetch(1, name="k")
+    dataset = dataset.unbatch(name="l").enumerate(name="m").map(lambda i, x: x).window(2, name="n")
+    dataset = dataset.flat_map(lambda w: w, name="o").interleave(
+        Dataset.from_tensors, None, None, num_parallel_calls=2, deterministic=True, name="p")
+    assert rows(dataset.with_options(Options(), name="q")) == [0, 1, 2, 3]
+    with pytest.raises(NotImplementedError, match=r"RD20.*'/tmp/x'"):
+        numbers.cache("/tmp/x")
+
+
+def test_types_and_shapes_of_a_generator_are_a_signature() -> None:
+    pairs = Dataset.from_generator(lambda n, x: iter([(n, x)]), (np.int64, np.float32), ((), (None,)), args=[1, [2]])
+    assert pairs.element_spec == (TensorSpec((), np.int64), TensorSpec((None,), np.float32))
+    [(n, x)] = pairs
+    assert (n.dtype, x.dtype, n.tolist(), x.tolist()) == (np.int64, np.float32, 1, [2.0])
+    named = Dataset.from_generator(lambda: iter([{"a": 1}]), output_types={"a": np.int8})
+    assert named.element_spec == {"a": TensorSpec(None, np.int8)}
+
+
+def test_padding_is_of_the_kind_of_the_rows() -> None:
+    counts = Dataset.from_generator(lambda: iter([[1], [2, 3]]))
+    with pytest.raises(ValueError, match="RD05"):
+        list(counts.padded_batch(2, padding_values=1.5))
+    pairs = Dataset.zip(counts, counts.map(lambda x: x / 2))
+    both = first(pairs.padded_batch(2, padding_values=9))
+    assert [x.tolist() for x in both] == [[[1, 9], [2, 3]], [[0.5, 9], [1, 1.5]]]
+    words = Dataset.from_tensor_slices([b"a", b"abc"])
+    assert rows(words.padded_batch(2)) == rows(words.batch(2)) == [[b"a", b"abc"]]
+
+
+def ragged() -> np.ndarray[Any, Any]:
+    found = np.empty(4, object)
+    found[:] = [np.arange(i) for i in (1, 2, 3, 4)]
+    return found
+
+
+def test_rows_of_different_lengths_are_an_array_of_arrays() -> None:
+    dataset = Dataset.from_tensor_slices({"x": ragged(), "y": np.arange(4)})
+    assert [len(element["x"]) for element in dataset] == [1, 2, 3, 4]
+    for batches in (dataset.batch(2), dataset.batch(4).rebatch(2), dataset.shuffle(1).batch(2)):
+        assert [[len(row) for row in batch["x"]] for batch in batches] == [[1, 2], [3, 4]]
+        assert batches.element_spec["x"].dtype == object
+    two = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    for policy in (AutoShardPolicy.DATA, AutoShardPolicy.OFF):
+        options = Options()
+        options.experimental_distribute.auto_shard_policy = policy
+        steps = list(two.experimental_distribute_dataset(dataset.batch(3).with_options(options)))
+        lengths = [[[len(row) for row in part["x"]] for part in two.experimental_local_results(step)] for step in steps]
+        assert lengths == [[[1, 2], [3]], [[4], []]]
+        counts = two.run(lambda batch: np.asarray(sum(map(len, batch["x"]))), args=(steps[1],))
+        assert two.experimental_local_results(counts) == (4, 0)
+    with pytest.raises(ValueError, match=r"RD26.*padded_batch"):
+        list(dataset.map(lambda row: row["x"]).batch(2))
+    assert rows(dataset.map(lambda row: row["x"]).padded_batch(2)) == [
+        [[0, 0], [0, 1]], [[0, 1, 2, 0], [0, 1, 2, 3]]]
