@@ -83,8 +83,8 @@ class DistributedIterator:
         Source: tf.distribute.DistributedIterator.get_next_as_optional.
         """
         for element in self:
-            return Optional(element)
-        return Optional()
+            return Optional((element,), lambda: self.element_spec)
+        return Optional((), lambda: self.element_spec)
 
     def get_next(self) -> Any:
         """The next element.

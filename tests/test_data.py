@@ -188,6 +188,21 @@ def test_optionals_and_reductions_over_a_distributed_dataset() -> None:
     assert not second.has_value()
     with pytest.raises(ValueError, match="RD29"):
         second.get_value()
+    for found in (first, second):
+        assert found.element_spec.values == iterator.element_spec.values
+
+
+def test_optionals_are_made_from_values_and_specs() -> None:
+    """Observed on TensorFlow 2.21."""
+    some = refdist.experimental.Optional.from_value((42, [1.5, 2]))
+    assert some.has_value()
+    assert some.element_spec == (refdist.TensorSpec((), np.int32), refdist.TensorSpec((2,), np.float32))
+    assert [part.tolist() for part in some.get_value()] == [42, [1.5, 2.0]]
+    none = refdist.experimental.Optional.empty(some.element_spec)
+    assert not none.has_value()
+    assert none.element_spec == some.element_spec
+    with pytest.raises(ValueError, match="RD29"):
+        none.get_value()
 
 
 def with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
