@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from refdist import errors, lockstep, nest, sharding
 from refdist.data.dataset import Dataset
 from refdist.data.explanation import Explanation
-from refdist.data.facts import UNKNOWN_CARDINALITY
+from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
 from refdist.data.options import UnevenEnd
 from refdist.data.spec import common, spec_of, with_rows
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode, Optional
@@ -58,7 +59,7 @@ class DistributedIterator:
         if not any(transport.exchange(request, step is not None)):
             raise StopIteration
         if step is None:
-            step = [sharding.empty_of(self.element_spec)] * len(self._devices)
+            step = [self._dataset._empty] * len(self._devices)
         return step
 
     @property
@@ -115,6 +116,14 @@ class DistributedDataset:
 
     def _steps(self) -> Iterator[list[Any]]:
         return self._split.steps(self._split.open(), self._strategy.extended._worker_index)
+
+    @cached_property
+    def _empty(self) -> Any:
+        # Lengths that the spec does not tell are those of the first element.
+        source = self._split.pipelines[0]
+        for element in source._read(PEEK) if isinstance(source, Dataset) else source:
+            return sharding.empty_of(self._split.spec(spec_of(element)))
+        return sharding.empty_of(self.element_spec)
 
     def __iter__(self) -> DistributedIterator:
         return DistributedIterator(self)

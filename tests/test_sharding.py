@@ -387,3 +387,14 @@ def test_looking_at_a_dataset_does_not_change_the_order_that_comes_next() -> Non
         return [shown(distributed), shown(distributed)]
 
     assert orders(look=True) == orders(look=False)
+
+
+def test_the_empty_elements_of_a_worker_are_as_long_as_its_first_where_a_function_made_it() -> None:
+    def program() -> list[Any]:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        distributed = strategy.distribute_datasets_from_function(
+            lambda context: Dataset.from_tensor_slices(np.ones((3, 2, 5), np.float32)).shard(
+                context.num_input_pipelines, context.input_pipeline_id).map(lambda x: x * 2))
+        return [x.shape for x in distributed]
+
+    assert refdist.simulate_workers(program, 2) == [[(2, 5), (2, 5)], [(2, 5), (0, 5)]]
