@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist.arrays import as_array, frozen
+from refdist.arrays import as_array, frozen, kind_of
 from refdist.backend import Backend
 
 _AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
@@ -92,7 +92,7 @@ class Simulated(Backend):
         changed = array.copy()
         if operation == "update":
             changed[indices] = values
-        elif operation == "div" and array.dtype.kind in "iu":
+        elif operation == "div" and kind_of(array.dtype) in "iu":
             _divide_integers(changed, indices, values)
         else:
             _AT[operation].at(changed, indices, values)
@@ -102,7 +102,7 @@ class Simulated(Backend):
         if first is other:
             return
         same = other.shape == first.shape and other.dtype == first.dtype
-        if same and first.dtype.kind in "fcV":  # V: bfloat16
+        if same and kind_of(first.dtype) in "fc":
             same = bool(((first == other) | ((first != first) & (other != other))).all())
         elif same:
             same = bool((first == other).all())
@@ -111,8 +111,11 @@ class Simulated(Backend):
 
     def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
         total = total if dtype is None else total.astype(dtype)
+        # A dtype that is narrower than float32 does not hold every count.
+        wide = total.astype(np.float32) if total.dtype.itemsize < 4 else total
         with np.errstate(divide="ignore", invalid="ignore"):
-            return frozen(as_array(total / float(count)))
+            mean = as_array(wide / float(count))
+            return frozen(mean if wide is total else mean.astype(total.dtype))
 
     def synchronize(self) -> None:
         pass

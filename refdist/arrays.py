@@ -6,6 +6,7 @@ NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strateg
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -30,7 +31,20 @@ IMPORTERS: list[Callable[[Any], Any]] = []
 
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
+_KINDS = "buifc"
 _FLOAT32 = np.dtype(np.float32)
+
+
+@functools.cache
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """The kind of a dtype, as NumPy's `dtype.kind`; of an extension dtype (bfloat16, int4) that of its numbers.
+
+    >>> kind_of(np.dtype("int8"))
+    'i'
+    """
+    if dtype.kind != "V" or dtype.names is not None or dtype.type is np.void:
+        return dtype.kind
+    return "u" if dtype.name.startswith("uint") else "i" if dtype.name.startswith("int") else "f"
 
 
 def is_array(value: Any) -> bool:
@@ -102,7 +116,7 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
         return array
     if array.dtype.kind == dtype.kind and dtype.kind in "US":
         return array  # a longer string must not be cut
-    if np.can_cast(array.dtype, dtype, "same_kind") and _in_range(array, dtype):
+    if _same_kind(array.dtype, dtype) and _in_range(array, dtype):
         with beside(array):
             return array.astype(dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
@@ -111,14 +125,25 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
 
 def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
     # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.
-    if array.dtype.kind == "i" and dtype.kind == "u" and _in_range(array, dtype):
+    if array.dtype.kind == "i" and kind_of(dtype) == "u" and _in_range(array, dtype):
         return array.astype(dtype)
     return cast(array, dtype, "constant")
 
 
+def _same_kind(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    # NumPy's rule, which lets extension dtypes become anything and anything become them.
+    kinds = kind_of(source), kind_of(dtype)
+    if "V" not in (source.kind, dtype.kind) or not set(kinds) <= set(_KINDS):
+        return np.can_cast(source, dtype, "same_kind")
+    return _KINDS.index(kinds[0]) <= _KINDS.index(kinds[1])
+
+
 def _in_range(array: Any, dtype: np.dtype[Any]) -> bool:
-    if dtype.kind not in "iu" or array.dtype.kind not in "iu" or not array.size:
+    if kind_of(dtype) not in "iu" or kind_of(array.dtype) not in "iu" or not array.size:
         return True
+    if "V" in (dtype.kind, array.dtype.kind):
+        # NumPy does not know their limits.
+        return bool((array.astype(dtype).astype(np.int64) == array.astype(np.int64)).all())
     limits = np.iinfo(dtype)
     return bool(array.min() >= limits.min and array.max() <= limits.max)
 

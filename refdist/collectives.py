@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, rules
-from refdist.arrays import as_array, beside
+from refdist.arrays import as_array, beside, kind_of
 from refdist.backend import Backend, current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
@@ -28,9 +28,7 @@ def reducible(part: Part, attempted: str) -> None:
         RD23: booleans, strings, objects.
     """
     dtype = part.dtype
-    if dtype.kind in "iufc":
-        return
-    if dtype.kind not in rules.REDUCIBLE_KINDS or dtype.names is not None or dtype.type is np.void:
+    if dtype.kind not in rules.REDUCIBLE_KINDS and kind_of(dtype) not in rules.REDUCIBLE_KINDS:
         raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from refdist import collectives, current, errors, journal, lockstep, rules, workers
-from refdist.arrays import as_array, beside, cast, frozen, to_numpy
+from refdist.arrays import as_array, beside, cast, frozen, kind_of, to_numpy
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp, VariableAggregation
@@ -368,7 +368,7 @@ def _brief(value: Any) -> str:
 def _shares(value: Any, count: int, attempted: str) -> list[Any]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
     collectives.reducible(value, attempted)
-    if value.dtype.kind in "iu":
+    if kind_of(value.dtype) in "iu":
         with beside(value):
             share = frozen(as_array(value // count).astype(value.dtype))
             first = frozen(as_array(value - share * (count - 1)).astype(value.dtype))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from refdist import collectives, errors, rules
-from refdist.arrays import beside, cast, frozen, has_dtype, may_be_kept, to_array
+from refdist.arrays import beside, cast, frozen, has_dtype, kind_of, may_be_kept, to_array
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators
@@ -30,7 +30,7 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
                            "Bring the value into the variable's shape; nothing is broadcast.")
     if operation != "assign":
-        if array.dtype.kind not in rules.REDUCIBLE_KINDS:
+        if kind_of(array.dtype) not in rules.REDUCIBLE_KINDS:
             raise errors.error("RD23", attempted, f"the variable has dtype {array.dtype}")
         if array.shape != variable._array.shape:
             raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
@@ -56,7 +56,7 @@ def _prepare_slices(variable: Any, attempted: str, value: Any) -> IndexedSlices:
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
         raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
-    if attempted.startswith("scatter_div") and array.dtype.kind in "iu" and not values.all():
+    if attempted.startswith("scatter_div") and kind_of(array.dtype) in "iu" and not values.all():
         raise errors.error("RD25", attempted, "an integer would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)
     indices = value.indices

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from refdist import collectives, current, errors, lockstep, rules
+from refdist import arrays, collectives, current, errors, lockstep, rules
 from refdist.distributed_variables import KIND_CLASS, check_equal
 from refdist.rules import VariableAggregation, VariableSynchronization
 from refdist.values import is_splittable
@@ -123,7 +123,7 @@ def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: di
 
 def _check_mean(strategy: Any, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
     if (kind != rules.AGGREGATING and aggregation is VariableAggregation.MEAN
-            and variable.dtype.kind not in "fcV"):
+            and arrays.kind_of(variable.dtype) not in "fc"):
         raise errors.error("RD13", f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
                            "Use a float dtype; the mean of integers is none.")
