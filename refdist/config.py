@@ -321,6 +321,26 @@ def check_device_list(strategy: str, argument: str, found: object) -> None:
                        f"refdist.config.set_simulated_devices(gpu={len(listed)}).")
 
 
+def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice]) -> list[str]:
+    """The canonical names of different devices of this process.
+
+    Raises:
+        RD24: no such device.  RD25: a device twice, or one of another task.
+    """
+    full = [check_device(device) for device in wanted]
+    for i, name in enumerate(full):
+        if name in full[:i]:
+            raise errors.error("RD25", strategy, f"{devices.short(name)} occurs twice",
+                               "Name each device once; use more simulated devices for more replicas.",
+                               kind=errors.InvalidValueError)
+        spec = devices.parse(name)
+        if (spec.job, spec.task) != ("localhost", 0):
+            raise errors.error("RD25", strategy, f"{name} belongs to another task",
+                               "Use MultiWorkerMirroredStrategy for several workers.",
+                               kind=errors.InvalidContextError)
+    return full
+
+
 class replica_order:  # noqa: N801 - used like a function
     """Permutes the order in which replicas run by a seed; None restores replica order.
 

@@ -30,7 +30,7 @@ class CentralStorageStrategy(Strategy):
     2.0
 
     Raises:
-        RD24: no such device.  RD25: a device twice.
+        RD24: no such device.  RD25: a device twice, no device, or one of another task.
 
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
@@ -38,17 +38,18 @@ class CentralStorageStrategy(Strategy):
     def __init__(self, compute_devices: Sequence[str | config.LogicalDevice] | None = None,
                  parameter_device: str | config.LogicalDevice | None = None) -> None:
         config.check_device_list("CentralStorageStrategy", "compute_devices", compute_devices)
-        if not compute_devices:
+        if compute_devices is None:
             compute_devices = config.list_logical_devices("GPU") or ["CPU:0"]
-        full = [config.check_device(name) for name in compute_devices]
-        if len(set(full)) != len(full):
-            raise errors.error("RD25", "CentralStorageStrategy", f"a device occurs twice in {list(compute_devices)}",
-                               "Name each device once.", kind=errors.InvalidValueError)
+        full = config.check_own_devices("CentralStorageStrategy", compute_devices)
+        if not full:
+            raise errors.error("RD25", "CentralStorageStrategy", "compute_devices is empty",
+                               "Name at least one device, or pass None for those of the machine.",
+                               kind=errors.InvalidValueError)
         if parameter_device is None:
             only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
             parameter_device = full[0] if only_gpu else "CPU:0"
         warn_of_copies("CentralStorageStrategy")
-        central = config.check_device(parameter_device)
+        [central] = config.check_own_devices("CentralStorageStrategy", [parameter_device])
         super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[central]))
 
 

@@ -53,15 +53,4 @@ def _check(wanted: Sequence[str | config.LogicalDevice] | None) -> list[str]:
     config.check_device_list("MirroredStrategy", "devices", wanted)
     if not wanted:
         wanted = config.list_logical_devices("GPU") or config.list_logical_devices("CPU")
-    full = [config.check_device(name) for name in wanted]
-    for i, name in enumerate(full):
-        if name in full[:i]:
-            raise errors.error("RD25", "MirroredStrategy", f"{names.short(name)} occurs twice",
-                               "Name each device once; use more simulated devices for more replicas.",
-                               kind=errors.InvalidValueError)
-        spec = names.parse(name)
-        if (spec.job, spec.task) != ("localhost", 0):
-            raise errors.error("RD25", "MirroredStrategy", f"{name} belongs to another task",
-                               "Use MultiWorkerMirroredStrategy for several workers.",
-                               kind=errors.InvalidContextError)
-    return full
+    return config.check_own_devices("MirroredStrategy", wanted)

@@ -139,6 +139,11 @@ ROWS = [
         f"('{MIRRORED}0', '{MIRRORED}1')"),
     Row("A74", lambda: refdist.MirroredStrategy(["/job:worker/task:0/cpu:0", "/job:worker/task:1/cpu:0"]),
         "!! RuntimeError RD25"),
+    Row("central: devices", lambda: [w.outcome(lambda args=args: refdist.experimental.CentralStorageStrategy(*args))
+                                     for args in (([],), ((),), (["CPU:0"] * 2,), (["/job:worker/task:1/cpu:0"],),
+                                                  (["CPU:0"], "/job:worker/task:1/cpu:0"), (["CPU:0"], ""))],
+        str([*["!! ValueError RD25"] * 3, *["!! RuntimeError RD25"] * 2, "!! ValueError RD24"]),
+        "accepts them all; [] is a strategy of 0 replicas that fails when it runs"),
     Row("A75", lambda: refdist.OneDeviceStrategy("/gpu:0").run(lambda: c(1.0) + 1), "float32[] 2.0"),
     Row("B1", lambda: M2.run(lambda: f(1.0, 2.0)), "PerReplica(float32[2] [1.0, 2.0], float32[2] [1.0, 2.0])"),
     Row("B3", lambda: [M2.run(lambda: None), M1.run(lambda: None), O.run(lambda: None)], "[None, None, None]"),
