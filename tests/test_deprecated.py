@@ -96,8 +96,28 @@ def test_the_names_of_the_first_version_are_the_same_objects() -> None:
     """tf.compat.v1.distribute; G95, G102, G103."""
     from refdist.compat.v1 import distribute
 
-    assert distribute.MirroredStrategy is refdist.MirroredStrategy
-    assert all(getattr(distribute, name) is getattr(refdist, name) for name in distribute.__all__
-               if hasattr(refdist, name))
+    strategies = {"MirroredStrategy", "OneDeviceStrategy", "Strategy", "experimental"}
+    assert {name for name in distribute.__all__
+            if hasattr(refdist, name) and getattr(distribute, name) is not getattr(refdist, name)} == strategies
     with deprecated("distribute_datasets_from_function"), pytest.raises(TypeError, match="RD25"):
         TWO.make_input_fn_iterator(lambda context: 5)
+
+
+def test_the_strategies_of_the_first_version_reduce_without_an_axis() -> None:
+    """tf.compat.v1.distribute.Strategy.reduce; the default strategy and the others need the argument there too."""
+    from refdist.compat.v1 import distribute
+
+    for strategy, base in (
+            (distribute.MirroredStrategy(["CPU:0", "CPU:1"]), refdist.MirroredStrategy),
+            (distribute.OneDeviceStrategy("CPU:0"), refdist.OneDeviceStrategy),
+            (distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"]),
+             refdist.experimental.CentralStorageStrategy)):
+        value = strategy.run(lambda: np.float32([1, 2]))
+        n = strategy.num_replicas_in_sync
+        assert strategy.reduce("SUM", value).tolist() == [n, 2 * n]
+        assert strategy.reduce("MEAN", value, 0) == 1.5
+        assert isinstance(strategy, distribute.Strategy) and isinstance(strategy, base)
+    with deprecated("MultiWorkerMirroredStrategy"):
+        assert distribute.experimental.MultiWorkerMirroredStrategy().reduce("SUM", 2.0) == 2.0
+    with pytest.raises(TypeError, match="axis"):
+        refdist.MirroredStrategy(["CPU:0"]).reduce("SUM", 1.0)  # type: ignore[call-arg]

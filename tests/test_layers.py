@@ -58,7 +58,7 @@ LAYERS = [
 ]
 FACES = {"__init__", "__main__", "experimental", "train", "strategies.__init__", "backends.__init__", "data.__init__",
          "data.experimental", "cluster_resolver.__init__", "compat.__init__", "compat.v1.__init__",
-         "compat.v1.distribute"}
+         "compat.v1.distribute", "compat.v1.experimental", "compat.v1.strategies"}
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 
 

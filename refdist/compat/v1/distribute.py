@@ -1,28 +1,30 @@
-"""The names of `tf.compat.v1.distribute`; the strategies are the same, whose older methods name their successors.
+"""The names of `tf.compat.v1.distribute`; older methods of the strategies name their successors.
 
 >>> import numpy as np
 >>> strategy = MirroredStrategy(["GPU:0", "GPU:1"])
 >>> iterator = strategy.make_dataset_iterator(strategy.experimental_make_numpy_dataset(np.arange(4)).batch(2))
 >>> strategy.experimental_run(lambda x: x + 1, iterator).values
 (array([1]), array([2]))
+>>> strategy.reduce("SUM", strategy.run(lambda: np.float32(1)))
+array(2., dtype=float32)
 
 Source: tf.compat.v1.distribute.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from refdist import cluster_resolver, experimental
+from refdist import cluster_resolver
+from refdist.compat.v1 import experimental
+from refdist.compat.v1.strategies import MirroredStrategy, OneDeviceStrategy, Strategy
 from refdist.context import ReplicaContext, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
 from refdist.cross_device_ops import CrossDeviceOps
 from refdist.inputs import InputContext, InputReplicationMode
 from refdist.missing import no_such_name
 from refdist.plans import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
 from refdist.rules import ReduceOp
-from refdist.strategies.base import RunOptions, Strategy
+from refdist.strategies.base import RunOptions
 from refdist.strategies.default import experimental_set_strategy
 from refdist.strategies.extended import StrategyExtended
-from refdist.strategies.mirrored import MirroredStrategy
-from refdist.strategies.one_device import OneDeviceStrategy
 from refdist.values import DistributedValues
 
 __all__ = [

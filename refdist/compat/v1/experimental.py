@@ -1,0 +1,26 @@
+"""What TensorFlow keeps under `tf.compat.v1.distribute.experimental`."""
+
+from typing import TYPE_CHECKING, Any
+
+from refdist.communication import (
+    CollectiveCommunication,
+    CollectiveHints,
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from refdist.compat.v1.strategies import CentralStorageStrategy, MultiWorkerMirroredStrategy
+from refdist.missing import no_such_name
+
+__all__ = [
+    "CentralStorageStrategy",
+    "CollectiveCommunication",
+    "CollectiveHints",
+    "CommunicationImplementation",
+    "CommunicationOptions",
+    "MultiWorkerMirroredStrategy",
+]
+
+
+if not TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        raise no_such_name(__name__, name)
