@@ -17,6 +17,8 @@ import time
 import traceback
 from typing import Any
 
+from refdist import tracebacks
+
 HOLD_SECONDS = 10.0  # how long a supervisor keeps its place after its worker was killed
 ANSWER_SECONDS = 1.0
 FORWARD_SECONDS = 0.3
@@ -163,7 +165,7 @@ def _state(pid: int) -> str:
 def end_job_on_exceptions(rank: int, abort: Any) -> None:
     """From now on an exception that nobody catches is printed with this worker's number and ends all workers."""
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        text = "".join(traceback.format_exception(kind, error, trace))
+        text = "".join(traceback.format_exception(tracebacks.cut(error)))
         shown = "".join(f"[worker {rank}] {line}\n" for line in text.splitlines())
         sys.stdout.flush()
         os.write(2, shown.encode(errors="replace"))

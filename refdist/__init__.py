@@ -14,7 +14,7 @@ way, never back:
     lockstep               replicas run one at a time and meet; what they bring is compared
     rules                  the tables that all of the above look up
     inputs, config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, missing,
-    errors
+    tracebacks, errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
@@ -27,7 +27,18 @@ _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
-from refdist import cluster_resolver, compat, config, data, errors, experimental, journal, nest, train  # noqa: E402
+from refdist import (  # noqa: E402
+    cluster_resolver,
+    compat,
+    config,
+    data,
+    errors,
+    experimental,
+    journal,
+    nest,
+    tracebacks,
+    train,
+)
 from refdist.backend import constant, set_backend  # noqa: E402
 from refdist.backends.simulated_workers import simulate_workers  # noqa: E402
 from refdist.config import device  # noqa: E402
@@ -78,6 +89,7 @@ __all__ = [
 ]
 
 cluster_resolver.launcher.set_tf_config()
+tracebacks.install()
 
 
 if not TYPE_CHECKING:

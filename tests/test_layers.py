@@ -53,7 +53,7 @@ LAYERS = [
     "checkpoint_reader",
     "checkpoint_files",
     "journal rules config creators indexed_slices communication",
-    "arrays nest devices current call_site missing",
+    "arrays nest devices current call_site missing tracebacks",
     "errors",
 ]
 FACES = {"__init__", "__main__", "experimental", "train", "strategies.__init__", "backends.__init__", "data.__init__",
