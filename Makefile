@@ -1,12 +1,13 @@
 # `make demo` runs the main job, `make test` passes the tests; each makes what it needs.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test cupy gpu interop openmpi tensorflow lint wheel bench docs clean
+.PHONY: demo test pythons cupy gpu interop openmpi tensorflow lint wheel bench docs clean
 
-.venv/.made: setup.cfg setup.py
-	$(PYTHON) -m venv .venv
+$(VENV)/.made: setup.cfg setup.py
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo]'
 	touch $@
 
@@ -16,14 +17,19 @@ LINT := .venv-lint/bin
 	$(LINT)/python -m pip install --quiet --disable-pip-version-check ruff mypy types-greenlet numpy greenlet pytest hypothesis
 	touch $@
 
-demo: .venv/.made
+demo: $(VENV)/.made
 	$(BIN)/python examples/digits.py --replicas 4
 
-test: .venv/.made
+test: $(VENV)/.made
 	$(BIN)/python -m pytest
 
+# The tests on every other Python that this machine has, from 3.11 on.
+pythons:
+	set -e; for python in $$(.ci/pythons $(PYTHON)); do \
+	    $(MAKE) test PYTHON=$$python VENV=.venv-$$($$python -c 'import sys; print("3.%d" % sys.version_info[1])'); done
+
 # The tests that need a large library of somebody else's.
-interop: .venv/.made
+interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py
 
@@ -71,12 +77,12 @@ wheel:
 	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/refdist-*.whl)[conformance]"
 	cd / && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/tests/outside_checkout.py $(CURDIR)
 
-bench: .venv/.made
+bench: $(VENV)/.made
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/datasets.py
 
-docs: .venv/.made
+docs: $(VENV)/.made
 	$(BIN)/python docs/print_tables.py
 
 clean:
-	rm -rf .venv .venv-lint .venv-wheel .venv-openmpi .venv-tensorflow build dist *.egg-info out
+	rm -rf .venv .venv-* build dist *.egg-info out
