@@ -56,4 +56,7 @@ CASES = [
            needs=NEEDS) for name, members in MEMBERS.items()),
     *(Case(f"there is {name}", op("exists", name), True, strategy=("default", 1), source=PAGE.format(name),
            needs=NEEDS) for name in PROPERTIES),
+    # An adapter that finds every name would pass all of the above.
+    *(Case(f"there is no {name}", op("exists", name), False, strategy=("default", 1), source=PAGE.format(""),
+           needs=NEEDS) for name in ("NoSuchStrategy", "Strategy.no_such_method")),
 ]
