@@ -106,7 +106,7 @@ class Checkpoint:
     def _variables(self) -> list[Variable]:
         return [one for one in self._tracked().values() if isinstance(one, Variable)]
 
-    def write(self, file_prefix: str | os.PathLike[str]) -> str:
+    def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
         """Writes the variables into a file and returns `file_prefix`; a folder that does not exist is made.
 
         Of a mirrored variable one copy is written, of one that is synchronized on read what reading it gives.
@@ -152,7 +152,7 @@ class Checkpoint:
         by_first_worker(self._variables(), attempted, lambda: checkpoint_files.write(file_of(path), content))
         return path
 
-    def read(self, save_path: str | os.PathLike[str]) -> LoadStatus:
+    def read(self, save_path: str | os.PathLike[str], options: Any = None) -> LoadStatus:
         """Gives the variables the values of a file; nothing changes unless all of them fit.
 
         Values of attributes that are set later are given to them then.  When nothing that is there already has a

@@ -29,6 +29,8 @@ class CheckpointManager:
         step_counter: a variable with the number of the step, for `checkpoint_interval`.
         checkpoint_interval: `save(check_interval=True)` saves only after so many steps.
         init_fn: what `restore_or_initialize` calls when there is nothing to restore.
+        last_checkpoint_step: the step from which the first interval counts; None for none, or what
+            `restore_or_initialize` restores.
 
     Raises:
         RD25: bad arguments.  RD31: the folder cannot be made.
@@ -39,7 +41,7 @@ class CheckpointManager:
     def __init__(self, checkpoint: Checkpoint, directory: str | os.PathLike[str], max_to_keep: int | None,
                  keep_checkpoint_every_n_hours: float | None = None, checkpoint_name: str = "ckpt",
                  step_counter: Any = None, checkpoint_interval: int | None = None,
-                 init_fn: Callable[[], Any] | None = None) -> None:
+                 init_fn: Callable[[], Any] | None = None, last_checkpoint_step: int | None = None) -> None:
         if not isinstance(checkpoint, Checkpoint):
             raise errors.error("RD25", "CheckpointManager", f"got {checkpoint!r}", "Pass a Checkpoint.")
         if max_to_keep is not None and (not isinstance(max_to_keep, int) or max_to_keep < 1):
@@ -49,14 +51,14 @@ class CheckpointManager:
             raise errors.error("RD25", "CheckpointManager", "checkpoint_interval is given and step_counter is not",
                                "Give both.", kind=errors.InvalidValueError)
         self._checkpoint, self._keep = checkpoint, max_to_keep
-        self.directory = os.fspath(directory)
-        self._prefix = os.path.join(self.directory, checkpoint_name)
+        self._directory = os.fspath(directory)
+        self._prefix = os.path.join(self._directory, checkpoint_name)
         self._every = keep_checkpoint_every_n_hours
-        self._counter, self.checkpoint_interval = step_counter, checkpoint_interval
+        self._counter, self._interval = step_counter, checkpoint_interval
         self._init = init_fn
-        self._last_step: int | None = None
-        checkpoint_files.make_folder(self.directory)
-        now, promised = time.time(), checkpoint_files.index(self.directory)
+        self._last_step = last_checkpoint_step
+        checkpoint_files.make_folder(self._directory)
+        now, promised = time.time(), checkpoint_files.index(self._directory)
         self._latest: str | None = promised.get("latest")
         # A clock that was set back must not keep everything from being preserved.
         self._preserved_at = min(promised.get("preserved_at", now), now)
@@ -69,12 +71,22 @@ class CheckpointManager:
         return self._checkpoint
 
     @property
+    def directory(self) -> str:
+        """The folder."""
+        return self._directory
+
+    @property
+    def checkpoint_interval(self) -> int | None:
+        """After how many steps it saves again, None for always."""
+        return self._interval
+
+    @property
     def checkpoints(self) -> list[str]:
         """The paths of the checkpoints that are kept, oldest first."""
         return [path for path in map(self._path, self._managed) if os.path.exists(file_of(path))]
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.directory, name)
+        return os.path.join(self._directory, name)
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -91,14 +103,14 @@ class CheckpointManager:
             check_interval: whether to wait until `checkpoint_interval` steps have passed.
 
         Returns:
-            The path, or None when it is too early.
+            The path, or None when it is too early, or the step is saved already.
 
         Source: tf.train.CheckpointManager.save.
         """
         attempted = "CheckpointManager.save"
-        step = None if self._counter is None else int(self._counter.numpy())
-        if check_interval and self.checkpoint_interval is not None and step is not None:
-            if self._last_step is not None and step < self._last_step + self.checkpoint_interval:
+        step = None if self._interval is None else int(self._counter.numpy())
+        if self._interval is not None and step is not None and self._last_step is not None:
+            if step == self._last_step or (check_interval and step < self._last_step + self._interval):
                 return None
         self._checkpoint._begin(attempted)
         counter = self._checkpoint.save_counter
@@ -106,9 +118,8 @@ class CheckpointManager:
             checkpoint_number = int(counter) + 1
         counter.assign(np.int64(checkpoint_number))
         path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted)
-        if check_interval:
-            self._last_step = step
-        self._latest = os.path.relpath(path, self.directory)
+        self._last_step = step
+        self._latest = os.path.relpath(path, self._directory)
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
@@ -128,7 +139,7 @@ class CheckpointManager:
 
     def _promise(self, too_old: list[str]) -> None:
         # First it is no longer promised, then it goes.
-        checkpoint_files.write_index(self.directory, {
+        checkpoint_files.write_index(self._directory, {
             "latest": self._latest, "all": list(self._managed), "times": self._managed,
             "preserved_at": self._preserved_at})
         for name in too_old:
@@ -141,6 +152,8 @@ class CheckpointManager:
         """
         path = self.latest_checkpoint
         self._checkpoint.restore(path)
+        if path is not None and self._interval is not None:
+            self._last_step = int(self._counter.numpy())
         if path is None and self._init is not None:
             self._init()
         return path

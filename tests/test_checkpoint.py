@@ -272,6 +272,7 @@ def test_the_number_of_saves_is_a_variable_that_is_restored(tmp_path: Path) -> N
     assert int(checkpoint.save_counter) == 0 and checkpoint.save_counter.dtype == np.int64
     with TWO.scope():
         path = [checkpoint.save(tmp_path / "x") for _ in range(3)][-1]
+        assert Checkpoint().save_counter.distribute_strategy is None
     assert int(checkpoint.save_counter) == 3 and path == str(tmp_path / "x-3")
     restored, asked_first = Checkpoint(v=refdist.Variable(0.0)), Checkpoint(v=refdist.Variable(0.0))
     assert int(asked_first.save_counter) == 0

@@ -59,7 +59,14 @@ def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
         step.assign_add(np.int64(1))
         assert i or saved == [True]
     assert saved == [True, False, False, True, False, False, True, False]
-    assert manager.save(check_interval=False) is not None
+    assert manager.save(check_interval=False) is not None and manager.save(check_interval=False) is None
+    step, interval = refdist.Variable(np.int64(0)), {"checkpoint_interval": 3}
+    for folder, options in ((tmp_path, interval), (tmp_path / "other", {**interval, "last_checkpoint_step": 8})):
+        manager = CheckpointManager(Checkpoint(step=step), folder, None, step_counter=step, **options)
+        manager.restore_or_initialize()
+        saved = [manager.save() is not None for _ in range(5) if step.assign_add(np.int64(1)) is not None]
+        assert saved == [False, False, True, False, False], "intervals go on after a restart"
+        step.assign(np.int64(8))
     for arguments in ({"max_to_keep": 0}, {"max_to_keep": None, "checkpoint_interval": 3}):
         with pytest.raises(ValueError, match="RD25"):
             CheckpointManager(Checkpoint(), tmp_path, **arguments)
