@@ -44,6 +44,8 @@ NOT_PLANNED = {
         cluster_resolver.TPUClusterResolver.set_tpu_topology
         cluster_resolver.TPUClusterResolver.tpu_hardware_feature""",
     "protocol buffers": "train.ClusterSpec.as_cluster_def",
+    "asynchronous checkpoints": "train.Checkpoint.sync train.CheckpointManager.sync",
+    "distributions that NumPy's own generators have": "random.Generator.binomial",
     "hints to graph rewriters": "data.experimental.DistributeOptions.num_devices",
     "sparse and ragged tensors": "data.Dataset.ragged_batch data.Dataset.sparse_batch",
     "functions that are graphs": "data.Dataset.fingerprint",
@@ -70,6 +72,9 @@ PARAMETERS_LEFT_OUT = {
 # Defaults that are written in another way, with the reason.
 OTHER_DEFAULTS = {
     ("InputOptions", "experimental_fetch_to_device"): "True",  # TensorFlow has None and makes True of it
+    **{(f"random.Generator.{name}", "dtype"): f"<class 'numpy.{dtype}'>" for name, dtype in (
+        ("normal", "float32"), ("truncated_normal", "float32"), ("uniform", "float32"),
+        ("uniform_full_int", "uint64"))},  # dtypes are NumPy's
 }
 # More parameters than TensorFlow's that can also be given by position, with the reason.
 POSITIONAL = {
@@ -214,7 +219,7 @@ def kind(found: Any) -> str:
         return "module"
     if inspect.isclass(found):
         return "enum" if issubclass(found, enum.Enum) else "class"
-    if callable(found) or isinstance(found, staticmethod):
+    if callable(found) or isinstance(found, (classmethod, staticmethod)):
         return "function"
     return "property"
 
@@ -250,11 +255,12 @@ CALLABLE = {name: entry.get("init") or entry.get("signature") for name, entry in
 @pytest.mark.parametrize("name", [name for name in CALLABLE if exists(name)])
 def test_every_signature_is_tensorflow_s(name: str) -> None:
     found = lookup(name)
-    if isinstance(found, staticmethod):
+    if isinstance(found, (classmethod, staticmethod)):
         found = found.__func__
     if name == "Variable":
         from refdist.variables import _create as found
-    mine = [parameter for parameter in inspect.signature(found).parameters.values() if parameter.name != "self"]
+    mine = [parameter for parameter in inspect.signature(found).parameters.values()
+            if parameter.name not in ("self", "cls")]
     wanted = [(parameter, default) for parameter, default in parameters(CALLABLE[name])
               if parameter not in PARAMETERS_LEFT_OUT.get(name, ())]
     assert [parameter.name for parameter in mine[:len(wanted)]] == [parameter for parameter, _ in wanted]

@@ -179,6 +179,19 @@ def merge_call() -> Any:
         lambda inner, x: inner.reduce("SUM", x, axis=None), args=(np.float32(me().replica_id_in_sync_group + 1),))))
 
 
+def random_numbers() -> Any:
+    """Streams of replicas, also of one that was ahead; numbers outside replicas; a global generator for each worker."""
+    s = strategy()
+    with s.scope():
+        generator = refdist.random.Generator.from_seed(42)
+    draw = lambda: s.run(lambda: generator.uniform([3], -5, 70, "int32"))  # noqa: E731
+    found = [plain(draw()), generator.normal([2])]
+    s.run(lambda: generator.skip(9) if me().replica_id_in_sync_group == 1 else None)
+    refdist.random.set_global_generator(refdist.random.Generator.from_seed(7))
+    common = refdist.random.get_global_generator().uniform([2])
+    return [*found, plain(draw()), generator.state.numpy(), [one.state.numpy() for one in generator.split(2)], common]
+
+
 def mistakes() -> Any:
     """Every worker gets the same error, and goes on."""
     s = strategy()

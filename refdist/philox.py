@@ -1,0 +1,132 @@
+"""Philox4x32-10, and the numbers that TensorFlow makes of its bits.
+
+A block of four 32-bit words is a function of a 64-bit key and a 128-bit counter, so any part of a stream can be
+computed without what comes before it.  NumPy's own Philox is another one, with words of 64 bits.
+
+Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+How words become numbers was observed on TensorFlow 2.21.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_U64 = np.uint64
+_WORD, _LOW = _U64(32), _U64(0xFFFFFFFF)
+# The paper's: two multipliers, and what is added to the halves of the key from round to round.
+_MULTIPLIERS = _U64(0xD2511F53), _U64(0xCD9E8D57)
+_GROWTH = _U64(0x9E3779B9), _U64(0xBB67AE85)
+_ROUNDS = 10
+# Counters that belong to one number drawn; a distribution that rejects values needs several.
+RESERVED = 256
+
+# Random bits fill the mantissa of a float in [1, 2): bits of its dtype, of the mantissa, and the exponent of 1.
+_FLOATS = {np.dtype(np.float16): (np.uint16, 10, 15), np.dtype(np.float32): (np.uint32, 23, 127),
+           np.dtype(np.float64): (np.uint64, 52, 1023)}
+
+
+def blocks(key: int, counter: int, count: int, every: int = 1) -> Any:
+    """The words of `count` counters.
+
+    Args:
+        key: 64 bits.
+        counter: the first one, 128 bits.
+        every: the distance from one to the next.
+
+    Returns:
+        uint32, shape [count, 4].
+    """
+    steps = np.arange(count, dtype=_U64) * _U64(every)
+    low = _U64(counter & 2**64 - 1) + steps
+    high = _U64(counter >> 64 & 2**64 - 1) + (low < steps)
+    words = [low & _LOW, low >> _WORD, high & _LOW, high >> _WORD]
+    first, second = _U64(key & 2**32 - 1), _U64(key >> 32)
+    for _ in range(_ROUNDS):
+        left, right = words[0] * _MULTIPLIERS[0], words[2] * _MULTIPLIERS[1]
+        words = [right >> _WORD ^ words[1] ^ first, right & _LOW, left >> _WORD ^ words[3] ^ second, left & _LOW]
+        first, second = first + _GROWTH[0] & _LOW, second + _GROWTH[1] & _LOW
+    return np.stack(words, axis=1).astype(np.uint32)
+
+
+def bits(key: int, counter: int, count: int, size: int) -> Any:
+    """Random bits.
+
+    Args:
+        key, counter: where in which stream.
+        count: how many numbers.
+        size: of a number, in bytes: 4, or 8.
+
+    Returns:
+        uint32 or uint64, shape [count].
+    """
+    words = blocks(key, counter, -(-count * size // 16))
+    if size == 4:
+        return words.reshape(-1)[:count]
+    pairs = words.reshape(-1, 2).astype(_U64)
+    return (pairs[:, 0] | pairs[:, 1] << _WORD)[:count]
+
+
+def uniform(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
+    """Floats in [0, 1) of a dtype, shape [count]."""
+    if dtype.itemsize < 8:
+        return _floats(bits(key, counter, count, 4), dtype)
+    words = bits(key, counter, count, 8)
+    return _floats(words << _WORD | words >> _WORD, dtype)
+
+
+def normal(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
+    """Floats of the standard normal distribution, shape [count]; float16 is rounded from float32."""
+    wide = _wide(dtype)
+    words = blocks(key, counter, -(-count * wide.itemsize // 16))
+    return _box_muller(words, wide).reshape(-1)[:count].astype(dtype)
+
+
+def truncated_normal(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
+    """Floats of the standard normal distribution between -2 and 2, shape [count].
+
+    As many numbers as a block has take their values from one row of counters: the first that are within the bounds.
+    """
+    wide = _wide(dtype)
+    group = 16 // wide.itemsize
+    rows = -(-count // group)
+    taken = np.zeros((rows, group), wide)
+    found = np.zeros(rows, np.int64)
+    every = group * RESERVED // 4
+    step = 0
+    while (found < group).any():
+        drawn = _box_muller(blocks(key, counter + step, rows, every), wide)
+        for column in drawn.T:
+            fits = (np.abs(column) < 2) & (found < group)
+            taken[fits, found[fits]] = column[fits]
+            found += fits
+        step += 1
+    return taken.reshape(-1)[:count].astype(dtype)
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+
+
+def _floats(words: Any, dtype: np.dtype[Any]) -> Any:
+    unsigned, mantissa, one = _FLOATS[dtype]
+    below = words.astype(unsigned) & unsigned((1 << mantissa) - 1)
+    return (below | unsigned(one << mantissa)).view(dtype) - dtype.type(1)
+
+
+def _box_muller(words: Any, dtype: np.dtype[Any]) -> Any:
+    # [n, 4] words to [n, 4] floats, or [n, 2] doubles.
+    if dtype.itemsize == 4:
+        numbers = _floats(words, dtype)
+    else:
+        pairs = words.astype(_U64)
+        numbers = _floats(pairs[:, ::2] << _WORD | pairs[:, 1::2], dtype)
+    radius, angle = np.maximum(numbers[:, ::2], dtype.type(1e-7)), numbers[:, 1::2]
+    # Of float32 in float64, then rounded.
+    angle = (2.0 * np.pi * angle.astype(np.float64)).astype(dtype).astype(np.float64)
+    length = np.sqrt(dtype.type(-2) * np.log(radius.astype(np.float64)).astype(dtype))
+    values = np.empty(numbers.shape, dtype)
+    values[:, ::2] = np.sin(angle).astype(dtype) * length
+    values[:, 1::2] = np.cos(angle).astype(dtype) * length
+    return values
