@@ -36,6 +36,7 @@ from refdist import (  # noqa: E402
     experimental,
     journal,
     nest,
+    nn,
     random,
     tracebacks,
     train,
@@ -85,7 +86,7 @@ __all__ = [
     "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
     "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver",
     "compat", "config", "constant", "data", "device", "errors", "experimental", "experimental_set_strategy",
-    "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest",
+    "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "nn",
     "random", "set_backend", "simulate_workers", "train", "variable_creator_scope",
 ]
 

@@ -94,7 +94,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_every_public_object_says_where_its_semantics_come_from() -> None:
-    own = {"cluster_resolver", "compat", "config", "random", "set_backend", "train",
+    own = {"cluster_resolver", "compat", "config", "nn", "random", "set_backend", "train",
            "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
            "Mirrored", "AggregatingVariable", "SyncOnReadVariable", "MirroredVariable"}
     silent = [name for name in refdist.__all__

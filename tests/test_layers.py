@@ -17,7 +17,7 @@ LAYERS = [
     "strategies.deprecated strategies.alone",
     "datasets",
     "sharding",
-    "random",
+    "nn random",
     "context",
     "plans",
     "cross_device_ops preemption",

@@ -331,3 +331,5 @@ def test_numbers_lie_on_the_replica_s_gpu(two: Any) -> None:
     assert [part.get().tolist() for part in parts] == [[3621202046], [3706008806]]
     assert [part.device.id for part in parts] == [0, 1]
     assert words(generator).tolist() == [2763054278]
+    losses = strategy.run(lambda: refdist.nn.compute_average_loss(generator.uniform([4]), sample_weight=2.0)).values
+    assert all(isinstance(loss, two.ndarray) for loss in losses) and [loss.device.id for loss in losses] == [0, 1]

@@ -192,6 +192,13 @@ def random_numbers() -> Any:
     return [*found, plain(draw()), generator.state.numpy(), [one.state.numpy() for one in generator.split(2)], common]
 
 
+def losses() -> Any:
+    s = strategy()
+    parts = s.run(lambda: refdist.nn.compute_average_loss(np.arange(3.0) * (1 + me().replica_id_in_sync_group))
+                  + refdist.nn.scale_regularization_loss(np.float64(1)))
+    return [plain(parts), s.reduce("SUM", parts, axis=None)]
+
+
 def mistakes() -> Any:
     """Every worker gets the same error, and goes on."""
     s = strategy()

@@ -1,0 +1,138 @@
+"""What TensorFlow keeps under `tf.nn`, as far as it concerns distribution: losses that are summed over replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refdist import collectives, current, errors, rules
+from refdist.arrays import as_array, beside, frozen, to_array
+from refdist.backend import constant
+from refdist.context import get_strategy, has_strategy, in_cross_replica_context
+
+__all__ = ["compute_average_loss", "scale_regularization_loss"]
+
+
+def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
+    """The sum of the losses of this replica's examples, divided by the size of the global batch.
+
+    Summed over the replicas it is the mean over all examples, and so are the gradients.
+
+    Args:
+        per_example_loss: numbers of shape [batch, ...].
+        sample_weight: factors, None for 1: a number, or an array that fits the losses after a last dimension of 1 was
+            added or taken away.
+        global_batch_size: an int; None for the first dimension of the losses times the number of replicas, which is
+            wrong where replicas have batches of different sizes.
+
+    Returns:
+        A number: a read-only array of shape [] and the dtype of the losses, a float if that is an int.  0 when
+        `global_batch_size` is 0.
+
+    >>> import numpy as np, refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> [rows] = strategy.experimental_distribute_dataset([np.array([1.0, 2.0, 6.0], np.float32)])
+    >>> parts = strategy.run(lambda losses: refdist.nn.compute_average_loss(losses, global_batch_size=3), args=(rows,))
+    >>> [float(part) for part in parts.values], float(strategy.reduce("SUM", parts, axis=None))
+    ([1.0, 2.0], 3.0)
+
+    Raises:
+        RD04: weights that do not fit.  RD05: weights that are no real numbers, or losses that are ints, with weights.
+        RD09: across replicas without `global_batch_size`.  RD23: losses that are no numbers.
+        RD25: a loss without a batch dimension, or a `global_batch_size` that is no int of 0 or more.
+
+    Source: tf.nn.compute_average_loss.
+    """
+    attempted = "compute_average_loss"
+    losses = _numbers(per_example_loss, attempted)
+    if losses.ndim == 0:
+        raise errors.error("RD25", attempted, "per_example_loss has rank 0", "Pass one loss for each example.",
+                           kind=errors.InvalidValueError)
+    if sample_weight is not None:
+        losses = _weighted(losses, as_array(constant(sample_weight)), attempted)
+    if global_batch_size is None:
+        size = losses.shape[0] * _replicas(attempted, " or give `global_batch_size`")
+    else:
+        size = _size(global_batch_size, attempted)
+    return _quotient(losses, size) if size else _quotient(losses[:0], 1)
+
+
+def scale_regularization_loss(regularization_loss: Any) -> Any:
+    """The sum of a loss that every replica has alike, divided by the number of replicas.
+
+    Summed over the replicas it counts once.
+
+    Args:
+        regularization_loss: a number, or numbers of any shape.
+
+    Returns:
+        A number: a read-only array of shape [] and the dtype of the loss, a float if that is an int.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> parts = strategy.run(lambda: refdist.nn.scale_regularization_loss([2.0, 4.0]))
+    >>> [float(part) for part in parts.values]
+    [3.0, 3.0]
+
+    Raises:
+        RD09: across replicas.  RD23: a loss that is no number.
+
+    Source: tf.nn.scale_regularization_loss.
+    """
+    attempted = "scale_regularization_loss"
+    losses = _numbers(regularization_loss, attempted)
+    return _quotient(losses, _replicas(attempted))
+
+
+def _numbers(value: Any, attempted: str) -> Any:
+    array = as_array(constant(value))
+    collectives.reducible(array, attempted)
+    return array
+
+
+def _replicas(attempted: str, otherwise: str = "") -> int:
+    if has_strategy() and in_cross_replica_context():
+        raise errors.error("RD09", attempted, f"it was called {current.describe()}",
+                           f"Call it in the function given to `strategy.run`{otherwise}.")
+    replicas: int = get_strategy().num_replicas_in_sync
+    return replicas
+
+
+def _weighted(losses: Any, weights: Any, attempted: str) -> Any:
+    if losses.dtype.kind in "iu":
+        raise errors.error("RD05", attempted, f"the losses have dtype {losses.dtype} and there are weights",
+                           "Cast the losses to a float: `.astype(np.float32)`.", kind=errors.InvalidTypeError)
+    # float16 is multiplied in float32, so that a large weight is no infinity by itself.
+    shape, wide = weights.shape, np.promote_types(losses.dtype, np.float32)
+    if not np.can_cast(weights.dtype, wide, "same_kind"):
+        raise errors.error("RD05", attempted, f"the weights have dtype {weights.dtype}, the losses {losses.dtype}",
+                           "Pass weights that are real numbers.", kind=errors.InvalidTypeError)
+    if weights.ndim == losses.ndim + 1 and shape[-1] == 1:
+        weights = weights.reshape(shape[:-1])
+    elif weights.ndim and weights.ndim == losses.ndim - 1:
+        weights = weights.reshape((*shape, 1))
+    try:
+        np.broadcast_shapes(losses.shape, weights.shape)
+    except ValueError as error:
+        raise errors.error("RD04", attempted, f"the losses have shape {losses.shape} and the weights {shape}",
+                           "Pass one weight for each loss.") from error
+    with beside(losses):
+        return as_array(losses.astype(wide) * weights.astype(wide)).astype(losses.dtype)
+
+
+def _size(value: Any, attempted: str) -> int:
+    size = to_array(value)
+    if size.dtype.kind not in "iu":
+        raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass an int.")
+    if size.ndim or size < 0:
+        raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass one int of 0 or more.",
+                           kind=errors.InvalidArgumentError)
+    return int(size)
+
+
+def _quotient(losses: Any, size: int) -> Any:
+    with beside(losses):
+        dtype = np.dtype(rules.MEAN_DTYPE.get(losses.dtype.name, losses.dtype))
+        total = as_array(losses.sum(dtype=dtype))
+        return frozen(as_array(total / dtype.type(size)))
