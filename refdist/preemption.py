@@ -75,7 +75,6 @@ class PreemptionCheckpointHandler:
         self._told = threading.Event()
         self._told_at = 0.0
         self._saved_first = False
-        self._transport = transport_of(manager.checkpoint._variables())
         self._counter: Any = counter()
         manager.checkpoint.preemption_run_counter = self._counter
         if self._config.termination_watcher_fn is None and threading.current_thread() is threading.main_thread():
@@ -108,7 +107,9 @@ class PreemptionCheckpointHandler:
         # The one that was told says whether its time is over: only it knows when it began.
         mine = (self._told.is_set(),
                 self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
-        known = [mine] if self._transport is None else self._transport.exchange(
+        # Asked anew: variables may be made in the first step.
+        transport = transport_of(self._manager.checkpoint._variables())
+        known = [mine] if transport is None else transport.exchange(
             lockstep.Request("asking whether a worker is to end", _NOTHING), mine)
         over = any(ends for _, ends in known)
         if over or (any(told for told, _ in known) and not self._saved_first):

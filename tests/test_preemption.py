@@ -23,7 +23,7 @@ def ended() -> None:
     raise Ended
 
 
-def program(folder: Path, told_at: int, steps: int, victim: int = 1) -> Any:
+def program(folder: Path, told_at: int, steps: int, victim: int = 1, late: bool = False) -> Any:
     """Trains for `steps` steps; worker `victim` is told to end in step `told_at`."""
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.extended.transport.rank
@@ -37,8 +37,9 @@ def program(folder: Path, told_at: int, steps: int, victim: int = 1) -> Any:
         return rank == victim and handler.total_run_calls == told_at
 
     handler = PreemptionCheckpointHandler(
-        strategy.cluster_resolver, Checkpoint(own=own, total=total), folder,
+        strategy.cluster_resolver, Checkpoint(own=own) if late else Checkpoint(own=own, total=total), folder,
         TerminationConfig(termination_watcher_fn=told, exit_fn=ended))
+    handler._manager.checkpoint.total = total
     started = handler.total_run_calls
     try:
         for _ in range(started, steps):
@@ -51,6 +52,11 @@ def program(folder: Path, told_at: int, steps: int, victim: int = 1) -> Any:
 def test_all_workers_end_after_the_step_in_which_one_was_told(tmp_path: Path) -> None:
     assert refdist.simulate_workers(lambda: program(tmp_path, 3, 6), 3) == [("ended", 0, 3, 9.0)] * 3
     assert refdist.simulate_workers(lambda: program(tmp_path, -1, 6), 3) == [("done", 3, 6, 18.0)] * 3
+
+
+def test_variables_that_are_made_after_the_handler_say_who_the_workers_are(tmp_path: Path) -> None:
+    assert refdist.simulate_workers(lambda: program(tmp_path, 3, 6, late=True), 3) == [("ended", 0, 3, 9.0)] * 3
+    assert refdist.simulate_workers(lambda: program(tmp_path, -1, 6, late=True), 3) == [("done", 3, 6, 18.0)] * 3
 
 
 def test_a_signal_is_noted_and_the_default_end_is_an_exit(tmp_path: Path) -> None:
