@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ import numpy as np
 from refdist import checkpoint_files, errors
 from refdist.arrays import frozen
 from refdist.checkpoint_files import State, file_of
+
+# Seconds between one look at a folder and the next.
+_PAUSE = 1.0
 
 
 class CheckpointReader:
@@ -62,6 +67,34 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str], latest_filename: s
     if name is None or not os.path.exists(file_of(os.path.join(folder, name))):
         return None
     return os.path.join(folder, name)
+
+
+def checkpoints_iterator(checkpoint_dir: str | os.PathLike[str], min_interval_secs: float = 0,
+                         timeout: float | None = None,
+                         timeout_fn: Callable[[], bool] | None = None) -> Iterator[str]:
+    """The newest checkpoint of a folder, and each later one that is found: for a program beside the training.
+
+    Args:
+        checkpoint_dir: the folder, which another program fills.
+        min_interval_secs: seconds between one path and the next.
+        timeout: seconds to wait for the next one; None for ever.
+        timeout_fn: asked when they are over: True ends the loop, False waits again.  None ends it.
+
+    Source: tf.train.checkpoints_iterator.
+    """
+    previous: str | None = None
+    while True:
+        until = None if timeout is None else time.monotonic() + timeout
+        while (path := latest_checkpoint(checkpoint_dir)) in (None, previous):
+            if until is not None and time.monotonic() + _PAUSE > until:
+                if timeout_fn is None or timeout_fn():
+                    return
+                until = time.monotonic() + (timeout or 0.0)
+            time.sleep(_PAUSE)
+        began, previous = time.monotonic(), path
+        assert path is not None
+        yield path
+        time.sleep(max(0.0, began + min_interval_secs - time.monotonic()))
 
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:

@@ -11,8 +11,8 @@ import pytest
 from test_checkpoint import FOUR, TWO, make
 
 import refdist
-from refdist import checkpoint_manager
-from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint
+from refdist import checkpoint_manager, checkpoint_reader
+from refdist.train import Checkpoint, CheckpointManager, checkpoints_iterator, latest_checkpoint
 
 
 def files(folder: Path) -> list[str]:
@@ -48,6 +48,30 @@ def test_a_folder_that_was_deleted_is_made_again(tmp_path: Path) -> None:
     assert manager.directory == str(tmp_path / "run") and manager.checkpoint_interval is None
     (tmp_path / "run").rmdir()
     assert manager.save() == manager.latest_checkpoint == latest_checkpoint(tmp_path / "run")
+
+
+def test_another_program_follows_the_checkpoints(tmp_path: Path, monkeypatch: Any) -> None:
+    """As tf.train.checkpoints_iterator, on a clock that only sleep advances."""
+    clock, due = [0.0], [3, 4, 11, 21]
+    asked: list[float] = []
+    checkpoint = Checkpoint(v=refdist.Variable(1.0))
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        while due and clock[0] >= due[0]:
+            checkpoint.save(tmp_path / f"at-{due.pop(0)}")
+
+    def over() -> bool:
+        asked.append(clock[0])
+        return clock[0] > 20
+
+    monkeypatch.setattr(checkpoint_reader.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(checkpoint_reader.time, "sleep", sleep)
+    found = [(os.path.basename(path), clock[0]) for path in checkpoints_iterator(
+        tmp_path, min_interval_secs=2, timeout=5, timeout_fn=over)]
+    assert found == [("at-3-1", 3.0), ("at-4-2", 5.0), ("at-11-3", 11.0), ("at-21-4", 21.0)]
+    assert asked == [18.0, 28.0]
+    assert list(checkpoints_iterator(tmp_path / "none", timeout=0)) == []
 
 
 def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
