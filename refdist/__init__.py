@@ -5,6 +5,7 @@ way, never back:
 
     strategies/            what users call; one file per strategy
     datasets, sharding     which replica gets which rows
+    nn, random, train      losses, random numbers and checkpoints of programs with replicas
     context                ReplicaContext, merge_call, who am I
     workers, transport     collectives between the workers of a cluster
     cross_device_ops       which way values travel between devices
