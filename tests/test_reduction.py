@@ -31,6 +31,10 @@ def mine() -> Any:
     return np.full(2, NUMBERS[rc().replica_id_in_sync_group])
 
 
+def last(strategy: Any, value: Any) -> Any:
+    return strategy.experimental_local_results(value)[-1]
+
+
 def variable(strategy: Any, **kwargs: Any) -> Any:
     with strategy.scope():
         return refdist.Variable(np.zeros(2), aggregation=refdist.VariableAggregation.SUM, **kwargs)
@@ -52,19 +56,19 @@ def read(strategy: Any) -> Any:
 def to_all(strategy: Any) -> Any:
     value = strategy.run(mine)
     found = strategy.extended.reduce_to("SUM", value, value)
-    assert isinstance(found, refdist.Mirrored)
-    return found.values[-1]
+    assert isinstance(found, refdist.Mirrored) == (strategy.num_replicas_in_sync > 1)
+    return last(strategy, found)
 
 
 def batch(strategy: Any) -> Any:
     value = strategy.run(mine)
     [found] = strategy.extended.batch_reduce_to("SUM", [(value, value)])
-    return found.values[-1]
+    return last(strategy, found)
 
 
 # What it does, where the result goes, and the hook that a program's own CrossDeviceOps is asked through.
 ENTRIES: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
-    "all_reduce": (lambda s: s.run(lambda: rc().all_reduce("SUM", mine())).values[-1], FULL, "batch"),
+    "all_reduce": (lambda s: last(s, s.run(lambda: rc().all_reduce("SUM", mine()))), FULL, "batch"),
     "assign_add": (aggregation, FULL, "one"),
     "ON_READ": (read, HOME, "one"),
     "reduce": (lambda s: s.reduce("SUM", s.run(mine), axis=None), HOME, "one"),
@@ -429,3 +433,12 @@ def test_a_nest_in_a_batch_is_refused(name: str) -> None:
     for nest in ([value, value], {"a": value}, (value,)):
         with pytest.raises(ValueError, match=r"RD25.*batch_reduce_to"):
             strategy.extended.batch_reduce_to("MEAN", [(nest, "CPU:0")])
+
+
+def test_one_replica_reduces_like_several(entry: Any) -> None:
+    call, _, _ = entry
+    ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: 100 * sum(parts))
+    assert call(refdist.MirroredStrategy(GPUS[:1], cross_device_ops=ops)).tolist() == pytest.approx([10.0, 10.0])
+    own = Own()
+    assert call(refdist.MirroredStrategy(GPUS[:1], cross_device_ops=own)).tolist() == pytest.approx([1000.1, 1000.1])
+    assert own.calls
