@@ -136,6 +136,14 @@ class Interpreter:
     def _mul(self, names: dict[str, Any], a: Program, b: Program) -> Any:
         return self._do(a, names) * self._do(b, names)
 
+    def _change(self, names: dict[str, Any], a: Program, b: Program) -> Any:
+        value, other = self._do(a, names), self._do(b, names)
+        try:
+            value += other
+        except Exception:
+            return None  # an implementation may refuse it: what counts is what others see
+        return None
+
     # Contexts.
 
     def _replica_id(self, names: dict[str, Any]) -> Any:

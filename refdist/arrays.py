@@ -184,6 +184,22 @@ def frozen(array: Any) -> Any:
     return array if foreign is None else foreign.frozen(array)
 
 
+def read_only(value: Any) -> Any:
+    """A view of an array through which nobody can write; the array itself stays as it is.  Other values unchanged.
+
+    >>> mine = np.zeros(2)
+    >>> read_only(mine).flags.writeable, mine.flags.writeable
+    (False, True)
+    """
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            value = value.view()
+            value.flags.writeable = False
+        return value
+    foreign = ARRAY_TYPES.get(type(value))
+    return value if foreign is None else foreign.frozen(value)
+
+
 def may_be_kept(array: Any) -> bool:
     """Whether nobody can write to the array any more, so that it may be stored without a copy."""
     if type(array) is np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 from refdist import collectives, current, errors, lockstep, nest, rules
 from refdist.arrays import ARRAY_TYPES, to_array
 from refdist.indexed_slices import IndexedSlices
-from refdist.values import ArrayOperators, check_components, is_splittable, regroup, splitter
+from refdist.values import ArrayOperators, check_components, is_splittable, regroup, shared, splitter
 
 
 class ReplicaContext:
@@ -104,16 +104,15 @@ class ReplicaContext:
         component_devices = strategy.extended._worker_devices
         owner = strategy.extended.value_container
         merge_fn = requests[0].payload[0]
-        args, kwargs = (regroup([request.payload[i] for request in requests], component_devices,
-                                "merge_call", owner) for i in (1, 2))
+        args, kwargs = (regroup([nest.map_structure(shared, request.payload[i]) for request in requests],
+                                component_devices, "merge_call", owner) for i in (1, 2))
         top = current.frame()
         with current.pushed(current.Frame(top, strategy, current.CROSS, device=top.device, creators=top.creators,
                                           undo=top.undo)):
             result = merge_fn(strategy, *args, **kwargs)
         check_components(result, len(requests), "result of merge_fn")
-        part = splitter(result) if nest.is_nested(result) else (
-            lambda i: result._values[i] if is_splittable(result) else result)
-        return [part(i) for i in range(len(requests))]
+        part = splitter((result,))
+        return [part(i)[0] for i in range(len(requests))]
 
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
         """Reduces `value` over all replicas and gives everyone the result.

@@ -14,7 +14,7 @@ from refdist.backend import Backend, current_backend
 from refdist.communication import CommunicationOptions
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
-from refdist.values import DistributedValues, Mirrored, PerReplica
+from refdist.values import DistributedValues, Mirrored, PerReplica, shared
 from refdist.variables import Variable
 
 CPU = devices.canonical("CPU:0")
@@ -166,7 +166,8 @@ class CrossDeviceOps:
         target = destinations_of(destinations, "broadcast")
         source = current.frame().device or CPU
         write_transfers([Transfer(source, device, tensor.nbytes) for device in target.devices])
-        part = tensor if isinstance(tensor, IndexedSlices) or not target.distributed else frozen(tensor.copy())
+        copied = target.distributed and not isinstance(tensor, IndexedSlices)
+        part = frozen(tensor.copy()) if copied else shared(tensor)
         return target.wrapped(target.copies(current_backend(), part))
 
 

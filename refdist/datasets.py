@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, lockstep, nest, sharding
+from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.explanation import Explanation
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
@@ -50,6 +51,7 @@ class DistributedIterator:
         step = next(self._steps) if transport.size == 1 else self._next_of_all(transport)
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
+        step = list(map(elements.handed, step))
         return step[0] if len(step) == 1 else per_replica(step, self._devices, "dataset element")
 
     def _next_of_all(self, transport: Transport) -> list[Any]:

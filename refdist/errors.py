@@ -213,6 +213,16 @@ CATALOGUE: dict[str, Code] = {
 }
 
 
+def explain_read_only(error: BaseException) -> None:
+    """Adds to NumPy's error about a write to a read-only array why it is one, and what to write instead."""
+    if isinstance(error, ValueError) and not isinstance(error, RefdistError) \
+            and any("read-only" in text for text in error.args if isinstance(text, str)):
+        note = ("replicas share their inputs and the results of collectives, so these arrays are read-only, as are the "
+                "elements of datasets; write to a copy: `x = x.copy()`")
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
 def error(code: str, attempted: str, found: str, fix: str = "",
           kind: type[RefdistError] | None = None) -> RefdistError:
     """The exception for a row of the catalogue, ready to be raised.

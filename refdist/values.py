@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refdist import current, devices, errors, nest
-from refdist.arrays import is_array, to_array, to_numpy
+from refdist.arrays import is_array, read_only, to_array, to_numpy
 from refdist.backend import constant
 from refdist.indexed_slices import IndexedSlices
 
@@ -54,7 +54,7 @@ class DistributedValues:
         return self._values[i]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(self._local(), dtype=dtype, copy=copy)
+        return np.array(shared(self._local()), dtype=dtype, copy=copy)
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = []
@@ -153,7 +153,7 @@ class Mirrored(DistributedValues, ArrayOperators):
 
     def _read(self) -> Any:
         i = current.frame().replica_id
-        return to_array(self._values[i if i is not None and i < len(self._values) else 0])
+        return to_array(shared(self._values[i if i is not None and i < len(self._values) else 0]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self._read(), dtype=dtype, copy=copy)
@@ -186,18 +186,33 @@ def is_splittable(value: Any) -> bool:
     return isinstance(value, (PerReplica, Mirrored))
 
 
+def shared(leaf: Any) -> Any:
+    """A leaf as it is handed to somebody who does not own it: arrays as read-only views, never copies."""
+    if isinstance(leaf, IndexedSlices):
+        return IndexedSlices(*map(read_only, (leaf.values, leaf.indices, leaf.dense_shape)))
+    return read_only(leaf)
+
+
 def splitter(structure: Any) -> Callable[[int], Any]:
     """A function from replica to that replica's copy of `structure`, with distributed values taken apart.
 
-    Containers are copied, so that replicas do not share a list they might change.
+    Containers are copied, so that replicas do not share a list they might change; arrays are read-only for the same
+    reason, and because they are the user's.
     """
     if not structure:
         return lambda i: structure
     if type(structure) is tuple and not any(map(nest.is_nested, structure)):
-        if not any(map(is_splittable, structure)):
-            return lambda i: structure
-        return lambda i: tuple([value._values[i] if is_splittable(value) else value for value in structure])
-    return lambda i: nest.map_structure(lambda leaf: leaf._values[i] if is_splittable(leaf) else leaf, structure)
+        whole = tuple(map(shared, structure))
+        if not any(map(is_splittable, whole)):
+            return lambda i: whole
+        return lambda i: tuple([_part(value, i) for value in whole])
+    return lambda i: nest.map_structure(lambda leaf: _part(leaf, i), structure)
+
+
+def _part(leaf: Any, i: int) -> Any:
+    if not is_splittable(leaf):
+        return shared(leaf)
+    return nest.map_structure(shared, leaf._values[i])
 
 
 def on_device(structure: Any) -> Any:
@@ -205,8 +220,8 @@ def on_device(structure: Any) -> Any:
     if not structure:
         return structure
     if type(structure) is tuple and not any(map(nest.is_nested, structure)):
-        return tuple([constant(leaf) if is_array(leaf) else leaf for leaf in structure])
-    return nest.map_structure(lambda leaf: constant(leaf) if is_array(leaf) else leaf, structure)
+        return tuple([read_only(constant(leaf)) if is_array(leaf) else leaf for leaf in structure])
+    return nest.map_structure(lambda leaf: read_only(constant(leaf)) if is_array(leaf) else leaf, structure)
 
 
 def check_components(structure: Any, count: int, attempted: str) -> None:

@@ -29,6 +29,15 @@ CASES = [
            [10 * i + 1 for i in range(k[1])], k) for k in KINDS for name, inside, key in (
                ("list in a dict", op("dict", {"a": const(5), "b": op("list", get("x"))}), "b"),
                ("list in a list", op("list", const(5), op("list", get("x"))), 1))),
+    *(case(f"a replica that changes {name} in place does not change {whose}",
+           seq(let("x", made), run(op("change", get("0"), const(1.0)), get("x")), then), gives, k)
+      for k in KINDS for name, made, of_user in (
+          ("an array", const([1.0, 2.0]), [1.0, 2.0]),
+          ("its part of a value", run(const([1.0, 2.0])), [[1.0, 2.0]] * k[1]))
+      for whose, then, gives in (
+          ("the user's", get("x"), of_user),
+          ("the other replicas'", run(op("only", 0, seq(op("change", get("0"), const(1.0)), const([1.0, 2.0])),
+                                         op("mul", get("0"), const(1.0))), get("x")), [[1.0, 2.0]] * k[1]))),
     *(case("two arguments", seq(let("x", run(RID)), run(op("add", get("0"), get("1")), get("x"), get("x"))),
            [2 * i for i in range(k[1])], k) for k in KINDS),
     *(case("a list of results is a list of values", run(op("list", RID, op("mul", RID, const(2)))),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import is_array, is_text, to_array
+from refdist.arrays import frozen, is_array, is_text, read_only, to_array
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
 
@@ -16,7 +16,7 @@ class Rows:
     """Rows of arrays that can be given one at a time or several at once."""
 
     def __init__(self, structure: Any) -> None:
-        self._structure = structure
+        self._structure = handed(structure)
         self.count = count_rows(nest.flatten(structure), "Dataset.from_tensor_slices")
 
     def one(self, index: int) -> Any:
@@ -29,7 +29,7 @@ class Rows:
             part = slice(indices.start, indices.stop)
             return nest.map_structure(lambda array: rows_of(array, part), self._structure)
         chosen = np.asarray(indices, np.intp)
-        return nest.map_structure(lambda array: rows_of(array, chosen), self._structure)
+        return nest.map_structure(lambda array: read_only(rows_of(array, chosen)), self._structure)
 
 
 class Numbers:
@@ -52,17 +52,22 @@ class Numbers:
             rows = np.arange(part.start, part.stop, part.step, dtype=np.int64)
         else:
             rows = np.asarray(indices, np.int64) * self._numbers.step + self._numbers.start
-        return rows.astype(self._dtype, copy=False)
+        return frozen(rows.astype(self._dtype, copy=False))
 
 
 def arrays(structure: Any) -> Any:
-    """The structure with arrays as leaves; as in tf.data, a list is an array and not a structure."""
+    """The structure with read-only arrays as leaves; as in tf.data, a list is an array and not a structure."""
     if nest.is_nested(structure) and (
             isinstance(structure, (tuple, Mapping)) or not isinstance(structure, Collection)):
         return nest.map_items(arrays, structure)
     # Text is kept as Python objects: NumPy's own text arrays would drop trailing zero bytes.
     kept = structure is None or isinstance(structure, np.generic) or is_text(structure) or is_dataset(structure)
-    return structure if kept else to_array(structure)
+    return structure if kept else read_only(to_array(structure))
+
+
+def handed(element: Any) -> Any:
+    """The element with read-only views for its arrays: they belong to others, and can be handed out again."""
+    return nest.map_structure(read_only, element)
 
 
 def result(found: Any) -> Any:
@@ -164,7 +169,7 @@ def stack(elements: Sequence[Any], start: int) -> Any:
                 raise errors.error("RD26", "Dataset.batch", f"row {start} has shape {np.shape(column[0])}, row "
                                    f"{start + i} has shape {np.shape(array)}",
                                    "Bring all rows into one shape, or use `padded_batch`.")
-        stacked.append(_stacked(column))
+        stacked.append(read_only(_stacked(column)))
     return nest.pack_sequence_as(elements[0], stacked)
 
 
@@ -218,7 +223,7 @@ def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any
         for i, array in enumerate(column):
             corner: tuple[int | slice, ...] = (i, *(slice(length) for length in np.shape(array)))
             batch[corner] = array
-        stacked.append(batch)
+        stacked.append(read_only(batch))
     return nest.pack_sequence_as(elements[0], stacked)
 
 
@@ -250,7 +255,7 @@ def concatenate(parts: Sequence[Any], start: int) -> Any:
                 raise errors.error("RD26", "Dataset.rebatch", f"the rows from {start} on have shapes "
                                    f"{np.shape(column[0])[1:]} and {np.shape(part)[1:]}",
                                    "Bring all rows into one shape.")
-        joined.append(None if column[0] is None else np.concatenate(column))
+        joined.append(None if column[0] is None else read_only(np.concatenate(column)))
     return nest.pack_sequence_as(parts[0], joined)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import to_array
+from refdist.arrays import read_only, to_array
 from refdist.data import elements
 from refdist.data.iterators import noted
 from refdist.data.spec import TensorSpec, made, spec_of
@@ -102,7 +102,7 @@ def _typed(raw: Any, spec: Any, number: int) -> Any:
     if not isinstance(spec, TensorSpec) or spec.dtype == object or isinstance(raw, (np.ndarray, np.generic)):
         return elements.arrays(raw)
     try:
-        return to_array(raw, spec.dtype)
+        return read_only(to_array(raw, spec.dtype))
     except errors.RefdistError as error:
         raise _misfit(number, f"it is {raw!r}", spec) from error
 

@@ -17,6 +17,7 @@ from refdist.data.facts import Reading
 def noted(error: Exception, method: str, number: int) -> Exception:
     """The exception with a note that says which element it concerns."""
     error.add_note(f"raised in Dataset.{method} by element {number}")
+    errors.explain_read_only(error)
     return error
 
 

@@ -198,6 +198,9 @@ class StrategyExtended(Updates):
                 results = [body(0, None)]
             else:
                 results = lockstep.run(self._count, body, config.order(self._count), "strategy.run", self._first)
+        except ValueError as error:
+            errors.explain_read_only(error)
+            raise
         finally:
             state.top = before
             if switching is not None:

@@ -91,9 +91,10 @@ class Updates:
             if group:
                 return regroup(results, names, "results of update", self.value_container, _together)
             return nest.map_structure(lambda leaf: leaf.values, per_replica(results, names, "results of update"))
-        except BaseException:
+        except BaseException as error:
             for var, before in undo.values():
                 var._store_each(before)
+            errors.explain_read_only(error)
             raise
 
     def update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
