@@ -35,6 +35,10 @@ class InvalidTypeError(RefdistError, TypeError):
     """An object of a type that the call cannot use."""
 
 
+class InvalidAttributeError(RefdistError, AttributeError):
+    """An attribute that the object does not have."""
+
+
 class InvalidContextError(RefdistError, RuntimeError):
     """A call in a context, or at a moment, in which it has no meaning."""
 

@@ -76,13 +76,58 @@ class DistributedValues:
 class PerReplica(DistributedValues):
     """One value for each replica, which may differ.
 
-    It has no operators outside replicas: several arrays are not one array.
+    It has no operators: several arrays are not one array.  A replica gets its own component as an argument.
+
+    >>> value = PerReplica([1.0, 2.0])
+    >>> value + 1
+    Traceback (most recent call last):
+    refdist.errors.InvalidTypeError: [RD19] x + y of a PerReplica: it holds 2 values and the code runs outside ...
 
     Raises:
-        RD19: used as an array where no replica says which component is meant.
+        RD19: used as an array.
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_ARRAYS:
+            raise self._several(f"x.{name}", errors.InvalidAttributeError)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise self._several(f"format(x, {spec!r})")
+        return str(self)
+
+    def _several(self, operation: str, kind: type[errors.RefdistError] = errors.InvalidTypeError) -> Exception:
+        inside = current.frame().replica_id is not None
+        return errors.error(
+            "RD19", f"{operation} of a {type(self).__name__}", f"it holds {len(self._values)} values and the code runs "
+            f"{current.describe()}", "Pass it to the function as an argument of `strategy.run`, or take this replica's "
+            "component by `np.asarray(x)`." if inside else "", kind)
+
+
+# Comparing for equality is left out: it compares identity, as for any object.
+_OPERATIONS = {
+    "bool": "bool(x)", "float": "float(x)", "int": "int(x)", "complex": "complex(x)", "index": "index(x)",
+    "round": "round(x)", "len": "len(x)", "iter": "iter(x)", "contains": "y in x", "getitem": "x[...]",
+    "setitem": "x[...] = y", "neg": "-x", "pos": "+x", "abs": "abs(x)", "invert": "~x", "lt": "x < y", "le": "x <= y",
+    "gt": "x > y", "ge": "x >= y"}
+for _name, _sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("matmul", "@"), ("truediv", "/"), ("floordiv", "//"),
+                     ("mod", "%"), ("pow", "**"), ("lshift", "<<"), ("rshift", ">>"), ("and", "&"), ("or", "|"),
+                     ("xor", "^")):
+    _OPERATIONS |= {_name: f"x {_sign} y", f"r{_name}": f"y {_sign} x"}
+_OF_ARRAYS = {name for name in dir(np.ndarray) if not name.startswith("_")} | {"numpy"}
+
+
+def _refused(operation: str) -> Callable[..., Any]:
+    def method(self: PerReplica, *args: Any) -> Any:
+        raise self._several(operation)
+    return method
+
+
+for _name, _sign in _OPERATIONS.items():
+    setattr(PerReplica, f"__{_name}__", _refused(_sign))
 
 
 class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):

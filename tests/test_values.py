@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import operator
+import pickle
+import pprint
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import refdist
+from refdist import nest
 
 STRATEGY = refdist.MirroredStrategy([f"GPU:{i}" for i in range(12)])
 
@@ -76,3 +85,78 @@ def test_constants_are_narrowed_as_tensorflow_does_and_arrays_keep_their_dtype()
     for bad in (2**40, [2**40], None, {1: 2}, [[1], [1, 2]], len):
         with pytest.raises((ValueError, TypeError), match="RD25"):
             refdist.constant(bad)
+
+
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "bool(x)": bool, "float(x)": float, "int(x)": int, "complex(x)": complex, "index(x)": operator.index, "len(x)": len,
+    "round(x)": round, "iter(x)": list, "x[...]": lambda x: x[0], "x[...] = y": lambda x: operator.setitem(x, 0, 1),
+    "y in x": lambda x: 1.0 in x, "-x": operator.neg, "+x": operator.pos, "abs(x)": abs, "~x": operator.invert,
+    "x < y": lambda x: x < 1, "x <= y": lambda x: x <= 1, "x > y": lambda x: x > 1, "x >= y": lambda x: x >= 1,
+    "x + y": lambda x: x + 1, "y + x": lambda x: sum([x, x]), "x - y": lambda x: x - 1, "y - x": lambda x: 1.0 - x,
+    "x * y": lambda x: operator.imul(x, 2), "y * x": lambda x: 2 * x, "x / y": lambda x: x / 2,
+    "y / x": lambda x: 2 / x, "x // y": lambda x: x // 2, "x % y": lambda x: x % 2, "x ** y": lambda x: x ** 2,
+    "y ** x": lambda x: 2 ** x,
+    "x @ y": lambda x: x @ x, "x << y": lambda x: x << 1, "x & y": lambda x: x & 1, "x | y": lambda x: x | 1,
+    "x ^ y": lambda x: x ^ 1, "x.mean": lambda x: x.mean(), "x.shape": lambda x: x.shape, "x.dtype": lambda x: x.dtype,
+    "x.numpy": lambda x: x.numpy(), "x.T": lambda x: x.T, "format(x, '.3f')": lambda x: f"{x:.3f}",
+    "using a PerReplica as an array": np.mean, "using a PerReplica as an array:": lambda x: np.ones(2) + x,
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_per_replica_value_has_no_operation_of_arrays_and_says_so(operation: str) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    value = strategy.run(lambda: np.ones(2))
+    kind = kind_of(operation)
+    text = operation.rstrip(":") if operation.startswith("using") else f"{operation} of a PerReplica"
+    for where, call in (("outside every scope", lambda: OPERATIONS[operation](value)),
+                        ("in the cross-replica context of Mirrored", lambda: in_scope(strategy, operation, value))):
+        with pytest.raises(kind, match="RD19") as caught:
+            call()
+        message = str(caught.value)
+        assert f"[RD19] {text}: it holds 2 values and the code runs {where}" in message
+        assert "Use `strategy.reduce`" in message
+
+
+def kind_of(operation: str) -> type[Exception]:
+    """As in TensorFlow: the type of the error says what was tried."""
+    if operation.startswith("using"):
+        return ValueError
+    return AttributeError if operation.startswith("x.") else TypeError
+
+
+def in_scope(strategy: Any, operation: str, value: Any) -> None:
+    with strategy.scope():
+        OPERATIONS[operation](value)
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if not name.startswith("using")])
+def test_in_a_replica_a_captured_value_is_still_several(operation: str) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    value = strategy.run(lambda: np.float32(refdist.get_replica_context().replica_id_in_sync_group))
+    with pytest.raises(kind_of(operation), match=r"RD19.*in replica 0 of 2.*Pass it to the function.*np.asarray\(x\)"):
+        strategy.run(lambda: OPERATIONS[operation](value))
+    assert strategy.run(lambda: float(np.add(value, 1))).values == (1.0, 2.0)
+
+
+def test_a_per_replica_value_can_be_compared_copied_printed_and_looked_at() -> None:
+    value = refdist.PerReplica([np.ones(2), 2], ["GPU:0", "GPU:1"])
+    assert value == [value][0]
+    assert value != refdist.PerReplica([np.ones(2), 2]) and value != 2
+    assert hash(value) == hash(value) and value in [value] and value not in [1.0, None] and {value: 1}[value] == 1
+    for other in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert type(other) is refdist.PerReplica and repr(other) == repr(value)
+    assert f"{value}" == str(value) == repr(value)
+    for name in ("shape", "dtype", "mean", "__array_interface__", "__cuda_array_interface__", "__iter_", "anything"):
+        assert not hasattr(value, name)
+        assert getattr(value, name, 7) == 7
+    with pytest.raises(AttributeError, match="'PerReplica' object has no attribute 'anything'"):
+        value.anything  # noqa: B018
+    assert pprint.pformat([value, value]).count("PerReplica") == 2
+    assert inspect.getmembers(value) and not callable(value) and not nest.is_nested(value)
+
+
+def test_several_values_of_one_replica_or_a_mirrored_one_are_arrays() -> None:
+    mirrored = refdist.Mirrored([np.float32(2.0)] * 2)
+    assert mirrored + 1 == 3 and float(mirrored) == 2.0 and bool(mirrored) and mirrored > 1
+    assert refdist.MirroredStrategy(["GPU:0"]).run(lambda: np.ones(2)) + 1 == pytest.approx([2, 2])

@@ -142,7 +142,7 @@ ROWS = [
     Row("D141", lambda: str(refdist.experimental.ValueContext(9, 2)),
         "'tf.distribute.ValueContext(replica id 9,  total replicas in sync: 2)'"),
     Row("D144", lambda: [failed(lambda: len(BATCH)), failed(lambda: list(BATCH)), failed(lambda: BATCH[0])],
-        "['!! TypeError', '!! TypeError', '!! TypeError']"),
+        "['!! TypeError RD19', '!! TypeError RD19', '!! TypeError RD19']"),
     Row("D147", lambda: [isinstance(x, refdist.DistributedValues) for x in (BATCH, V, c(1))], "[True, True, False]"),
     Row("ON_READ", lambda: M2.reduce("SUM", variable(M2, 3.0, synchronization=Sync.ON_READ, aggregation=Agg.MEAN),
                                      axis=None), "float32[] 6.0"),
