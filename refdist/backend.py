@@ -34,6 +34,9 @@ class Backend(ABC):
 
     name: str = ""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backend:
+        return self  # the devices of a process exist once
+
     @abstractmethod
     def xp(self, device: str = "") -> ModuleType:
         """The module for arrays on `device`, or on most devices: numpy, cupy."""

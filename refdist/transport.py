@@ -34,6 +34,9 @@ class Transport(ABC):
     size: int = 1
     timeout: float = 300.0
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Transport:
+        return self  # the processes are connected once
+
     @abstractmethod
     def exchange(self, request: Request, value: Any) -> list[Any]:
         """The small Python objects of all workers, in worker order."""

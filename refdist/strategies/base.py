@@ -5,6 +5,7 @@ What differs between strategies is in their `extended` (see `extended.py` and th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -50,7 +51,28 @@ class ValueContext:
         return f"tf.distribute.ValueContext(replica id {self._id},  total replicas in sync: {self._count})"
 
 
-class Strategy(Deprecated):
+class OneOfAKind:
+    """A strategy or its `extended`: a variable belongs to one object, so that copies are not made by accident.
+
+    A deep copy is a strategy of its own, as in TensorFlow.  A shallow one would share the original's devices and
+    variables, and a pickled one would come to life in a process that has neither.
+    """
+
+    def __copy__(self) -> Any:
+        raise errors.error("RD10", f"copy.copy of a {type(self).__name__}", "the copy would be another strategy on the "
+                           "original's devices and variables", "Pass the strategy itself around.")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        new = memo[id(self)] = object.__new__(type(self))
+        vars(new).update(copy.deepcopy(vars(self), memo))
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise errors.error("RD20", f"pickling a {type(self).__name__}", "its devices and variables belong to this "
+                           "process", "Create a strategy in each process.", kind=errors.InvalidTypeError)
+
+
+class Strategy(OneOfAKind, Deprecated):
     """How one program runs on several devices.
 
     Args:

@@ -24,7 +24,7 @@ from refdist import (
 from refdist.backend import Backend, current_backend
 from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
-from refdist.strategies.base import ValueContext
+from refdist.strategies.base import OneOfAKind, ValueContext
 from refdist.strategies.reduction import Reduction
 from refdist.strategies.updates import Updates
 from refdist.transport import LoneWorker, Transport
@@ -40,7 +40,7 @@ from refdist.values import (
 from refdist.variables import ResourceVariable, Variable
 
 
-class StrategyExtended(Updates):
+class StrategyExtended(OneOfAKind, Updates):
     """The less common methods of a strategy, for those who write libraries on top of it.
 
     Args:
