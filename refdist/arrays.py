@@ -95,7 +95,9 @@ def to_array(value: Any, dtype: Any = None) -> Any:
     except errors.RefdistError:
         raise
     except Exception as error:
-        raise _not_an_array(value) from error
+        # PyTorch does not hand out what gradients are recorded of.
+        fix = "Pass `x.detach()`; nothing here records gradients." if "requires grad" in str(error) else ""
+        raise _not_an_array(value, fix) from error
     if array.dtype == object:
         raise _not_an_array(value)
     weak = isinstance(value, (bool, int, float, complex)) or (
@@ -164,9 +166,9 @@ def _has_array(value: Any) -> bool:
     return is_array(value) or hasattr(value, "__array__")
 
 
-def _not_an_array(value: Any) -> errors.RefdistError:
+def _not_an_array(value: Any, fix: str = "") -> errors.RefdistError:
     return errors.error("RD25", "conversion to an array", f"got {type(value).__name__} {_short(value)}",
-                        "Pass a number, an array, or a list of equally long lists.",
+                        fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from refdist import collectives, current, errors, lockstep, nest, rules
 from refdist.arrays import ARRAY_TYPES, to_array
 from refdist.indexed_slices import IndexedSlices
-from refdist.values import ArrayOperators, check_components, is_splittable, regroup, shared, splitter
+from refdist.values import ArrayOperators, check_components, is_splittable, none_given, regroup, shared, splitter
 
 
 class ReplicaContext:
@@ -146,12 +146,12 @@ class ReplicaContext:
             _check_options(options, "all_reduce")
             act = functools.partial(self._reduce, options=options)
         if not nest.is_nested(value):
-            part = _part(value)
+            part = _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
             request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], act)
             return lockstep.meet(frame.run, request)[0]
-        parts = [_part(leaf) for leaf in nest.flatten(value)]
+        parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
         for part in parts:
             collectives.reducible(part, "all_reduce")
         if not parts:
@@ -190,7 +190,7 @@ class ReplicaContext:
         axis = collectives.gather_axis(axis, "all_gather")
         if options is not None:
             _check_options(options, "all_gather")
-        parts = [_part(leaf) for leaf in nest.flatten(value)]
+        parts = [_part(leaf, "all_gather") for leaf in nest.flatten(value)]
         for part in parts:
             collectives.check_gather(part, axis, "all_gather")
         if not parts:
@@ -247,12 +247,14 @@ def _arguments(args: Any, attempted: str) -> tuple[Any, ...]:
     return tuple(args)
 
 
-def _part(leaf: Any) -> Any:
+def _part(leaf: Any, attempted: str) -> Any:
     # What one replica brings for one leaf: an array or IndexedSlices.
     if type(leaf) in ARRAY_TYPES or isinstance(leaf, IndexedSlices):
         return leaf
     if is_splittable(leaf):
-        return _part(leaf._local())
+        return _part(leaf._local(), attempted)
+    if leaf is None:
+        raise none_given(f"{attempted} {current.describe()}", "the value is None")
     return to_array(leaf._read() if isinstance(leaf, ArrayOperators) else leaf)
 
 

@@ -14,7 +14,7 @@ from refdist.backend import Backend, current_backend
 from refdist.communication import CommunicationOptions
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp
-from refdist.values import DistributedValues, Mirrored, PerReplica, shared
+from refdist.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
 from refdist.variables import Variable
 
 CPU = devices.canonical("CPU:0")
@@ -252,9 +252,9 @@ def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
     """The values of all replicas as arrays that can be summed.
 
     Raises:
-        RD04, RD05, RD21: values that do not fit together.  RD23: not numbers.
+        RD04, RD05, RD21: values that do not fit together.  RD23: not numbers.  RD25: not arrays.
     """
-    parts = [value if isinstance(value, IndexedSlices) else to_array(_read(value)) for value in values]
+    parts = as_parts([_read(value) for value in values], attempted)
     for part in parts:
         collectives.reducible(part, attempted)
     collectives.agree(parts, attempted)

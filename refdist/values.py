@@ -16,6 +16,7 @@ from refdist import current, devices, errors, nest
 from refdist.arrays import is_array, read_only, to_array, to_numpy
 from refdist.backend import constant
 from refdist.indexed_slices import IndexedSlices
+from refdist.lockstep import names
 
 
 class DistributedValues:
@@ -290,6 +291,25 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
         raise errors.error("RD25", attempted, f"a {type(value).__name__} has {len(value._values)} values and there "
                            f"are {count} replicas", "Distribute it with this strategy.",
                            kind=errors.InvalidValueError)
+
+
+def as_parts(values: Sequence[Any], attempted: str) -> list[Any]:
+    """What the replicas gave, as arrays; IndexedSlices stay what they are.
+
+    Raises:
+        RD25: None, with the replicas that gave it, or something else that is not an array.
+    """
+    without = [i for i, value in enumerate(values) if value is None]
+    if without:
+        who = "every replica" if len(without) == len(values) else names(without, "replica")
+        raise none_given(attempted, f"{who} gave None")
+    return [value if isinstance(value, IndexedSlices) else to_array(value) for value in values]
+
+
+def none_given(attempted: str, found: str) -> errors.RefdistError:
+    """The error for None where an array was expected."""
+    return errors.error("RD25", attempted, found, "Return an array from every replica; leave out gradients that "
+                        "are None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
 
 
 def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str,

@@ -160,3 +160,58 @@ def test_several_values_of_one_replica_or_a_mirrored_one_are_arrays() -> None:
     mirrored = refdist.Mirrored([np.float32(2.0)] * 2)
     assert mirrored + 1 == 3 and float(mirrored) == 2.0 and bool(mirrored) and mirrored > 1
     assert refdist.MirroredStrategy(["GPU:0"]).run(lambda: np.ones(2)) + 1 == pytest.approx([2, 2])
+
+
+def test_replicas_that_gave_none_are_named() -> None:
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+
+    def step() -> Any:
+        return np.ones(2) if refdist.get_replica_context().replica_id_in_sync_group < 2 else None
+
+    some, none = strategy.run(step), strategy.run(lambda: None)
+    for call in (lambda value: strategy.reduce("SUM", value, axis=None), lambda value: strategy.gather(value, axis=0),
+                 lambda value: strategy.reduce("MEAN", value, axis=0),
+                 lambda value: strategy.reduce("MEAN", value, axis=None),
+                 lambda value: strategy.extended.reduce_to("SUM", value, "CPU:0"),
+                 lambda value: strategy.reduce("SUM", {"loss": value}, axis=None)):
+        with pytest.raises(ValueError, match=r"RD25\] \S*(reduce|gather)\S*: replicas 2, 3 gave None. Return an array"):
+            call(some)
+        with pytest.raises(ValueError, match=r"RD25\] \S*(reduce|gather)\S*: every replica gave None. Return an array"):
+            call(none)
+    one = refdist.MirroredStrategy(["GPU:0"])
+    with pytest.raises(ValueError, match=r"RD25\] Strategy.reduce: every replica gave None"):
+        one.reduce("SUM", one.run(lambda: None), axis=None)
+
+
+@pytest.mark.parametrize("collective", [
+    lambda x: refdist.get_replica_context().all_reduce("SUM", x),
+    lambda x: refdist.get_replica_context().all_reduce("MEAN", {"w": 1.0, "b": x}),
+    lambda x: refdist.get_replica_context().all_gather([x], axis=0)])
+def test_a_collective_of_none_says_in_which_replica(collective: Callable[[Any], Any]) -> None:
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+
+    def step() -> Any:
+        return collective(np.ones(2) if refdist.get_replica_context().replica_id_in_sync_group < 2 else None)
+
+    with pytest.raises(ValueError, match=r"RD25\] all_\w+ in replica 2 of 4 of Mirrored\w+: the value is None. .*grad"):
+        strategy.run(step)
+
+
+class Recorded:
+    """A tensor of PyTorch of which gradients are recorded."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+
+
+def test_a_tensor_with_gradients_is_to_be_detached() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        v = refdist.Variable(1.0)
+    parts = strategy.run(Recorded)
+    for call in (lambda: strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", Recorded())),
+                 lambda: strategy.reduce("SUM", parts, axis=None), lambda: v.assign(Recorded()),
+                 lambda: refdist.constant(Recorded())):
+        with pytest.raises(TypeError, match=r"RD25.*Recorded.*Pass `x.detach\(\)`") as caught:
+            call()
+        assert isinstance(caught.value.__cause__, RuntimeError)

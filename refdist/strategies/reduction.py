@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from refdist import collectives, cross_device_ops, current, errors, journal, rules, workers
-from refdist.arrays import to_array
 from refdist.backend import current_backend
 from refdist.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
 from refdist.indexed_slices import IndexedSlices
@@ -19,7 +18,7 @@ from refdist.lockstep import Request
 from refdist.plans import ReductionToOneDevice, plan_of
 from refdist.rules import ReduceOp
 from refdist.transport import Transport
-from refdist.values import DistributedValues, Mirrored, PerReplica, check_count
+from refdist.values import DistributedValues, Mirrored, PerReplica, as_parts, check_count
 from refdist.variables import Variable
 
 
@@ -148,7 +147,7 @@ class Reduction:
         return [_read(value)] if self._count == 1 else None
 
     def _reduce_equal(self, op: ReduceOp, value: Any, target: Destinations, attempted: str) -> Any:
-        if op is ReduceOp.SUM:
+        if op is ReduceOp.SUM and value is not None:
             distributed = isinstance(value, DistributedValues)
             raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is "
                                f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
@@ -176,8 +175,8 @@ class Reduction:
         else:
             values = [_read(value)] * self._count
         backend = current_backend()
-        parts = [collectives.dense(backend, item, attempted) if isinstance(item, IndexedSlices) else to_array(item)
-                 for item in values]
+        parts = [collectives.dense(backend, item, attempted) if isinstance(item, IndexedSlices) else item
+                 for item in as_parts(values, attempted)]
         for part in parts:
             collectives.reducible(part, attempted)
         sums = [collectives.reduce_axes(part, axes, attempted) for part in parts]
@@ -199,8 +198,7 @@ class Reduction:
         """
         if isinstance(value, DistributedValues):
             check_count(value, self._count, attempted)
-        parts = [item if isinstance(item, IndexedSlices) else to_array(item)
-                 for item in (_values(value) if isinstance(value, DistributedValues) else [value])]
+        parts = as_parts(_values(value) if isinstance(value, DistributedValues) else [value], attempted)
         for part in parts:
             collectives.check_gather(part, axis, attempted)
         collectives.agree(parts, attempted, axis)

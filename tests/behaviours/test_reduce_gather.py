@@ -74,7 +74,7 @@ ROWS = [
     Row("D54", lambda: M2.reduce("SUM", 0, axis=None), "!! ValueError RD16", "AttributeError"),
     Row("D55", lambda: M2.reduce("SUM", np.zeros(2), axis=None), "!! ValueError RD16",
         "zeros are let through; a program must not fail only when a value is not 0"),
-    Row("D57", lambda: M2.reduce("SUM", None, axis=None), "!! ValueError RD16"),
+    Row("D57", lambda: M2.reduce("SUM", None, axis=None), "!! ValueError RD25"),
     Row("D59", lambda: M1.reduce("SUM", 3.0, axis=None), "float32[] 3.0"),
     Row("D60", lambda: M2.reduce("SUM", M2.run(lambda: V[0]), axis=None), "float32[] 2.0",
         "ValueError for a captured tensor; an array counts once per replica"),
