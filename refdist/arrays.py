@@ -196,7 +196,7 @@ def read_only(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if value.flags.writeable:
             value = value.view()
-            value.flags.writeable = False
+            value.setflags(write=False)
         return value
     foreign = ARRAY_TYPES.get(type(value))
     return value if foreign is None else foreign.frozen(value)

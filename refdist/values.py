@@ -256,9 +256,11 @@ def splitter(structure: Any) -> Callable[[int], Any]:
 
 
 def _part(leaf: Any, i: int) -> Any:
-    if not is_splittable(leaf):
-        return shared(leaf)
-    return nest.map_structure(shared, leaf._values[i])
+    if is_splittable(leaf):
+        leaf = leaf._values[i]
+        if nest.is_nested(leaf):
+            return nest.map_structure(shared, leaf)
+    return shared(leaf)
 
 
 def on_device(structure: Any) -> Any:
