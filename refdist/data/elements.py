@@ -16,7 +16,7 @@ class Rows:
     """Rows of arrays that can be given one at a time or several at once."""
 
     def __init__(self, structure: Any) -> None:
-        self._structure = handed(structure)
+        self._structure = structure
         self.count = count_rows(nest.flatten(structure), "Dataset.from_tensor_slices")
 
     def one(self, index: int) -> Any:
