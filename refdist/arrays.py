@@ -103,7 +103,7 @@ def to_array(value: Any, dtype: Any = None) -> Any:
     weak = isinstance(value, (bool, int, float, complex)) or (
         isinstance(value, (list, tuple)) and not _has_array(value))
     if dtype is not None:
-        return _cast_weak(array, np.dtype(dtype)) if weak else cast(array, dtype, "constant")
+        return _cast_weak(array, _dtype(dtype, "constant")) if weak else cast(array, dtype, "constant")
     return _narrow(array, value) if weak else array
 
 
@@ -111,9 +111,9 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
     """`array` in another dtype, if no value loses its kind: int to float is fine, float to int is not.
 
     Raises:
-        RD05: a float would become an int, a complex a real, and the like.
+        RD05: a float would become an int, a complex a real, and the like.  RD25: not a dtype.
     """
-    dtype = np.dtype(dtype)
+    dtype = _dtype(dtype, attempted)
     if array.dtype == dtype:
         return array
     if array.dtype.kind == dtype.kind and dtype.kind in "US":
@@ -123,6 +123,14 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
             return array.astype(dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
                        f"Cast explicitly: `.astype({str(dtype)!r})`.", kind=errors.InvalidArgumentError)
+
+
+def _dtype(dtype: Any, attempted: str) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise errors.error("RD25", attempted, f"dtype is {dtype!r}", "Pass a NumPy dtype or its name.") from error
+    return found
 
 
 def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:

@@ -190,13 +190,19 @@ def dense(backend: Backend, part: Part, attempted: str) -> Any:
     """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
 
     Raises:
-        RD25: slices without a dense shape.
+        RD25: slices without a dense shape, or with one that they do not fit.
     """
     if not isinstance(part, IndexedSlices):
         return part
-    if part.shape is None:
+    shape, indices = part.shape, part.indices
+    if shape is None:
         raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
-                           "Pass one, or reduce with `axis=None`.", kind=errors.InvalidValueError)
+                           "Pass one: `IndexedSlices(values, indices, dense_shape)`.", kind=errors.InvalidValueError)
+    if not shape or part.values.shape[1:] != shape[1:] or (
+            indices.size and not (indices.min() >= 0 and indices.max() < shape[0])):
+        raise errors.error("RD25", attempted, f"slices of shape {part.values.shape[1:]} at {indices} do not fit "
+                           f"into dense_shape {shape}", "Pass the shape of the whole array.",
+                           kind=errors.InvalidValueError)
     # Zeros like the values, so that they lie on the same device.
     with beside(part.values):
         zeros = np.zeros_like(part.values, shape=part.shape)

@@ -20,7 +20,8 @@ from refdist.indexed_slices import IndexedSlices
 from refdist.rules import ReduceOp, VariableAggregation
 from refdist.updates import prepare, update
 from refdist.values import DistributedValues, Mirrored, is_splittable
-from refdist.variables import ResourceVariable, Variable, refused, write_situation
+from refdist.variable_access import ADVICE, refused, write_situation
+from refdist.variables import ResourceVariable, Variable
 
 _REDUCE = {rules.REDUCE_SUM: ReduceOp.SUM, rules.REDUCE_MEAN: ReduceOp.MEAN}
 
@@ -82,7 +83,7 @@ class _Shared(Variable):
         situation = write_situation(self._strategy)
         action = rules.WRITES[self._kind, self._aggregation, situation, rules.OPERATIONS[operation]]
         if action.startswith("RD"):
-            raise refused(action, attempted, self, _ADVICE.get((action, rules.OPERATIONS[operation]), ""))
+            raise refused(action, attempted, self, rules.OPERATIONS[operation])
         if action == rules.OWN_COPY:
             own = self._own()
             new = update(operation, own._array, prepare(own, operation, _component(value)), own._device)
@@ -100,7 +101,10 @@ class _Shared(Variable):
         if not is_splittable(value):
             return prepare(self._primary, operation, value)
         parts = [prepare(self._primary, operation, part) for part in value.values]
-        check_equal(parts, attempted, "RD12" if self._kind != rules.ON_READ else "RD19")
+        if self._kind == rules.ON_READ:
+            check_equal(parts, attempted, "RD19")
+        else:
+            check_equal(parts, attempted, "RD12", fix=ADVICE["RD12", current.OUTSIDE])
         return parts[0]
 
     def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
@@ -144,7 +148,8 @@ class _Shared(Variable):
         primary = self._primary
         extended = self._strategy.extended
         if action == rules.AGREED:
-            check_equal(parts, attempted, "RD12", [request.line for request in requests])
+            check_equal(parts, attempted, "RD12", [request.line for request in requests],
+                        fix=ADVICE["RD12", current.REPLICA])
             if extended.transport.size > 1:
                 workers.agree(extended.transport, requests[0], parts[0], _brief(parts[0]))
             values = self._spread(parts[0])
@@ -154,8 +159,8 @@ class _Shared(Variable):
             collectives.reducible(parts[0], attempted)
             devices = [copy._device for copy in self._copies]
             values = extended.reduction.onto(_REDUCE[action], parts, devices, requests[0])
-            if values[0].dtype != primary.dtype and not isinstance(values[0], IndexedSlices):
-                values = [frozen(cast(value, primary.dtype, attempted)) for value in values]
+            if values[0].dtype != primary.dtype:
+                values = [_cast(value, primary.dtype, attempted) for value in values]
         new = self._updated(operation, values)
         self._store_each(new)
         return new if len(new) == len(parts) else new * len(parts)
@@ -313,13 +318,6 @@ class AggregatingVariable(_Shared):
 KIND_CLASS: dict[str, type[_Shared]] = {
     rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable, rules.AGGREGATING: AggregatingVariable}
 
-_ADVICE = {
-    ("RD20", rules.SCATTER): "Assign the whole value instead.",
-    ("RD20", rules.SCATTER_PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
-    ("RD20", rules.BATCH_SCATTER): "Use `scatter_update`.",
-}
-
-
 def _own_copies(variable: Any) -> None:
     for i, component in enumerate(variable._copies):
         component._owner = variable
@@ -328,6 +326,12 @@ def _own_copies(variable: Any) -> None:
 
 def _component(value: Any) -> Any:
     return value._local() if is_splittable(value) else value
+
+
+def _cast(value: Any, dtype: Any, attempted: str) -> Any:
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(cast(value.values, dtype, attempted), value.indices, value.dense_shape)
+    return frozen(cast(value, dtype, attempted))
 
 
 def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = (), noun: str = "replica",

@@ -131,16 +131,19 @@ CATALOGUE: dict[str, Code] = {
         "Create one strategy and use it everywhere; leave its scope before using another."),
     "RD11": Code(
         "variable was not created by this strategy", InvalidValueError,
-        "A variable made outside the scope has one copy; replicas that write to it overwrite each other.",
-        "Create the variable inside `with strategy.scope():`."),
+        "A variable made outside the scope has one copy, and replicas that write to it overwrite each other; one of "
+        "another strategy has copies for that one's replicas.",
+        "Create the variable inside `with strategy.scope():`, of the same strategy object that runs."),
     "RD12": Code(
         "mirrored copies would drift apart", InvalidValueError,
         "All copies of a mirrored variable hold the same value after every update.",
-        "Give the variable an aggregation (SUM, MEAN, ONLY_FIRST_REPLICA), or make it ON_READ."),
+        "Reduce the value first; in replicas the variable can do it, given an aggregation (SUM, MEAN, "
+        "ONLY_FIRST_REPLICA), or keep a value for each, made ON_READ."),
     "RD13": Code(
         "an aggregation is needed", InvalidValueError,
         "A value that differs between replicas becomes one value only by a stated aggregation.",
-        "Create the variable with `aggregation=VariableAggregation.SUM` (or MEAN, ONLY_FIRST_REPLICA)."),
+        "Create the variable with `aggregation=VariableAggregation.SUM` or MEAN; with ONLY_FIRST_REPLICA where all "
+        "replicas have the same value, as after `all_reduce`, which SUM would multiply."),
     "RD14": Code(
         "sync-on-read variable updated across replicas", InvalidValueError,
         "A SUM variable that is synchronized on read has no share to add to outside a replica.",

@@ -63,6 +63,23 @@ class VariableSynchronization(Enum):
     ON_READ = 3
 
 
+_Option = TypeVar("_Option", VariableSynchronization, VariableAggregation)
+
+
+def settled(label: str, value: _Option | None, default: _Option, attempted: str) -> _Option:
+    """The synchronization or aggregation that was asked for; None means the default.
+
+    Raises:
+        RD25: anything else.
+    """
+    if value is None:
+        return default
+    if type(value) is not type(default):
+        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {type(default).__name__}.",
+                           kind=errors.InvalidValueError)
+    return value
+
+
 # --- Calls -------------------------------------------------------------------------------------------------
 # Columns: the situation of the caller, seen from the strategy the call is made on.  Outside every scope the
 # default strategy is current, and calls on it, or on its replica context, have a column of their own.  A cell is

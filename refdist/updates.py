@@ -5,6 +5,7 @@ Pure: nothing here stores anything, and which replica or copy is meant is not kn
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from refdist import collectives, errors, rules
@@ -18,20 +19,22 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
     """`value` as what `update` takes for this variable.
 
     Raises:
-        RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is no number.
-        RD25: not an array, slices that are none, or an index out of range.
+        RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is not a number.
+        RD25: not an array, slices that are none or have no dense_shape where the whole array is needed, or an
+            index out of range.
     """
     attempted = f"{operation} of variable {variable.name}"
-    if operation.startswith(("scatter", "batch_scatter")):
-        return _prepare_slices(variable, attempted, value)
+    if rules.OPERATIONS[operation] not in (rules.ASSIGN, rules.ADD):
+        return _prepare_slices(variable, operation, attempted, value)
+    if isinstance(value, IndexedSlices):
+        value = collectives.dense(current_backend(), value, attempted)
     array = cast(to_array(value, None if has_dtype(value) else variable._array.dtype), variable._array.dtype, attempted)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
                            "Bring the value into the variable's shape; nothing is broadcast.")
     if operation != "assign":
-        if kind_of(array.dtype) not in rules.REDUCIBLE_KINDS:
-            raise errors.error("RD23", attempted, f"the variable has dtype {array.dtype}")
+        collectives.reducible(array, attempted)
         if array.shape != variable._array.shape:
             raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
                                f"{variable._array.shape}", "Bring the value into that shape.")
@@ -48,7 +51,23 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
 
 
-def _prepare_slices(variable: Any, attempted: str, value: Any) -> IndexedSlices:
+def declared_shape(shape: Any, found: tuple[int, ...], attempted: str) -> tuple[int | None, ...]:
+    """`shape` as a tuple of ints and None, into which an initial value of shape `found` fits.
+
+    Raises:
+        RD04: it does not fit.  RD25: not a shape.
+    """
+    try:
+        declared = tuple([n if n is None else operator.index(n) for n in shape])
+    except TypeError as error:
+        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints and None.") from error
+    if not fits(found, declared):
+        raise errors.error("RD04", attempted, f"the initial value has shape {found}, declared is {declared}",
+                           "Declare the shape of the initial value, or None for sizes that may change.")
+    return declared
+
+
+def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -> IndexedSlices:
     if not isinstance(value, IndexedSlices):
         raise errors.error("RD25", attempted, f"got a {type(value).__name__}", "Pass a refdist.IndexedSlices.")
     array = variable._array
@@ -56,8 +75,13 @@ def _prepare_slices(variable: Any, attempted: str, value: Any) -> IndexedSlices:
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
         raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
-    if attempted.startswith("scatter_div") and kind_of(array.dtype) in "iu" and not values.all():
-        raise errors.error("RD25", attempted, "an integer would be divided by zero", "Pass divisors other than 0.",
+    if not operation.endswith("scatter_update"):
+        collectives.reducible(values, attempted)
+    if operation in ("scatter_min", "scatter_max") and kind_of(values.dtype) == "c":
+        raise errors.error("RD23", attempted, f"the variable has dtype {values.dtype}, which has no order",
+                           "Use real numbers.")
+    if operation == "scatter_div" and not values.all():
+        raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)
     indices = value.indices
     if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):

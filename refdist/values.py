@@ -6,6 +6,7 @@ Variables are distributed values too, but live in `variables`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
@@ -131,6 +132,16 @@ for _name, _sign in _OPERATIONS.items():
     setattr(PerReplica, f"__{_name}__", _refused(_sign))
 
 
+# What NumPy raises for operands that do not fit, and what takes its place.
+_FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
+
+
+def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
+    kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
+            errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
+    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('.')}", "Pass operands that fit.", kind)
+
+
 class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
     """Operators and NumPy functions for objects that stand for one array, given by `_read()`."""
 
@@ -148,7 +159,21 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
                                "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
                                kind=errors.InvalidTypeError)
         arrays = [item._read() if isinstance(item, ArrayOperators) else item for item in inputs]
-        return getattr(ufunc, method)(*arrays, **kwargs)
+        try:
+            return getattr(ufunc, method)(*arrays, **kwargs)
+        except errors.RefdistError:
+            raise
+        except _FROM_NUMPY as error:
+            raise _from_numpy(f"numpy.{ufunc.__name__} of a {type(self).__name__}", error) from error
+
+    def _asked(self, what: str, call: Callable[..., Any], *args: Any) -> Any:
+        array = self._read()
+        try:
+            return call(array, *args)
+        except errors.RefdistError:
+            raise
+        except _FROM_NUMPY as error:
+            raise _from_numpy(f"{what} of a {type(self).__name__}", error) from error
 
     def __iadd__(self, other: Any) -> Any:
         return self + other
@@ -163,25 +188,28 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
         return self / other
 
     def __getitem__(self, key: Any) -> Any:
-        return self._read()[key]
+        return self._asked("an item", operator.getitem, key)
 
     def __iter__(self) -> Any:
-        return iter(self._read())
+        return self._asked("the rows", iter)
 
     def __len__(self) -> int:
-        return len(self._read())
+        length: int = self._asked("the length", len)
+        return length
 
     def __float__(self) -> float:
-        return float(self._read())
+        number: float = self._asked("float", float)
+        return number
 
     def __int__(self) -> int:
-        return int(self._read())
+        number: int = self._asked("int", int)
+        return number
 
     def __bool__(self) -> bool:
-        return bool(self._read())
+        return bool(self._asked("bool", bool))
 
     def __index__(self) -> int:
-        return int(self._read().__index__())
+        return int(self._asked("index", operator.index))
 
     def numpy(self) -> Any:
         """The value as a read-only numpy.ndarray."""

@@ -12,7 +12,7 @@ from refdist import arrays, collectives, current, errors, lockstep, rules
 from refdist.distributed_variables import KIND_CLASS, check_equal
 from refdist.rules import VariableAggregation, VariableSynchronization
 from refdist.values import is_splittable
-from refdist.variables import CopyOf, ResourceVariable, Variable, default_creator, settled
+from refdist.variables import CopyOf, ResourceVariable, Variable, default_creator
 
 
 def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str], devices: Sequence[str],
@@ -34,11 +34,11 @@ def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str],
         RD25: a synchronization or aggregation that there is not, or no initial value.
     """
     attempted = f"Variable(name={kwargs.get('name')!r})"
-    aggregation = settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)
+    aggregation = rules.settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)
     auto = VariableSynchronization.AUTO
     synchronization = kwargs.get("synchronization", auto)
     if synchronization is not None:
-        settled("synchronization", synchronization, auto, attempted)
+        rules.settled("synchronization", synchronization, auto, attempted)
     kind = kind_of.get(synchronization, "RD25")
     if kind.startswith("RD"):
         raise errors.error(kind, attempted, f"{type(strategy).__name__} has no variables whose synchronization is "

@@ -9,18 +9,20 @@ of a variable share one array.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist import current, errors, journal, rules
+from refdist import call_site, collectives, current, errors, journal, rules
 from refdist.arrays import as_array, beside, cast, frozen, has_dtype, is_array, to_array, to_numpy
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
 from refdist.rules import VariableAggregation, VariableSynchronization
-from refdist.updates import fits, prepare, update
+from refdist.updates import declared_shape, prepare, update
 from refdist.values import ArrayOperators, DistributedValues
+from refdist.variable_access import refused, write_situation
 
 
 class _VariableType(type):
@@ -162,6 +164,10 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The strategy that created the variable, None outside every scope."""
         return self._strategy
 
+    def __hash__(self) -> int:
+        raise errors.error("RD25", f"hash of variable {self.name}", "variables compare by value",
+                           "Use `variable.ref()` as the key.")
+
     def ref(self) -> Reference:
         """A hashable reference, because variables compare by value."""
         return Reference(self)
@@ -203,7 +209,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         return self._write("scatter_mul", sparse_delta)
 
     def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Divides rows by slices; integers round down."""
+        """Divides rows by slices; integers round towards zero, so -7 / 2 is -3.  No divisor may be 0."""
         return self._write("scatter_div", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
@@ -232,7 +238,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 class ResourceVariable(Variable):
     """A variable with one array on one device; also each copy of a distributed one."""
 
-    __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index",
+    __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_made",
                  "_name", "_owner", "_shape", "_synchronization", "_trainable")
 
     def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Any,
@@ -249,6 +255,7 @@ class ResourceVariable(Variable):
         self._constraint = constraint
         self._owner: Any = None
         self._index = 0
+        self._made: call_site.Place | None = None
 
     @property
     def _strategy(self) -> Any:
@@ -286,6 +293,7 @@ class ResourceVariable(Variable):
     def __deepcopy__(self, memo: dict[int, Any]) -> ResourceVariable:
         twin = ResourceVariable(self._array, self._name, self._shape, self._device, self._created_by,
                                 self._trainable, self._synchronization, self._aggregation, self._constraint)
+        twin._made = self._made
         memo[id(self)] = twin
         return twin
 
@@ -309,27 +317,10 @@ class Reference:
         return isinstance(other, Reference) and other._variable is self._variable
 
 
-def write_situation(strategy: Any) -> str:
-    """The situation for the table of writes; a lone replica of another strategy overwrites nobody."""
-    situation = current.situation(strategy)
-    if situation == current.OTHER_REPLICA and current.frame().strategy.num_replicas_in_sync == 1:
-        return current.OTHER_CROSS
-    return situation
-
-
-def refused(code: str, attempted: str, variable: Variable, fix: str = "") -> errors.RefdistError:
-    """The error for a cell of the table that refuses a write or a read."""
-    found = (f"the variable has {variable.synchronization} and {variable.aggregation} "
-             f"and the code runs {current.describe()}")
-    return errors.error(code, attempted, found, fix)
-
-
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 # --- Creation ------------------------------------------------------------------------------------------------
-
-_Option = TypeVar("_Option", VariableSynchronization, VariableAggregation)
 
 
 class CopyOf:
@@ -362,21 +353,11 @@ def _create(initial_value: Any = None, trainable: bool | None = None, validate_s
     creator: Callable[..., Any] = default_creator
     for outer in current.frame().creators:
         creator = functools.partial(outer, creator)
-    return creator(**kwargs)
-
-
-def settled(label: str, value: _Option | None, default: _Option, attempted: str) -> _Option:
-    """The synchronization or aggregation that was asked for; None means the default.
-
-    Raises:
-        RD25: anything else.
-    """
-    if value is None:
-        return default
-    if type(value) is not type(default):
-        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {type(default).__name__}.",
-                           kind=errors.InvalidValueError)
-    return value
+    made = creator(**kwargs)
+    if isinstance(made, Variable) and made._primary._made is None:
+        site = call_site.of(sys._getframe(1))
+        made._primary._made = site[0] if site else None
+    return made
 
 
 def default_creator(initial_value: Any = None, name: str | None = None, dtype: Any = None, shape: Any = None,
@@ -392,24 +373,25 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
         raise errors.error("RD25", attempted, "there is no initial value",
                            "Pass an array, a number, or a function that returns one.",
                            kind=errors.InvalidValueError)
-    synchronization = settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
-    aggregation = settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
+    synchronization = rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
+    aggregation = rules.settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
     name = (name or "Variable").rstrip("/")
     value = initial_value() if callable(initial_value) else initial_value
+    if isinstance(value, IndexedSlices):
+        value = collectives.dense(current_backend(), value, attempted)
     array = to_array(value, None if has_dtype(value) else dtype)
     if dtype is not None:
         array = cast(array, dtype, attempted)
+    if array.dtype.hasobject:
+        raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
+                           "Pass numbers, booleans or text.")
     if not isinstance(initial_value, CopyOf) and (is_array(value) or not array.flags.owndata):
         with beside(array):
             array = array.copy()
     device = current.frame().device or _CPU
     array = frozen(current_backend().put(array, device))
-    declared = array.shape if shape is None else tuple(shape)
-    if not fits(array.shape, declared):
-        raise errors.error("RD04", attempted, f"the initial value has shape {array.shape}, "
-                           f"declared is {declared}", "Declare the shape of the initial value, or None for "
-                           "sizes that may change.")
+    declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
     return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
                             synchronization, aggregation, constraint)

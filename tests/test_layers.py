@@ -27,7 +27,7 @@ LAYERS = [
     "variable_creation",
     "distributed_variables",
     "variables",
-    "updates",
+    "updates variable_access",
     "random_state",
     "values",
     "workers",

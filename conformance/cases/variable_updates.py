@@ -79,6 +79,16 @@ CASES = [
            strategy=k, fails=("value",), then=(READ, [1.0, 2.0])) for k in KINDS for method in METHODS),
     *(case(f"{method} outside replicas", rows(method, "NONE", k[1]), gives, k, SCATTER)
       for k in KINDS for method, gives in SCATTERED.items()),
+    *(case("scatter_div of integers rounds towards zero",
+           seq(variable("v", [[-7], [7]]), op("write_rows", "v", "scatter_div", const([[2], [-2]]), const([0, 1])),
+               READ), [[-3], [-3]], k, SCATTER) for k in KINDS),
+    *(case("scatter_div by zero is refused",
+           seq(variable("v", [[1.0], [2.0]]), op("write_rows", "v", "scatter_div", const([[0.0]]), const([0]))),
+           strategy=k, needs=SCATTER, fails=("value",), then=(READ, [[1.0], [2.0]])) for k in KINDS),
+    *(case(f"{method} of booleans is refused",
+           seq(variable("v", [[True]], dtype="bool"), op("write_rows", "v", method, const([[True]]), const([0]))),
+           strategy=k, needs=SCATTER, fails=("value", "type"), then=(READ, [[True]]))
+      for k in KINDS for method in ("scatter_add", "scatter_sub", "scatter_mul", "scatter_div")),
     *(case("scatter_add outside the variable is refused",
            seq(variable("v", [[1.0], [2.0]]), op("write_rows", "v", "scatter_add", const([[8.0]]), const([7]))),
            strategy=k, needs=SCATTER, fails=("value", "lookup"), then=(READ, [[1.0], [2.0]])) for k in KINDS),

@@ -37,6 +37,7 @@ from refdist.values import (
     regroup,
     splitter,
 )
+from refdist.variable_access import foreign
 from refdist.variables import ResourceVariable, Variable
 
 
@@ -313,8 +314,7 @@ class StrategyExtended(OneOfAKind, Updates):
         """
         self._strategy._require("extended.colocate_vars_with")
         if not self.variable_created_in_scope(colocate_with_variable):
-            raise errors.error("RD11", "colocate_vars_with", f"variable {colocate_with_variable.name} was not "
-                               "created in this strategy's scope")
+            raise foreign(f"colocate_vars_with of variable {colocate_with_variable.name}", colocate_with_variable)
         return nullcontext()
 
     # Values.

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import config, current, distributed_variables, errors, nest, rules
+from refdist import config, current, errors, nest, rules
 from refdist.arrays import is_array
+from refdist.distributed_variables import check_equal
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import Mirrored, check_components, per_replica, regroup, splitter
+from refdist.variable_access import ADVICE, foreign
 from refdist.variables import Variable
 
 
@@ -53,8 +55,7 @@ class Updates:
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         if var._strategy is not self._strategy and not self._updates_foreign:
-            raise errors.error("RD11", f"update of variable {var.name}", "it was created "
-                               f"{'under another strategy' if var._strategy else 'outside every scope'}")
+            raise foreign(f"update of variable {var.name}", var)
         frame = current.frame()
         if frame.kind == current.REPLICA and frame.strategy is self._strategy:
             return frame.replica.merge_call(
@@ -86,7 +87,8 @@ class Updates:
             for var, _ in undo.values():
                 if var._kind == rules.MIRRORED:
                     arrays = [component._array for component in var._copies]
-                    distributed_variables.check_equal(arrays, f"update of variable {var.name}", "RD12")
+                    check_equal(arrays, f"update of variable {var.name}", "RD12", noun="copy",
+                                fix=ADVICE["RD12", current.UPDATE])
                     var._store_each(var._unite(arrays))
             if group:
                 return regroup(results, names, "results of update", self.value_container, _together)
