@@ -6,7 +6,8 @@ How the rows are shared out is chosen in `sharding.py`; elements become PerRepli
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from collections.abc import Iterator as PythonIterator
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -14,35 +15,34 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, lockstep, nest, sharding
+from refdist.arrays import has_dtype
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.explanation import Explanation
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
+from refdist.data.iterator import Iterator
 from refdist.data.options import UnevenEnd
 from refdist.data.spec import common, spec_of, with_rows
-from refdist.inputs import InputContext, InputOptions, InputReplicationMode, Optional
+from refdist.inputs import InputContext, InputOptions, InputReplicationMode
 from refdist.transport import Transport
 from refdist.values import PerReplica, per_replica
 
 _SIGNATURE = (None,) * len(lockstep.FIELDS)
 
 
-class DistributedIterator:
+class DistributedIterator(Iterator):
     """Reads a distributed dataset once, from its beginning.
 
     Source: tf.distribute.DistributedIterator.
     """
 
     def __init__(self, dataset: DistributedDataset) -> None:
-        self._dataset = dataset
+        super().__init__(dataset, iter(()))
         self._strategy = dataset._strategy
         extended = dataset._strategy.extended
         self._devices = extended._worker_devices
         self._fetches = dataset._options.experimental_fetch_to_device
         self._steps = dataset._steps()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def __next__(self) -> Any:
         self._strategy._require("DistributedIterator.get_next")
@@ -64,44 +64,6 @@ class DistributedIterator:
             step = [self._dataset._empty] * len(self._devices)
         return step
 
-    @property
-    def element_spec(self) -> Any:
-        """The same as the dataset's.
-
-        Source: tf.distribute.DistributedIterator.element_spec.
-        """
-        return self._dataset.element_spec
-
-    def get_next_as_optional(self) -> Optional:
-        """The next element, or an Optional without one.
-
-        >>> import numpy as np, refdist
-        >>> iterator = iter(refdist.OneDeviceStrategy("CPU:0").experimental_distribute_dataset([np.ones(2)]))
-        >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
-        [True, False]
-
-        Raises:
-            RD09, RD10: wrong context.
-
-        Source: tf.distribute.DistributedIterator.get_next_as_optional.
-        """
-        for element in self:
-            return Optional((element,), lambda: self.element_spec)
-        return Optional((), lambda: self.element_spec)
-
-    def get_next(self) -> Any:
-        """The next element.
-
-        Raises:
-            RD09, RD10: wrong context.  RD29: there is none.
-
-        Source: tf.distribute.DistributedIterator.get_next.
-        """
-        try:
-            return next(self)
-        except StopIteration:
-            raise errors.error("RD29", "DistributedIterator.get_next", "there are no more elements") from None
-
 
 class DistributedDataset:
     """One element per replica and step; can be read again and again.
@@ -116,7 +78,7 @@ class DistributedDataset:
         for text in split.warnings:
             warnings.warn(text, UserWarning, stacklevel=4)
 
-    def _steps(self) -> Iterator[list[Any]]:
+    def _steps(self) -> PythonIterator[list[Any]]:
         return self._split.steps(self._split.open(), self._strategy.extended._worker_index)
 
     @cached_property
@@ -200,10 +162,13 @@ def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
     """The options, None replaced by the defaults, of a dataset that can be distributed.
 
     Raises:
-        RD25: a dataset that cannot be iterated again, or bad options.
+        RD25: an array, a dataset that cannot be iterated again, or bad options.
     """
-    if isinstance(dataset, (str, bytes, PerReplica, DistributedDataset)) or not hasattr(dataset, "__iter__") \
-            or hasattr(dataset, "__next__") or getattr(dataset, "ndim", 1) == 0:
+    if has_dtype(dataset):
+        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}, whose rows are not batches",
+                           "Pass `refdist.data.Dataset.from_tensor_slices(array).batch(global_batch_size)`.")
+    if isinstance(dataset, (str, bytes, dict, PerReplica, DistributedDataset)) or not hasattr(dataset, "__iter__") \
+            or hasattr(dataset, "__next__"):
         raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
                            "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
     return _check_options(options, attempted)
@@ -239,6 +204,12 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
     extended = strategy.extended
     local, workers = len(extended._worker_devices), extended._num_workers
     per_replica_mode = options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
+    if options.experimental_place_dataset_on_device and not (
+            per_replica_mode and not options.experimental_fetch_to_device):
+        found = ("it is to be fetched to the device too" if per_replica_mode else "the replication mode is PER_WORKER")
+        raise errors.error("RD25", attempted, f"the dataset is to be placed on the device, and {found}",
+                           "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
+                           "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
     if per_replica_mode and workers > 1:
         raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA on several workers",
                            "Use PER_WORKER.")
@@ -263,7 +234,7 @@ def _on_device(put: Callable[[Any, str], Any], element: Any, device: str) -> Any
     return nest.map_structure(lambda leaf: put(leaf, device), element)
 
 
-def _numbered(pipeline: Iterable[Any]) -> Iterator[Any]:
+def _numbered(pipeline: Iterable[Any]) -> PythonIterator[Any]:
     # The numbers of the rows in place of the rows, so that the split itself tells who gets which.
     start = 0
     for element in pipeline:
@@ -298,9 +269,4 @@ def _check_options(options: Any, attempted: str) -> InputOptions:
         raise errors.error("RD25", attempted, f"options is {options!r}", "Pass InputOptions or None.")
     if not isinstance(options.uneven_end, UnevenEnd):
         raise errors.error("RD25", attempted, f"uneven_end is {options.uneven_end!r}", "Pass a refdist.data.UnevenEnd.")
-    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA \
-            and options.experimental_place_dataset_on_device and options.experimental_fetch_to_device:
-        raise errors.error("RD25", attempted, "a dataset that is placed on the device is to be fetched to it too",
-                           "With PER_REPLICA set only one of experimental_place_dataset_on_device and "
-                           "experimental_fetch_to_device.", kind=errors.InvalidValueError)
     return options

@@ -8,7 +8,7 @@ from refdist.communication import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from refdist.inputs import Optional
+from refdist.data.iterator import Optional
 from refdist.missing import no_such_name
 from refdist.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
 from refdist.strategies.base import ValueContext

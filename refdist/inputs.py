@@ -1,18 +1,15 @@
-"""What the input functions of a strategy are given and give: options, the context of a pipeline, optionals.
+"""What the input functions of a strategy are given: options, the context of a pipeline.
 
-Source: tf.distribute.InputOptions, tf.distribute.InputContext, tf.experimental.Optional.
+Source: tf.distribute.InputOptions, tf.distribute.InputContext.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refdist import errors
-from refdist.data.elements import arrays
 from refdist.data.options import UnevenEnd
-from refdist.data.spec import spec_of
 
 
 class InputReplicationMode(Enum):
@@ -31,7 +28,8 @@ class InputOptions(NamedTuple):
     Attributes:
         experimental_fetch_to_device: whether arrays are put on the device of their replica.
         experimental_replication_mode: for whom an input function is called.
-        experimental_place_dataset_on_device: without effect; functions of datasets run on the host.
+        experimental_place_dataset_on_device: without effect, as functions of datasets run on the host; for an input
+            function only with PER_REPLICA and without experimental_fetch_to_device.
         experimental_per_replica_buffer_size: without effect; `Dataset.prefetch` reads ahead.
         uneven_end: what happens where replicas would get different numbers of rows.
 
@@ -95,70 +93,3 @@ class InputContext:
 
     def __str__(self) -> str:
         return f"tf.distribute.InputContext(input pipeline id {self._id}, total: {self._pipelines})"
-
-
-class Optional:
-    """An element, or the word that there is none.
-
-    >>> import numpy as np
-    >>> from refdist import TensorSpec
-    >>> some, none = Optional.from_value([1, 2]), Optional.empty(TensorSpec((2,), np.int32))
-    >>> some.has_value(), none.has_value(), some.element_spec == none.element_spec
-    (True, False, True)
-
-    Source: tf.experimental.Optional.
-    """
-
-    __slots__ = ("_spec", "_values")
-
-    def __init__(self, values: tuple[Any, ...], spec: Callable[[], Any]) -> None:
-        self._values = values
-        self._spec = spec
-
-    @staticmethod
-    def from_value(value: Any) -> Optional:
-        """An Optional with an element; numbers and lists become arrays.
-
-        Source: tf.experimental.Optional.from_value.
-        """
-        element = arrays(value)
-        return Optional((element,), lambda: spec_of(element))
-
-    @staticmethod
-    def empty(element_spec: Any) -> Optional:
-        """An Optional without an element, which would have this spec.
-
-        Source: tf.experimental.Optional.empty.
-        """
-        return Optional((), lambda: element_spec)
-
-    @property
-    def element_spec(self) -> Any:
-        """The spec of the element, which need not be there; of a distributed dataset's, its `element_spec`.
-
-        Raises:
-            RD29: it takes reading, and there is no element.
-
-        Source: tf.experimental.Optional.element_spec.
-        """
-        return self._spec()
-
-    def has_value(self, name: str | None = None) -> bool:
-        """Whether there is an element.
-
-        Source: tf.experimental.Optional.has_value.
-        """
-        return bool(self._values)
-
-    def get_value(self, name: str | None = None) -> Any:
-        """The element.
-
-        Raises:
-            RD29: there is none.
-
-        Source: tf.experimental.Optional.get_value.
-        """
-        if not self._values:
-            raise errors.error("RD29", "Optional.get_value", "there is no element", "Ask `has_value()` first.",
-                               kind=errors.InvalidArgumentError)
-        return self._values[0]

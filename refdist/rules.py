@@ -100,7 +100,7 @@ _CALLS = """
     distribute_datasets_from_function   ok      ok      ok    ok     ok      ok          ok
     experimental_local_results          ok      ok      ok    ok     ok      ok          ok
     experimental_distribute_values_from_function  ok ok ok    ok     ok      ok          ok
-    DistributedIterator.get_next        ok      -       ok    ok     RD09    RD10        RD10
+    DistributedIterator.get_next        ok      ok      ok    ok     RD09    RD10        RD10
     extended.reduce_to                  ok      ok      ok    ok     RD09    RD10        RD10
     extended.batch_reduce_to            ok      ok      ok    ok     RD09    RD10        RD10
     extended.broadcast_to               ok      ok      ok    ok     RD09    RD10        RD10

@@ -73,6 +73,34 @@ def test_iterators_that_are_initialized_and_asked() -> None:
         assert seen == [True]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_input_fn_may_return_a_function_that_makes_the_elements() -> None:
+    """Observed on TensorFlow 2.21 (G102): it is called for each replica in turn, and `initialize` changes nothing."""
+    calls = iter(range(100))
+    iterator = TWO.make_input_fn_iterator(lambda context: lambda: {"x": np.asarray(next(calls))})
+    assert [shown(iterator.get_next()["x"]) for _ in range(2)] == [[0, 1], [2, 3]]
+    iterator.initialize()
+    assert shown(iterator.get_next_as_optional().get_value()["x"]) == [4, 5]
+    for strategy in (refdist.OneDeviceStrategy("CPU:0"), refdist.get_strategy()):
+        assert strategy.make_input_fn_iterator(lambda context: lambda: 7).get_next() == 7
+        for wrong in (5, None):
+            with pytest.raises(ValueError, match=r"RD25.*input_fn returned"):
+                strategy.make_input_fn_iterator(lambda context, wrong=wrong: wrong)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_old_iterators_of_the_default_strategy_are_read_like_others() -> None:
+    strategy = refdist.get_strategy()
+    for iterator in (strategy.make_dataset_iterator(Dataset.range(3).batch(2)),
+                     strategy.make_input_fn_iterator(lambda context: Dataset.range(3).batch(2))):
+        assert [iterator.get_next().tolist(), iterator.get_next().tolist()] == [[0, 1], [2]]
+        assert not iterator.get_next_as_optional().has_value()
+        iterator.initialize()
+        assert [element.tolist() for element in iterator] == [[0, 1], [2]]
+        iterator.initialize()
+        assert strategy.experimental_run(lambda x: x + 1, iterator).tolist() == [1, 2]
+
+
 def test_a_replication_mode_that_is_not_supported() -> None:
     """A63."""
     with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD25"):
@@ -99,7 +127,7 @@ def test_the_names_of_the_first_version_are_the_same_objects() -> None:
     strategies = {"MirroredStrategy", "OneDeviceStrategy", "Strategy", "experimental"}
     assert {name for name in distribute.__all__
             if hasattr(refdist, name) and getattr(distribute, name) is not getattr(refdist, name)} == strategies
-    with deprecated("distribute_datasets_from_function"), pytest.raises(TypeError, match="RD25"):
+    with deprecated("distribute_datasets_from_function"), pytest.raises(ValueError, match="RD25"):
         TWO.make_input_fn_iterator(lambda context: 5)
 
 

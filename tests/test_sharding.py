@@ -321,6 +321,63 @@ def test_the_default_strategy_distributes_nothing() -> None:
         refdist.get_strategy().distribute_datasets_from_function(5)
 
 
+@pytest.mark.parametrize("strategy", [refdist.get_strategy(), refdist.OneDeviceStrategy("CPU:0"),
+                                      refdist.MirroredStrategy(["CPU:0"])], ids=lambda one: type(one).__name__)
+def test_an_iterator_is_asked_in_the_same_words_with_every_strategy(strategy: Any) -> None:
+    """TensorFlow 2.21: G45, G47, G113, G114, tf.data.Iterator; a list of batches is refdist's own."""
+    for batches in (Dataset.range(3).batch(2), [np.arange(2), np.arange(2, 3)]):
+        for made in (strategy.experimental_distribute_dataset(batches),
+                     strategy.distribute_datasets_from_function(lambda _, batches=batches: batches)):
+            iterator = iter(made)
+            assert iter(iterator) is iterator
+            assert iterator.get_next().tolist() == [0, 1]
+            assert iterator.element_spec == refdist.TensorSpec((None,), np.int64)
+            assert iterator.get_next_as_optional().get_value().tolist() == [2]
+            for _ in range(2):
+                assert not iterator.get_next_as_optional().has_value()
+                with pytest.raises(refdist.errors.OutOfRangeError, match=r"RD29"):
+                    iterator.get_next()
+                with pytest.raises(StopIteration):
+                    next(iterator)
+            assert [element.tolist() for element in made] == [[0, 1], [2]]
+
+
+def test_the_rows_of_an_array_are_not_taken_for_batches() -> None:
+    """TensorFlow: AttributeError; a list of batches goes on working, a dict is no dataset."""
+    array = np.arange(8).reshape(4, 2)
+    for strategy in (TWO, refdist.get_strategy(), refdist.OneDeviceStrategy("CPU:0")):
+        for bad in (array, array.astype(np.float32)[0], np.float64(1.0)):
+            with pytest.raises(TypeError, match=r"RD25.*from_tensor_slices\(array\).batch\(global_batch_size\)"):
+                strategy.experimental_distribute_dataset(bad)
+            with pytest.raises(TypeError, match=r"RD25.*from_tensor_slices"):
+                strategy.distribute_datasets_from_function(lambda _, bad=bad: bad)
+        with pytest.raises(TypeError, match=r"RD25.*got a dict"):
+            strategy.experimental_distribute_dataset({"x": array})
+    assert shown(TWO.experimental_distribute_dataset(list(array))) == [[[0], [1]], [[2], [3]], [[4], [5]], [[6], [7]]]
+
+
+def test_rows_of_any_length_are_cut_like_others_when_they_are_objects() -> None:
+    """As TensorFlow's ragged batches (G71, G72)."""
+    rows = np.empty(3, object)
+    rows[:] = [np.array([1]), np.array([2, 3]), np.array([4, 5, 6])]
+    slices = Dataset.from_tensor_slices(rows)
+    for batches, parts in ((Dataset.from_tensors(rows), [[2, 1]]), ([rows], [[2, 1]]),
+                           (slices.batch(2), [[1, 1], [1, 0]]),
+                           (with_policy(slices.batch(2), AutoShardPolicy.OFF), [[1, 1], [1, 0]])):
+        found = list(TWO.experimental_distribute_dataset(batches))
+        assert [[len(part) for part in element.values] for element in found] == parts
+        every = [row.tolist() for element in found for part in element.values for row in part]
+        assert every == [[1], [2, 3], [4, 5, 6]]
+    lengths = TWO.run(lambda part: sum(map(len, part)), args=(found[0],))
+    assert lengths.values == (1, 2)
+    (last, mask), = [*distributed(UnevenEnd.PAD, slices.batch(3))]
+    assert [[row.tolist() for row in part] for part in last.values] == [[[1], [2, 3]], [[4, 5, 6], []]]
+    assert mask.values[1].tolist() == [True, False]
+    for text, empty in ((b"a", b""), ("a", "")):
+        (last, mask), = [*distributed(UnevenEnd.PAD, Dataset.from_tensors(np.array([text], object)))]
+        assert last.values[1].tolist() == [empty] and not mask.values[1].any()
+
+
 def test_the_explanation_says_who_gets_what_and_why() -> None:
     with pytest.warns(UserWarning, match=r"replica 3 gets no row of a full batch: 6 rows on 4 replicas"):
         plan = FOUR.experimental_distribute_dataset(Dataset.range(9).batch(6)).explain()
@@ -361,11 +418,19 @@ def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> No
     assert "seen 2 times" in sharding.of_dataset(worker(0, 2, 1), off, UnevenEnd.EMPTY).warnings[0]
 
 
-def test_placing_and_fetching_exclude_each_other_for_a_dataset_per_replica() -> None:
-    """G88."""
+def test_only_a_dataset_per_replica_is_placed_on_a_device_and_then_not_fetched_to_it() -> None:
+    """G88, G90; with PER_WORKER a ValueError too.  TensorFlow has no such check where a dataset is split."""
     options = refdist.InputOptions(True, refdist.InputReplicationMode.PER_REPLICA, True)
-    with pytest.raises(ValueError, match="RD25"):
+    with pytest.raises(ValueError, match=r"RD25.*fetched to the device too"):
         TWO.distribute_datasets_from_function(lambda _: Dataset.range(2), options)
+    for fetch in (True, False):
+        with pytest.raises(ValueError, match=r"RD25.*the replication mode is PER_WORKER"):
+            TWO.distribute_datasets_from_function(
+                lambda _: Dataset.range(2), refdist.InputOptions(fetch, experimental_place_dataset_on_device=True))
+    placed = refdist.InputOptions(False, refdist.InputReplicationMode.PER_REPLICA, True)
+    made = TWO.distribute_datasets_from_function(
+        lambda c: Dataset.range(2).shard(2, c.input_pipeline_id).batch(1), placed)
+    assert shown(made) == [[[0], [1]]]
 
 
 def test_an_iterator_belongs_to_its_strategy() -> None:

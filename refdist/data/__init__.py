@@ -4,6 +4,7 @@ from refdist.data import experimental
 from refdist.data.dataset import Dataset, TextLineDataset, TFRecordDataset
 from refdist.data.facts import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from refdist.data.files import TFRecordWriter
+from refdist.data.iterator import Iterator
 from refdist.data.options import AutoShardPolicy, DistributeOptions, Options, UnevenEnd
 from refdist.data.spec import DatasetSpec
 from refdist.data.transformations import AUTOTUNE
@@ -16,6 +17,7 @@ __all__ = [
     "Dataset",
     "DatasetSpec",
     "DistributeOptions",
+    "Iterator",
     "Options",
     "TFRecordDataset",
     "TFRecordWriter",

@@ -21,6 +21,7 @@ from refdist.data.elements import Numbers, Rows, arrays
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.functions import Functions
 from refdist.data.generator import generated, signature, spec_of_first
+from refdist.data.iterator import Iterator as Reader
 from refdist.data.options import Options, merged
 from refdist.data.spec import TensorSpec, spec_of, unbatched
 from refdist.data.transformations import Read
@@ -56,7 +57,7 @@ class Dataset(Functions):
                        self._options, self._rows)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._read(WHOLE))
+        return Reader(self, iter(self._read(WHOLE)))
 
     def __bool__(self) -> bool:
         return True

@@ -121,7 +121,9 @@ def even_out(step: list[Any], policy: UnevenEnd, rows: int | None, number: int) 
         return step
     if policy is UnevenEnd.PAD:
         counts = [elements.count_rows(nest.flatten(element), f"padding step {number}") for element in step]
-        return [_pad(element, max(rows or 0, *counts), number) for element in step]
+        most = max(rows or 0, *counts)
+        fillers = [_filler(column) for column in zip(*map(nest.flatten, step), strict=True)]
+        return [_pad(element, most, count, fillers) for element, count in zip(step, counts, strict=True)]
     sizes = [[len(leaf) if np.ndim(leaf) else 1 for leaf in nest.flatten(element)] for element in step]
     if all(one == sizes[0] for one in sizes):
         return step
@@ -133,11 +135,23 @@ def even_out(step: list[Any], policy: UnevenEnd, rows: int | None, number: int) 
                        "`uneven_end`.", kind=errors.InvalidValueError)
 
 
-def _pad(element: Any, rows: int, number: int) -> Any:
+def _filler(column: Sequence[Any]) -> Any:
+    # What stands for a missing row: zero, and where items have lengths of their own, as text has, an empty one.
+    if not column[0].dtype.hasobject:
+        return 0
+    item = next((leaf.flat[0] for leaf in column if leaf.size), b"")
+    return item[:0] if hasattr(item, "__getitem__") else 0
+
+
+def _pad(element: Any, rows: int, count: int, fillers: list[Any]) -> Any:
+    def longer(leaf: Any, filler: Any) -> Any:
+        tail = np.zeros((rows - count, *leaf.shape[1:]), leaf.dtype)
+        if leaf.dtype.hasobject:
+            tail.fill(filler)
+        return np.concatenate([leaf, tail])
+
     leaves = nest.flatten(element)
-    count = elements.count_rows(leaves, f"padding step {number}")
-    padded = leaves if count == rows else [
-        np.concatenate([leaf, np.zeros((rows - count, *leaf.shape[1:]), leaf.dtype)]) for leaf in leaves]
+    padded = leaves if count == rows else list(map(longer, leaves, fillers))
     return nest.pack_sequence_as(element, padded), np.arange(rows) < count
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from refdist import config, context, current, datasets, errors, rules
 from refdist.backend import current_backend
+from refdist.data.dataset import Dataset
 from refdist.inputs import InputContext
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
@@ -38,14 +39,14 @@ class DefaultStrategy(Strategy):
         return _NoScope(self)
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
-        """The dataset itself.
+        """The dataset itself; a list of batches becomes a DistributedDataset, whose iterators have `get_next`.
 
         Raises:
-            RD25: a dataset that cannot be iterated again, or bad options.
+            RD25: an array, a dataset that cannot be iterated again, or bad options.
         """
         self._require("experimental_distribute_dataset")
         datasets.check(dataset, options, "experimental_distribute_dataset")
-        return dataset
+        return dataset if isinstance(dataset, Dataset) else super().experimental_distribute_dataset(dataset, options)
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
         """The dataset that the function makes for the only pipeline there is.
@@ -58,8 +59,10 @@ class DefaultStrategy(Strategy):
             raise errors.error("RD25", "distribute_datasets_from_function", f"dataset_fn is {dataset_fn!r}",
                                "Pass a function of an InputContext.")
         dataset = dataset_fn(InputContext())
-        datasets.check(dataset, options, "distribute_datasets_from_function")
-        return dataset
+        datasets.check(dataset, options, "the dataset_fn of distribute_datasets_from_function")
+        if isinstance(dataset, Dataset):
+            return dataset
+        return super().distribute_datasets_from_function(lambda _: dataset, options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         raise errors.error("RD10", "copy of the default strategy", "there is only one",

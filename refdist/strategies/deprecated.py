@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from refdist import datasets, errors
+from refdist import errors
 from refdist.data.dataset import Dataset
-from refdist.inputs import InputReplicationMode
+from refdist.data.iterator import Iterator, Optional
+from refdist.inputs import InputContext, InputReplicationMode
 
 
 class InputIterator:
@@ -21,9 +23,9 @@ class InputIterator:
     Source: tf.compat.v1.distribute.Strategy.make_dataset_iterator (TensorFlow 1.14).
     """
 
-    def __init__(self, distributed: datasets.DistributedDataset) -> None:
+    def __init__(self, distributed: Any) -> None:
         self._distributed = distributed
-        self._iterator = iter(distributed)
+        self._iterator: Iterator = iter(distributed)
 
     def initialize(self) -> None:
         """Starts again from the first element."""
@@ -42,8 +44,23 @@ class InputIterator:
         """
         return self._iterator.get_next()
 
-    def __iter__(self) -> datasets.DistributedIterator:
+    def get_next_as_optional(self) -> Optional:
+        """The next element, or an Optional without one."""
+        return self._iterator.get_next_as_optional()
+
+    def __iter__(self) -> Iterator:
         return self._iterator
+
+
+class _Calls:
+    """What a function returns, called for every element."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+
+    def __iter__(self) -> PythonIterator[Any]:
+        while True:
+            yield self._function()
 
 
 class Deprecated:
@@ -94,16 +111,28 @@ class Deprecated:
                                ) -> InputIterator:
         """An iterator over the dataset that `input_fn(input_context)` returns, called in the strategy's scope.
 
+        Where it returns a function, that is called without arguments for each replica's element.
+
         Raises:
-            RD25: a replication mode other than PER_WORKER (ValueError), or no dataset.
+            RD25: a replication mode other than PER_WORKER, or neither a dataset nor a function (both ValueError).
         """
         _warn("make_input_fn_iterator", "distribute_datasets_from_function")
         if replication_mode is not InputReplicationMode.PER_WORKER:
             raise errors.error("RD25", "make_input_fn_iterator", f"replication_mode is {replication_mode!r}",
                                "Use PER_WORKER, or `distribute_datasets_from_function`.",
                                kind=errors.InvalidValueError)
+
+        def dataset_fn(context: InputContext) -> Any:
+            made = input_fn(context)
+            if callable(made):
+                return _Calls(made)
+            if not hasattr(made, "__iter__"):
+                raise errors.error("RD25", "make_input_fn_iterator", f"input_fn returned {made!r}",
+                                   "Return a refdist.data.Dataset, or a function.", kind=errors.InvalidValueError)
+            return made
+
         with self.scope():
-            return InputIterator(self.distribute_datasets_from_function(input_fn))
+            return InputIterator(self.distribute_datasets_from_function(dataset_fn))
 
     def unwrap(self, value: Any) -> tuple[Any, ...]:
         """`experimental_local_results` under its older name."""

@@ -1,0 +1,142 @@
+"""`Iterator`: reads a dataset once, one element at a time, and `Optional`, an element or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator as PythonIterator
+from typing import Any
+
+from refdist import errors
+from refdist.data.elements import arrays
+from refdist.data.spec import spec_of
+
+
+class Optional:
+    """An element, or the word that there is none.
+
+    >>> import numpy as np
+    >>> from refdist import TensorSpec
+    >>> some, none = Optional.from_value([1, 2]), Optional.empty(TensorSpec((2,), np.int32))
+    >>> some.has_value(), none.has_value(), some.element_spec == none.element_spec
+    (True, False, True)
+
+    Source: tf.experimental.Optional.
+    """
+
+    __slots__ = ("_spec", "_values")
+
+    def __init__(self, values: tuple[Any, ...], spec: Callable[[], Any]) -> None:
+        self._values = values
+        self._spec = spec
+
+    @staticmethod
+    def from_value(value: Any) -> Optional:
+        """An Optional with an element; numbers and lists become arrays.
+
+        Source: tf.experimental.Optional.from_value.
+        """
+        element = arrays(value)
+        return Optional((element,), lambda: spec_of(element))
+
+    @staticmethod
+    def empty(element_spec: Any) -> Optional:
+        """An Optional without an element, which would have this spec.
+
+        Source: tf.experimental.Optional.empty.
+        """
+        return Optional((), lambda: element_spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of the element, which need not be there; of a distributed dataset's, its `element_spec`.
+
+        Raises:
+            RD29: it takes reading, and there is no element.
+
+        Source: tf.experimental.Optional.element_spec.
+        """
+        return self._spec()
+
+    def has_value(self, name: str | None = None) -> bool:
+        """Whether there is an element.
+
+        Source: tf.experimental.Optional.has_value.
+        """
+        return bool(self._values)
+
+    def get_value(self, name: str | None = None) -> Any:
+        """The element.
+
+        Raises:
+            RD29: there is none.
+
+        Source: tf.experimental.Optional.get_value.
+        """
+        if not self._values:
+            raise errors.error("RD29", "Optional.get_value", "there is no element", "Ask `has_value()` first.",
+                               kind=errors.InvalidArgumentError)
+        return self._values[0]
+
+
+class Iterator:
+    """Reads a dataset once, from its beginning.
+
+    Args:
+        dataset: whose elements they are.
+        elements: in their order.
+
+    >>> import refdist
+    >>> iterator = iter(refdist.data.Dataset.range(2))
+    >>> iterator.get_next(), next(iterator), iterator.get_next_as_optional().has_value()
+    (np.int64(0), np.int64(1), False)
+
+    Source: tf.data.Iterator.
+    """
+
+    def __init__(self, dataset: Any, elements: PythonIterator[Any]) -> None:
+        self._dataset = dataset
+        self._elements = elements
+
+    def __iter__(self) -> PythonIterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._elements)
+
+    @property
+    def element_spec(self) -> Any:
+        """The same as the dataset's.
+
+        Source: tf.data.Iterator.element_spec.
+        """
+        return self._dataset.element_spec
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises:
+            RD09, RD10: wrong context, for a distributed dataset.  RD29: there is none.
+
+        Source: tf.data.Iterator.get_next.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise errors.error("RD29", f"{type(self).__name__}.get_next", "there are no more elements") from None
+
+    def get_next_as_optional(self) -> Optional:
+        """The next element, or an Optional without one.
+
+        >>> import numpy as np, refdist
+        >>> iterator = iter(refdist.OneDeviceStrategy("CPU:0").experimental_distribute_dataset([np.ones(2)]))
+        >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
+        [True, False]
+
+        Raises:
+            RD09, RD10: wrong context, for a distributed dataset.
+
+        Source: tf.data.Iterator.get_next_as_optional.
+        """
+        for element in self:
+            return Optional((element,), lambda: self.element_spec)
+        return Optional((), lambda: self.element_spec)
