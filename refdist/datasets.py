@@ -22,6 +22,7 @@ from refdist.data.explanation import Explanation
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
 from refdist.data.iterator import Iterator
 from refdist.data.options import UnevenEnd
+from refdist.data.origin import Origin
 from refdist.data.spec import common, spec_of, with_rows
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode
 from refdist.transport import Transport
@@ -127,7 +128,8 @@ class DistributedDataset:
     def explain(self, steps: int = 3) -> Explanation:
         """Who gets which rows: the policy and why, and the numbers of the rows in the first steps.
 
-        The first elements are read for it.
+        The first elements are read for it.  Rows of `range` and `from_tensor_slices` keep their numbers when they are
+        shuffled, chosen, filtered, mapped one by one and batched; else their positions are counted, and it says so.
 
         >>> import refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -147,15 +149,23 @@ class DistributedDataset:
         extended = self._strategy.extended
         local, total = len(extended._worker_devices), extended._num_workers
         shares: list[tuple[str, list[Any]]] = []
+        origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
+        looks = self._split.reading._replace(peek=True)
         for worker in range(total) if self._split.others else [extended._worker_index]:
-            numbered: list[Iterable[Any]] = [*map(_numbered, self._split.open(peek=True))]
+            numbered: list[Iterable[Any]] = (
+                [*map(_numbered, self._split.open(peek=True))] if None in origins
+                else [map(np.asarray, origin.read(looks)) for origin in origins if origin])
             read = list(islice(self._split.steps(numbered, worker), steps))
             of = f" of worker {worker}" if total > 1 else ""
             shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
                        for i in range(local)]
         title = (f"{type(self._strategy).__name__}: {sharding.counted(local * total, 'replica')} on "
                  f"{sharding.counted(total, 'worker')}")
-        return Explanation(title, self._split.policy, shares, self._split.warnings)
+        explanation = Explanation(title, self._split.policy, shares, self._split.warnings)
+        if None in origins and any(isinstance(pipeline, Dataset) for pipeline in self._split.pipelines):
+            positions = "positions in the stream that is shared out, as its rows cannot be followed from their source"
+            return explanation._replace(numbers=positions)
+        return explanation
 
 
 def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
@@ -232,6 +242,12 @@ def _on_device(put: Callable[[Any, str], Any], element: Any, device: str) -> Any
     if not nest.is_nested(element):
         return put(element, device)
     return nest.map_structure(lambda leaf: put(leaf, device), element)
+
+
+def _origin(pipeline: Any, cuts: bool) -> Origin | None:
+    # A single row that is cut, a vector say, has no numbers for its parts.
+    origin = pipeline._origin if isinstance(pipeline, Dataset) else None
+    return None if origin is None or (cuts and origin.single) else origin
 
 
 def _numbered(pipeline: Iterable[Any]) -> PythonIterator[Any]:

@@ -30,6 +30,7 @@ class Split(NamedTuple):
         policy: in words, and why it was chosen.
         spec: the spec of one replica's element from the spec of a pipeline's.
         warnings: what is lost or seen twice.
+        cuts: whether elements are cut into pieces, or go to replicas whole.
         others: whether the steps of other workers can be told from this worker's pipelines.
     """
 
@@ -39,6 +40,7 @@ class Split(NamedTuple):
     policy: str
     spec: Callable[[Any], Any]
     warnings: list[str]
+    cuts: bool = False
     others: bool = True
 
     def open(self, *, peek: bool = False) -> list[Iterable[Any]]:
@@ -84,6 +86,11 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
     if workers > 1 and unshared:
         problems.append(f"with {policy.name} each of the {workers} workers reads all rows, so every row is seen "
                         f"{workers} times; use DATA, or shard the dataset")
+    elif workers > 1 and known.shards == workers:
+        problems.append(f"the dataset is one of {workers} shards already and is shared out between the workers once "
+                        "more, so rows are lost; leave out `shard`, or use AutoShardPolicy.OFF")
+    if known.cardinality == 0 and known.static:
+        problems.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
     padded = max(sizes) if sizes and uneven is UnevenEnd.PAD else None
     full = workers == 1 or known.cardinality == INFINITE_CARDINALITY  # no worker waits for others with empty elements
 
@@ -115,7 +122,7 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
            else "every batch is cut into pieces of the same rounded-up size")
     if count == 1:
         how = "the one replica gets every batch whole"
-    return Split([dataset], steps, reading, f"{policy.name}: {how}, {why}", spec, problems, others=not by_file)
+    return Split([dataset], steps, reading, f"{policy.name}: {how}, {why}", spec, problems, count > 1, not by_file)
 
 
 def _batch_size(known: Facts) -> tuple[int | None, bool]:

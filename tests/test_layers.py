@@ -48,6 +48,7 @@ LAYERS = [
     "data.functions",
     "data.transformations data.mixing",
     "data.threads data.generator",
+    "data.origin",
     "data.iterators data.split data.iterator",
     "data.elements data.files inputs",
     "data.facts",

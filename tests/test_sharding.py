@@ -405,6 +405,72 @@ def test_the_explanation_says_who_gets_what_and_why() -> None:
         padded.explain(0)
 
 
+NUMBERS = Dataset.range(12)
+FOLLOWED = [
+    NUMBERS.shuffle(8, seed=1), NUMBERS.shuffle(12), NUMBERS.filter(lambda n: n % 3 == 1),
+    NUMBERS.shuffle(12, seed=1).filter(lambda n: n % 2 == 0).shuffle(3, seed=2).filter(lambda n: n < 9),
+    NUMBERS.shard(2, 1).take(5).skip(1), NUMBERS.map(lambda n: n).shuffle(5, seed=3).map(lambda n: n, 2).prefetch(2),
+    NUMBERS.with_options(Options()).shuffle(12, seed=4), Dataset.from_tensor_slices(np.arange(12)).shuffle(12, seed=5)]
+
+
+@pytest.mark.parametrize("i", range(len(FOLLOWED)))
+@pytest.mark.parametrize("policy", [AutoShardPolicy.AUTO, AutoShardPolicy.OFF])
+def test_the_explanation_gives_the_rows_that_are_read(i: int, policy: AutoShardPolicy) -> None:
+    """The values are their own numbers, so what is read says who is right."""
+    for batches in (FOLLOWED[i].batch(5), FOLLOWED[i].batch(5, drop_remainder=True), FOLLOWED[i].padded_batch(3)):
+        for strategy in (TWO, refdist.OneDeviceStrategy("CPU:0")):
+            split = strategy.experimental_distribute_dataset(with_policy(batches, policy))
+            for distributed in (split, strategy.distribute_datasets_from_function(lambda _, batches=batches: batches)):
+                plan = distributed.explain(9)
+                assert plan.numbers == "rows of the source" and "positions" not in str(plan)
+                told = [rows for _, rows in plan.shares]
+                read = [strategy.experimental_local_results(element) for element in distributed]
+                assert [[*map(list, rows)] for rows in told] == [[*map(list, one)] for one in zip(*read, strict=True)] \
+                    or not read
+
+
+LOST = [
+    NUMBERS.batch(4).map(lambda x: x[::-1]), NUMBERS.shuffle(12).repeat(2).batch(4),
+    NUMBERS.shuffle(12).cache().batch(4), Dataset.zip(NUMBERS, NUMBERS).shuffle(12).batch(4),
+    NUMBERS.flat_map(Dataset.range).batch(4), Dataset.from_tensor_slices(np.zeros((3, 4)))]
+
+
+@pytest.mark.parametrize("i", range(len(LOST)))
+def test_rows_that_cannot_be_followed_are_counted_and_it_is_said(i: int) -> None:
+    plan = TWO.experimental_distribute_dataset(LOST[i]).explain()
+    assert "numbers are positions in the stream that is shared out" in str(plan).splitlines()[2]
+    assert plan.shares[0][1][0].tolist() == [0, 1]
+    assert "numbers are positions in the stream" in plan.svg()
+    assert "positions" not in str(TWO.experimental_distribute_dataset([np.arange(4)]).explain())
+
+
+def test_a_dataset_without_a_step_says_why() -> None:
+    with pytest.warns(UserWarning, match=r"there is no step: no batch has all of its 4 rows"):
+        empty = TWO.experimental_distribute_dataset(Dataset.range(3).batch(4, drop_remainder=True))
+    assert "there is no step" in str(empty.explain())
+
+
+def test_the_picture_of_an_explanation_is_no_wider_than_its_steps() -> None:
+    with pytest.warns(UserWarning):
+        plan = FOUR.experimental_distribute_dataset(Dataset.range(9).batch(6)).explain()
+    picture = ElementTree.fromstring(plan.svg())
+    assert int(picture.get("width", 0)) <= 640
+    lines = [one.text or "" for one in picture.iter() if one.tag.endswith("text")]
+    assert max(map(len, lines)) <= 80
+    assert plan.warnings[0] in " ".join(lines)
+
+
+def test_a_dataset_that_is_sharded_over_the_workers_twice_is_warned_of() -> None:
+    sharded = Dataset.range(8).shard(2, 0).map(lambda x: x).batch(4)
+    for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
+        [warning] = sharding.of_dataset(worker(0, 2, 1), with_policy(sharded, policy), UnevenEnd.EMPTY).warnings
+        assert "one of 2 shards already" in warning
+    for dataset, workers in ((with_policy(sharded, AutoShardPolicy.OFF), 2), (sharded, 1), (sharded, 3),
+                             (Dataset.range(8).batch(4), 2)):
+        found = sharding.of_dataset(worker(0, workers, 1), dataset, UnevenEnd.EMPTY).warnings
+        assert not any("shards already" in text for text in found)
+
+
 def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> None:
     options = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode.PER_REPLICA)
     with pytest.warns(UserWarning, match="did not ask for input_pipeline_id, so all 2 pipelines"):
@@ -413,7 +479,7 @@ def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> No
         warnings.simplefilter("error")
         sharded = TWO.distribute_datasets_from_function(
             lambda c: Dataset.range(4).shard(c.num_input_pipelines, c.input_pipeline_id).batch(2), options)
-    assert "replica 1  0-1" in str(sharded.explain())
+    assert "replica 1  1, 3" in str(sharded.explain())
     off = with_policy(Dataset.range(4).batch(2), AutoShardPolicy.OFF)
     assert "seen 2 times" in sharding.of_dataset(worker(0, 2, 1), off, UnevenEnd.EMPTY).warnings[0]
 

@@ -23,8 +23,8 @@ from refdist.data.functions import Functions
 from refdist.data.generator import generated, signature, spec_of_first
 from refdist.data.iterator import Iterator as Reader
 from refdist.data.options import Options, merged
+from refdist.data.origin import Origin, Read
 from refdist.data.spec import TensorSpec, spec_of, unbatched
-from refdist.data.transformations import Read
 
 
 class Dataset(Functions):
@@ -40,21 +40,23 @@ class Dataset(Functions):
     Source: tf.data.Dataset.
     """
 
-    def __init__(self, read: Read, known: Facts, options: Options | None = None, rows: Any = None) -> None:
+    def __init__(self, read: Read, known: Facts, options: Options | None = None, rows: Any = None,
+                 origin: Origin | None = None) -> None:
         # Where elements are rows of arrays, `read` gives their numbers: choosing and shuffling move only these.
         self._rows = rows
         self._indices = read
         self._read = read if rows is None else lambda reading: map(rows.one, read(reading))
         self._facts = known
         self._options = options or Options()
+        self._origin = origin  # None where the rows cannot be followed
 
-    def _then(self, read: Read, known: Facts) -> Dataset:
-        return Dataset(read, known, self._options)
+    def _then(self, read: Read, known: Facts, origin: Origin | None = None) -> Dataset:
+        return Dataset(read, known, self._options, origin=origin)
 
     def _select(self, change: Callable[[Read, Reading], Iterable[Any]], cardinality: int) -> Dataset:
         read = self._indices
         return Dataset(lambda reading: change(read, reading), self._same()._replace(cardinality=cardinality),
-                       self._options, self._rows)
+                       self._options, self._rows, self._origin and self._origin.changed(change))
 
     def __iter__(self) -> Iterator[Any]:
         return Reader(self, iter(self._read(WHOLE)))
@@ -158,7 +160,7 @@ class Dataset(Functions):
         """
         if not isinstance(options, Options):
             raise errors.error("RD25", "Dataset.with_options", f"got {options!r}", "Pass a refdist.data.Options.")
-        return Dataset(self._indices, self._same(), merged([self._options, options]), self._rows)
+        return Dataset(self._indices, self._same(), merged([self._options, options]), self._rows, self._origin)
 
     # Sources.
 
@@ -384,7 +386,9 @@ class TFRecordDataset(Dataset):
 
 
 def _of_rows(rows: Rows | Numbers, spec: Any) -> Dataset:
-    return Dataset(lambda _: range(rows.count), Facts(rows.count, spec), rows=rows)
+    def read(_: Reading) -> range:
+        return range(rows.count)
+    return Dataset(read, Facts(rows.count, spec), rows=rows, origin=Origin(read))
 
 
 def _datasets(found: Any, method: str) -> list[Dataset]:

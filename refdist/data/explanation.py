@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
-_CELL, _LABEL, _LINE = 110, 150, 26  # pixels
+_CELL, _LABEL, _LINE, _WIDTH = 110, 150, 26, 640  # pixels
+_ROWS = "rows of the source"
 
 
 class Explanation(NamedTuple):
@@ -20,12 +22,14 @@ class Explanation(NamedTuple):
         policy: how the rows are shared out, and why so.
         shares: for every replica a label and, for each of the first steps, the numbers of its rows.
         warnings: rows that are lost, seen twice, or missing on a replica.
+        numbers: what is numbered, rows of the source or positions in a stream.
     """
 
     title: str
     policy: str
     shares: list[tuple[str, list[Any]]]
     warnings: list[str]
+    numbers: str = _ROWS
 
     def __str__(self) -> str:
         steps = max((len(rows) for _, rows in self.shares), default=0)
@@ -33,15 +37,19 @@ class Explanation(NamedTuple):
         table += [[label, *map(spans, rows)] for label, rows in self.shares]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-        return "\n".join([self.title, self.policy, "", *lines, *(f"warning: {text}" for text in self.warnings)])
+        return "\n".join([*self._head(), "", *lines, *(f"warning: {text}" for text in self.warnings)])
+
+    def _head(self) -> list[str]:
+        return [self.title, self.policy, *([] if self.numbers == _ROWS else [f"numbers are {self.numbers}"])]
 
     def svg(self) -> str:
         """A picture: a line for each replica, a box for each step, as wide as it has rows."""
         steps = max((len(rows) for _, rows in self.shares), default=0)
         most = max((np.size(part) for _, rows in self.shares for part in rows), default=0) or 1
-        texts = [self.title, self.policy, *(f"warning: {text}" for text in self.warnings)]
+        width = max(_LABEL + _CELL * steps + 10, _WIDTH)
+        texts = [line for text in [*self._head(), *(f"warning: {text}" for text in self.warnings)]
+                 for line in textwrap.wrap(text, width // 8)]
         top = _LINE * (len(texts) + 1)
-        width = max(_LABEL + _CELL * steps + 10, 8 * max(map(len, texts)))
         height = top + _LINE * len(self.shares) + 10
         parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
                  'font-family="sans-serif" font-size="13">', '<rect width="100%" height="100%" fill="white"/>']

@@ -19,6 +19,7 @@ class Facts(NamedTuple):
         static: every batch is full.
         certain: nothing since the last batch can have changed its number of rows, so that batches may be cut by it.
         files: the files that are read, for AutoShardPolicy.FILE.
+        shards: of how many parts `Dataset.shard` has kept one.
     """
 
     cardinality: int = UNKNOWN_CARDINALITY
@@ -27,6 +28,7 @@ class Facts(NamedTuple):
     static: bool = False
     certain: bool = True
     files: tuple[str, ...] = ()
+    shards: int = 1
 
     @property
     def arrays(self) -> list[TensorSpec]:

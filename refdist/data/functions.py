@@ -18,6 +18,7 @@ from refdist import errors, nest
 from refdist.data import elements, iterators, threads
 from refdist.data.elements import check_count, check_function
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY, Facts, Reading
+from refdist.data.origin import Read
 from refdist.data.spec import DatasetSpec, is_ranked, made, spec_of
 from refdist.data.transformations import AUTOTUNE, Transformations
 
@@ -61,7 +62,8 @@ class Functions(Transformations):
             results = (iterators.call("map", make, stream) if calls is None
                        else threads.map_in_threads(make, stream, calls))
             return self._alike("map", results)
-        return self._then(read, self._facts._replace(spec=lambda: self._made("map", make), certain=self._facts.static))
+        return self._then(read, self._facts._replace(spec=lambda: self._made("map", make), certain=self._facts.static),
+                          self._origin if self._origin and self._origin.single else None)  # rows move in a batch
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keeps the elements for which the function is true.
@@ -73,9 +75,13 @@ class Functions(Transformations):
         Source: tf.data.Dataset.filter.
         """
         check_function("filter", predicate)
+
+        def follow(numbers: Read, reading: Reading) -> Iterator[Any]:
+            judged = zip(self._judged("filter", predicate, reading), numbers(reading), strict=True)
+            return (number for (_, kept), number in judged if kept)
         return self._then(
             lambda reading: (element for element, kept in self._judged("filter", predicate, reading) if kept),
-            self._same()._replace(cardinality=UNKNOWN_CARDINALITY))
+            self._same()._replace(cardinality=UNKNOWN_CARDINALITY), self._origin and self._origin.changed(follow))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """The elements before the first for which the function is not true.

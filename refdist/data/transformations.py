@@ -16,6 +16,7 @@ from refdist import errors, nest
 from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import check_count
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
+from refdist.data.origin import Origin, Read
 from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 AUTOTUNE = -1
 _READ_AHEAD = 2  # elements, where AUTOTUNE leaves the number to us
-Read = Callable[[Reading], Iterable[Any]]
 
 
 class Transformations:
@@ -33,12 +33,13 @@ class Transformations:
     """
 
     _facts: Facts
+    _origin: Origin | None
     _rows: Any
     _indices: Read
     _read: Read
     element_spec: Any
 
-    def _then(self, read: Read, known: Facts) -> Dataset:
+    def _then(self, read: Read, known: Facts, origin: Origin | None = None) -> Dataset:
         raise NotImplementedError
 
     def _select(self, change: Callable[[Read, Reading], Iterable[Any]], cardinality: int) -> Dataset:
@@ -77,12 +78,13 @@ class Transformations:
             cardinality=facts.batches(known.cardinality, batch_size, drop_remainder), batch_size=batch_size,
             static=drop_remainder, certain=True,
             spec=self._spec(lambda spec: batched(spec, batch_size if drop_remainder else None)))
+        origin = self._origin and self._origin.batched(batch_size, drop_remainder)
         if self._rows is not None:
             rows, indices = self._rows, self._indices
             return self._then(
-                lambda reading: iterators.batch_rows(rows, indices(reading), batch_size, drop_remainder), known)
-        return self._then(
-            lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder, elements.stack), known)
+                lambda reading: iterators.batch_rows(rows, indices(reading), batch_size, drop_remainder), known, origin)
+        return self._then(lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder,
+                                                          elements.stack), known, origin)
 
     def padded_batch(self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None,
                      drop_remainder: bool = False, name: str | None = None) -> Dataset:
@@ -126,7 +128,8 @@ class Transformations:
             return elements.pad_and_stack(chunk, start, shapes, values)
 
         return self._then(
-            lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder, stack), known)
+            lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder, stack), known,
+            self._origin and self._origin.batched(batch_size, drop_remainder))
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of every element.
@@ -230,8 +233,10 @@ class Transformations:
         if count is not None:
             check_count("repeat", "count", count)
         times = None if count is None or count < 0 else count
-        return self._select(lambda read, reading: iterators.repeat(partial(read, reading), times),
-                            facts.repeated(self._facts.cardinality, times))
+        repeated = self._select(lambda read, reading: iterators.repeat(partial(read, reading), times),
+                                facts.repeated(self._facts.cardinality, times))
+        repeated._origin = None  # a look draws one order, and every repetition has another
+        return repeated
 
     def take(self, count: int, name: str | None = None) -> Dataset:
         """The first `count` elements; numbers below 0 mean all.
@@ -265,8 +270,10 @@ class Transformations:
         if index >= num_shards:
             raise errors.error("RD25", "Dataset.shard", f"index is {index} of {num_shards} shards",
                                "Pass an index below num_shards.", kind=errors.InvalidValueError)
-        return self._select(lambda read, reading: iterators.part(read(reading), index, None, num_shards),
-                            facts.sharded(self._facts.cardinality, num_shards, index))
+        sharded = self._select(lambda read, reading: iterators.part(read(reading), index, None, num_shards),
+                               facts.sharded(self._facts.cardinality, num_shards, index))
+        sharded._facts = sharded._facts._replace(shards=num_shards * sharded._facts.shards)
+        return sharded
 
     # Keeping and reading ahead.
 
@@ -302,9 +309,10 @@ class Transformations:
         """
         check_count("prefetch", "buffer_size", buffer_size, AUTOTUNE)
         if buffer_size == 0:
-            return self._then(self._read, self._same())
+            return self._then(self._read, self._same(), self._origin)
         count = _READ_AHEAD if buffer_size == AUTOTUNE else buffer_size
-        return self._then(lambda reading: threads.ReadAhead(partial(self._read, reading), count), self._same())
+        return self._then(lambda reading: threads.ReadAhead(partial(self._read, reading), count), self._same(),
+                          self._origin)
 
 
 def _shapes(padded_shapes: Any) -> list[tuple[int | None, ...]]:
