@@ -67,12 +67,39 @@ def test_an_array_of_its_own_made_like_a_read_only_one_can_be_written_to(array: 
         result[1:] += 1
 
 
+def test_parts_of_a_read_only_array_are_read_only_and_it_is_handed_out_as_such(array: Any) -> None:
+    kind = gpu_arrays.read_only(cupy)
+    pairs = array.view(np.complex64)
+    frozen = pairs.view(kind)
+    frozen._read_only = True
+    for name in ("real", "imag"):
+        part = getattr(frozen, name)
+        assert (part.data.ptr, part.strides) == (getattr(pairs, name).data.ptr, getattr(pairs, name).strides)
+        for write in (lambda part=part: part.fill(0), lambda part=part: part[1:].fill(0),
+                      lambda name=name: setattr(frozen, name, 1)):
+            with pytest.raises(ValueError, match=r"\[RD20\].*read-only"):
+                write()
+        assert not getattr(pairs.view(kind), name)._read_only
+    for export in (lambda: frozen.byteswap(inplace=True), frozen.__dlpack__):
+        with pytest.raises(ValueError, match=r"\[RD20\]"):
+            export()
+    if not why_no_gpu():  # it names a stream
+        assert frozen.__cuda_array_interface__["data"] == (array.data.ptr, True)
+        assert pairs.view(kind).__cuda_array_interface__ == pairs.__cuda_array_interface__
+
+
 def test_every_method_that_writes_is_refused() -> None:
     kind = gpu_arrays.read_only(cupy)
     inplace = {name for name in dir(cupy.ndarray) if re.fullmatch(r"__i(?!nit|ter|nt_|ndex|nv)\w+__", name)}
     written = {name for name in vars(kind) if not name.startswith("__") or name in inplace | {"__setitem__"}}
     assert inplace - {"__idiv__"} <= written
     assert {"fill", "put", "set", "sort", "partition", "scatter_add", "scatter_max", "scatter_min"} <= written
+    # What else an array has is known, so that a new method of CuPy's is looked at.
+    properties = {name for name in dir(cupy.ndarray) if inspect.isgetsetdescriptor(getattr(cupy.ndarray, name))}
+    assert properties - {"real", "imag"} == {
+        "T", "__cuda_array_interface__", "_c_contiguous", "_f_contiguous", "_index_32_bits", "_shape", "_strides",
+        "base", "cstruct", "data", "device", "dtype", "flags", "flat", "itemsize", "mT", "nbytes", "ndim", "shape",
+        "size", "strides"}
 
 
 @pytest.mark.parametrize("dtype", gpu_kernels.TYPES)

@@ -141,14 +141,35 @@ def test_a_difference_between_copies_is_said_when_it_is_known(cupy: Any) -> None
 
 # --- What cannot be written to -----------------------------------------------------------------------------
 
-@pytest.mark.parametrize("write", ["x += 1", "x *= 2", "x[0] = 1", "x.fill(0)", "x[1:] -= 1", "x.reshape(-1)[0] = 1"])
+@pytest.mark.parametrize("write", [
+    "x += 1", "x *= 2", "x[0] = 1", "x.fill(0)", "x[1:] -= 1", "x.reshape(-1)[0] = 1", "x.T[0] = 1", "x.real = 1",
+    "x.real[0] = 1", "x.real[1:].fill(0)", "x.imag = 1", "x.imag[...] = 1", "x.imag.T[0] = 1", "x.byteswap(True)",
+    "x.byteswap(inplace=True)", "x.__dlpack__()"])
 def test_shared_arrays_cannot_be_written_to(cupy: Any, write: str) -> None:
     def step() -> None:
-        x = replica().all_reduce("SUM", refdist.constant([1.0, 2.0]))
+        x = replica().all_reduce("SUM", refdist.constant(np.complex64([1, 2])))
         exec(write, {}, {"x": x})
 
     with pytest.raises(ValueError, match=r"\[RD20\].*read-only.*x = x\.copy\(\)"):
         mirrored(2).run(step)
+
+
+def test_shared_arrays_are_read_and_handed_out_as_read_only(cupy: Any) -> None:
+    def step() -> None:
+        mine = refdist.constant(np.complex64([1 + 2j]))
+        x = replica().all_reduce("SUM", mine)
+        assert host(x.real).tolist() == [2]
+        assert host(x.imag).tolist() == [4]
+        assert host(x.byteswap().byteswap()).tolist() == [2 + 4j]
+        assert [one.__cuda_array_interface__["data"] for one in (x, mine, x.copy())] == [
+            (x.data.ptr, True), (mine.data.ptr, False), (x.copy().data.ptr, False)]
+        assert x.__dlpack__(copy=True) is not None
+        y = x + 1
+        y.imag = 0
+        y.real[0] = 5
+        assert host(y).tolist() == [5]
+
+    mirrored(2).run(step)
 
 
 def test_copies_and_results_of_arithmetic_can_be_written_to(cupy: Any) -> None:

@@ -76,6 +76,22 @@ def _as_first_subclass(result, inputs):
     return ndarray._of(result._a, result.data, type(found[0]), template=found[0])
 
 
+def _part(name):
+    # As CuPy does it: a view of the same type that `__array_finalize__` is not told of.
+    def take(self):
+        if self._a.dtype.kind != "c":
+            return self if name == "real" else _call(lambda a: a.imag.copy(), [self], {})
+        a = getattr(self._a, name)
+        made = object.__new__(type(self))
+        made._a, made.data, made.base = a, self._view_data(a), self if self.base is None else self.base
+        return made
+
+    def write(self, value):
+        getattr(self._a, name)[...] = _raw(value, [])
+        cuda.operate([], [self])
+    return property(take, write)
+
+
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
     __array_priority__ = 100
 
@@ -100,6 +116,12 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
     strides = property(lambda self: self._a.strides)
     T = property(lambda self: self.transpose())
     device = property(lambda self: cuda.Device(self.data.device_id))
+
+    real, imag = _part("real"), _part("imag")
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self._a.__array_interface__, "data": (self.data.ptr, False), "version": 3}
 
     @property
     def flags(self):
@@ -191,6 +213,14 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
         return self.get().reshape(-1)[0]
 
     def __dlpack_device__(self): return (2, self.data.device_id)
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None): return self._a.__dlpack__()
+
+    def byteswap(self, inplace=False):
+        if inplace:
+            self._a.byteswap(True)
+            cuda.operate([], [self])
+            return self
+        return _call(lambda a: a.byteswap(), [self], {})
 
     def __deepcopy__(self, memo): return self.copy()
 
