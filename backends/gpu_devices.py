@@ -9,12 +9,12 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from refdist import config, current, devices, errors
+from refdist.lockstep import Request
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525
@@ -156,63 +156,67 @@ def _here() -> str:
 
 
 class Streams:
-    """Keeps every replica on its own device and stream while replicas take turns in one thread.
+    """Keeps every replica on its own device while replicas take turns in one thread, in the default streams.
 
-    Between replicas the work goes on in the device's default stream; other streams wait for it and it for them.
+    CuPy remembers by thread which streams to go back to after `with stream:`.  Replicas that took turns inside such
+    blocks would get each other's streams back, so a meeting in another stream than the default one is refused.
+    Whoever runs the replicas may be in such a block: they cannot see it.
     """
 
     def __init__(self, cupy: Any, known: Devices) -> None:
         self._cuda = cupy.cuda
         self._known = known
-        _remember_by_replica(cupy.cuda)
 
     def start(self, device: str) -> None:
         """A replica begins on `device`, whatever stream the one before it has left current."""
-        self.leave()
+        self._rest()
         gpu = self._known.of(device)
         if gpu is not None and len(self._known.mine) > 1:
             self._cuda.Device(gpu).use()
 
-    def leave(self) -> tuple[int, Any]:
-        """Whoever runs stops for a while; the result says where it was."""
+    def leave(self, request: Request | None) -> tuple[int, list[tuple[int, Any]]]:
+        """Whoever runs stops for a while, at a meeting or to run replicas.
+
+        Returns:
+            The device that was current, and the streams of other than the default kind, with their devices.
+
+        Raises:
+            RD09: at a meeting, in such a stream.
+        """
         cuda = self._cuda
-        stream = cuda.get_current_stream()
-        if stream.ptr:
-            cuda.Stream.null.wait_event(stream.record())
-            cuda.Stream.null.use()
-        return cuda.runtime.getDevice(), stream
+        device = cuda.runtime.getDevice()
+        if request is not None:
+            if cuda.get_current_stream().ptr:
+                raise errors.error("RD09", f"{request.kind} ({request.line})",
+                                   f"a stream other than the device's default one is current {current.describe()}",
+                                   "Close the `with stream:` block before the call, and open another one after it.")
+            return device, []
+        held = []
+        for gpu in self._known.mine if len(self._known.mine) > 1 else [device]:
+            with cuda.Device(gpu):
+                stream = cuda.get_current_stream()
+                if stream.ptr:
+                    cuda.Stream.null.wait_event(stream.record())
+                    cuda.Stream.null.__enter__()
+                    held.append((gpu, stream))
+        return device, held
 
-    def enter(self, where: tuple[int, Any]) -> None:
+    def enter(self, where: tuple[int, list[tuple[int, Any]]]) -> None:
         """Whoever left goes on where it was."""
-        self.leave()
-        device, stream = where
+        self._rest()
+        cuda = self._cuda
+        device, held = where
+        for gpu, stream in reversed(held):
+            with cuda.Device(gpu):
+                cuda.Stream.null.__exit__(None, None, None)
+                stream.wait_event(cuda.Stream.null.record())
+                stream.use()
         if len(self._known.mine) > 1:
-            self._cuda.Device(device).use()
+            cuda.Device(device).use()
+
+    def _rest(self) -> None:
+        # Back to the default stream, which waits for the one that somebody has left current.
+        stream = self._cuda.get_current_stream()
         if stream.ptr:
-            stream.wait_event(self._cuda.Stream.null.record())
-            stream.use()
-
-
-# The streams that were current before the `with stream:` blocks that are open, with their devices.  Replicas share a
-# thread but not their contexts.
-_before: ContextVar[tuple[tuple[int, Any], ...]] = ContextVar("streams before", default=())
-
-
-def _remember_by_replica(cuda: Any) -> None:
-    # CuPy remembers by thread what was current before a block.  Replicas that take turns inside such blocks would
-    # get each other's streams back when they leave them.
-    base = next(kind for kind in cuda.Stream.__mro__ if "__enter__" in vars(kind))
-
-    def enter(stream: Any) -> Any:
-        before = cuda.runtime.getDevice(), cuda.get_current_stream()
-        stream.use()
-        _before.set((*_before.get(), before))
-        return stream
-
-    def leave(stream: Any, *error: Any) -> None:
-        *outer, (device, before) = _before.get()
-        _before.set(tuple(outer))
-        with cuda.Device(device):
-            before.use()
-
-    base.__enter__, base.__exit__ = enter, leave
+            self._cuda.Stream.null.wait_event(stream.record())
+            self._cuda.Stream.null.use()

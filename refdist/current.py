@@ -81,8 +81,15 @@ class Switching(Protocol):
     def start(self, device: str) -> None:
         """A replica begins on `device`."""
 
-    def leave(self) -> Any:
-        """Whoever runs stops for a while; the result says where it was."""
+    def leave(self, request: Any) -> Any:
+        """Whoever runs stops for a while, at a meeting with this request, or (None) to run replicas.
+
+        Returns:
+            Where it was.
+
+        Raises:
+            RD09: nobody can meet there.
+        """
 
     def enter(self, where: Any) -> None:
         """Whoever left goes on where it was."""

@@ -151,7 +151,7 @@ def meet(session: Session | None, request: Request) -> Any:
         replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
         journal.write("meet", replica, request.kind, _nbytes(request.payload), request.line)
     switching = current.switching
-    where = None if switching is None else switching.leave()
+    where = None if switching is None else switching.leave(request)
     answer = session.hub.switch(request)
     state.top = mine
     if switching is not None:

@@ -58,53 +58,91 @@ def test_one_kernel_sums_many_small_arrays(cupy: Any) -> None:
     assert kernels.launched == ["combine"] * min(2, cupy.cuda.runtime.getDeviceCount())
 
 
-def test_replicas_keep_their_own_streams(cupy: Any) -> None:
-    strategy = mirrored()
-    streams = {}
+def test_replicas_may_use_streams_between_meetings(cupy: Any) -> None:
+    current = cupy.cuda.get_current_stream
 
-    def step() -> Any:
-        streams[number()] = cupy.cuda.Stream(non_blocking=True)
-        with streams[number()]:
-            mine = cupy.ones(3, "float32") * (number() + 1)
-            total = replica().all_reduce("SUM", mine)
-            assert cupy.cuda.get_current_stream() is streams[number()]
-            double = total * 2
-            again = replica().all_reduce("SUM", double)
-        cupy.cuda.get_current_stream().wait_event(streams[number()].record())
-        return again + 0
-
-    found = strategy.run(step)
-    assert host(found.values[3]).tolist() == [80, 80, 80]
-    assert cupy.cuda.get_current_stream().ptr == 0
-
-
-def test_blocks_of_streams_are_each_replica_s_own(cupy: Any) -> None:
     def step() -> Any:
         outer, inner = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
-        current = cupy.cuda.get_current_stream
         with outer:
-            replica().all_reduce("SUM", 1.0)
+            mine = cupy.ones(3, "float32") * (number() + 1)
             with inner:
-                replica().all_reduce("SUM", 1.0)
                 assert current() is inner
             assert current() is outer
-            replica().all_reduce("SUM", 1.0)
-            assert current() is outer
+        current().wait_event(outer.record())
+        total = replica().all_reduce("SUM", mine)
+        outer.wait_event(current().record())
+        with outer:
+            double = total * 2
+        current().wait_event(outer.record())
+        return replica().all_reduce("SUM", double)
+
+    assert host(mirrored().run(step).values[3]).tolist() == [80, 80, 80]
+    assert current().ptr == 0
+
+
+@pytest.mark.parametrize("how", ["block", "use"])
+def test_a_meeting_in_another_stream_is_refused(cupy: Any, how: str) -> None:
+    def step(where: int) -> Any:
+        replica().all_reduce("SUM", 1.0)
+        stream = cupy.cuda.Stream()
+        if number() == where:
+            if how == "use":
+                stream.use()
+                return replica().all_reduce("SUM", 1.0)
+            with stream:
+                return replica().all_reduce("SUM", 1.0)
+        return replica().all_reduce("SUM", 1.0)
+
+    strategy = mirrored()
+    for where in range(4):
+        with pytest.raises(RuntimeError, match=rf"\[RD09\] all_reduce \(.*test_gpu_devices\.py:\d+\): a stream other "
+                           rf"than.* in replica {where} of 4 of MirroredStrategy.*Close the `with stream:` block"):
+            strategy.run(step, args=(where,))
+        assert cupy.cuda.get_current_stream().ptr == 0
+    assert host(strategy.run(step, args=(4,)).values[3]) == 4
+
+
+def test_whoever_runs_the_replicas_may_be_in_a_stream(cupy: Any) -> None:
+    strategy = mirrored()
+    outer = cupy.cuda.Stream(non_blocking=True)
+    current = cupy.cuda.get_current_stream
+
+    def step(x: Any) -> Any:
         assert current().ptr == 0
-        return number()
+        with cupy.cuda.Stream(non_blocking=True) as mine:
+            pass
+        current().wait_event(mine.record())
+        assert current().ptr == 0
+        return replica().merge_call(lambda s, y: s.run(lambda z: replica().all_reduce("SUM", z), args=(y,)), args=(x,))
 
-    def fail() -> None:
-        with cupy.cuda.Stream():
-            replica().all_reduce("SUM", 1.0)
-            if number() == 2:
-                raise KeyError("out")
-            replica().all_reduce("SUM", 1.0)
+    with outer:
+        x = cupy.ones(3, "float32")
+        found = strategy.run(step, args=(x,))
+        assert current() is outer
+        assert host(found.values[0] + x).tolist() == [5, 5, 5]
+        with pytest.raises(KeyError):
+            strategy.run(lambda: {}["nothing"])
+        assert current() is outer
+    assert current().ptr == 0
+    outer.use()
+    strategy.run(step, args=(x,))
+    assert current() is outer
+    cupy.cuda.Stream.null.use()
 
-    assert mirrored().run(step).values == (0, 1, 2, 3)
-    assert cupy.cuda.get_current_stream().ptr == 0
-    with pytest.raises(KeyError, match="out"):
-        mirrored().run(fail)
-    assert cupy.cuda.get_current_stream().ptr == 0
+
+def test_nothing_of_cupy_is_replaced(cupy: Any) -> None:
+    # The stand-in has been imported afresh, and its source says what everything was.
+    def functions(kind: Any) -> dict[str, Any]:
+        return {f"{kind.__module__}.{kind.__name__}.{name}": value for name, value in vars(kind).items()
+                if callable(value)}
+
+    mirrored().run(lambda: replica().all_reduce("SUM", 1.0))
+    kinds = [kind for module in (cupy, cupy.cuda) for kind in vars(module).values()
+             if isinstance(kind, type) and kind.__module__.startswith("cupy")]
+    assert cupy.cuda.Stream in kinds
+    found = {name: value for kind in kinds for base in kind.__mro__ if base.__module__.startswith("cupy")
+             for name, value in functions(base).items()}
+    assert [name for name, value in found.items() if not getattr(value, "__module__", "cupy").startswith("cupy")] == []
 
 
 def test_a_stream_that_a_replica_leaves_current_is_nobody_else_s(cupy: Any) -> None:

@@ -73,21 +73,27 @@ def test_a_training_step_does_not_synchronize(cupy: Any) -> None:
         strategy.reduce("SUM", out, axis=None)
 
 
-def test_replicas_keep_their_own_streams(cupy: Any) -> None:
-    def step() -> Any:
+def test_replicas_may_use_streams_between_meetings(cupy: Any) -> None:
+    def step(closed: bool) -> Any:
         context = refdist.get_replica_context()
         assert context is not None
-        stream = cupy.cuda.Stream(non_blocking=True)
+        default, stream = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
         with stream:
             mine = cupy.full(1 << 22, context.replica_id_in_sync_group + 1, cupy.float32)
-            total = context.all_reduce("SUM", mine)
-            assert cupy.cuda.get_current_stream().ptr == stream.ptr
-            again = total + 0
-        cupy.cuda.get_current_stream().wait_event(stream.record())
-        return again
+            if not closed:
+                context.all_reduce("SUM", mine)
+        assert cupy.cuda.get_current_stream().ptr == default.ptr == 0
+        default.wait_event(stream.record())
+        return context.all_reduce("SUM", mine) + 0
 
-    found = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)]).run(step)
-    assert all((host(part) == 10).all() for part in found.values)
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+    with pytest.raises(RuntimeError, match=r"\[RD09\].*in replica 0 of 4.*Close the `with stream:` block"):
+        strategy.run(step, args=(False,))
+    assert cupy.cuda.get_current_stream().ptr == 0
+    with cupy.cuda.Stream(non_blocking=True) as outer:
+        found = strategy.run(step, args=(True,))
+        assert cupy.cuda.get_current_stream().ptr == outer.ptr
+        assert all((host(part) == 10).all() for part in found.values)
 
 
 def test_a_difference_between_copies_is_found(cupy: Any) -> None:

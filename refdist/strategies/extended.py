@@ -193,7 +193,7 @@ class StrategyExtended(OneOfAKind, Updates):
             return result
 
         state.top = scope
-        where = None if switching is None else switching.leave()
+        where = None if switching is None else switching.leave(None)
         try:
             if self._count == 1:
                 results = [body(0, None)]
