@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test pythons cupy gpu interop openmpi tensorflow lint wheel bench docs clean
+.PHONY: demo test fuzz pythons cupy gpu interop openmpi tensorflow lint wheel bench docs clean
 
 $(VENV)/.made: setup.cfg setup.py
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,11 @@ test: $(VENV)/.made
 pythons:
 	set -e; for python in $$(.ci/pythons $(PYTHON)); do \
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$($$python -c 'import sys; print("3.%d" % sys.version_info[1])'); done
+
+# Tries other inputs than `make test`, and more of them; SEED=... tries the same ones again.
+SEED ?= $(shell date +%s)
+fuzz: $(VENV)/.made
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
 # The tests that need a large library of somebody else's.
 interop: $(VENV)/.made

@@ -1,4 +1,4 @@
-"""What a run of the tests says at its top, and the pretend GPUs of tests that need some."""
+"""What a run of the tests says at its top, how inputs are drawn, and the pretend GPUs of tests that need some."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import settings
 
 import refdist
 
-# No test fails because the machine is busy.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# The same inputs in every run, and no test fails because the machine is busy; `make fuzz` tries other inputs.
+settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=60)
+settings.register_profile("fuzz", deadline=None, database=None, max_examples=300, print_blob=True)
+settings.load_profile("test")
 
 
 def pytest_report_header() -> str:

@@ -21,7 +21,7 @@ from refdist.backends import gpu_rings
 from refdist.conformance.cases import load
 from refdist.devices import canonical
 
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # --- Where arrays are ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from refdist.backend import current_backend
 from refdist.backends import gpu_devices
 from refdist.devices import canonical
 
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 # --- What waits ----------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from refdist.devices import canonical
 
 DTYPES = [name for name in (*TYPES, *PAIRS) if name != "bfloat16"]
 GPU = canonical("GPU:0")
-COMMON = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+COMMON = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module", params=["on the CPU", pytest.param("on a GPU", marks=pytest.mark.gpu)])
@@ -146,7 +146,7 @@ def carried_out(jobs: list[Job], memory: dict[int, str]) -> None:
             memory[result] = "".join(memory[source] for source in sources)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.sampled_from([1, 2, 8, 477, 478, 479, 1000, 1434]))
 def test_every_array_is_added_once_and_in_order(count: int, arrays: int) -> None:
     memory: dict[int, str] = {}

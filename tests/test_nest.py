@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import refdist
@@ -188,7 +188,6 @@ def test_every_kind_of_container_is_taken_apart_and_comes_back_as_what_it_was(na
         assert getattr(new, attribute, None) == getattr(structure, attribute, None)
 
 
-@settings(derandomize=True, deadline=None)
 @given(nests())
 def test_packing_what_was_flattened_gives_the_same_types_and_items(structure: Any) -> None:
     leaves = nest.flatten(structure)
@@ -199,7 +198,6 @@ def test_packing_what_was_flattened_gives_the_same_types_and_items(structure: An
     assert nest.flatten(numbered) == list(range(len(leaves)))
 
 
-@settings(derandomize=True, deadline=None)
 @given(nests(), nests())
 def test_structures_are_equal_exactly_if_they_can_be_mapped_together(one: Any, other: Any) -> None:
     if nest.structure_of(one) == nest.structure_of(other):
