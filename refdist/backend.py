@@ -30,6 +30,9 @@ class Backend(ABC):
     All arrays passed together have one dtype; sums are taken left to right in the order of the list, so that
     every backend gives the same bits.  Results may be shared by all receivers and are read-only where the
     array type can say so.  Arguments are never changed.
+
+    Attributes:
+        name: what it was chosen by.
     """
 
     name: str = ""
@@ -136,6 +139,7 @@ def current_backend() -> Backend:
 
 def _choose(name: str) -> Backend:
     backend = _made.get(name) or _made.setdefault(name, find(name)())
+    backend.name = name
     current.switching = backend.switching()
     _chosen[:] = [backend]
     return backend
@@ -199,7 +203,7 @@ def find(name: str) -> type[Backend]:
     """The backend class with this name; a plugin cannot replace a built-in one.
 
     Raises:
-        RD27: no such backend, two packages offer it, or its library cannot be imported.
+        RD27: no such backend, two packages offer it, it cannot be imported, or is not a whole backend.
     """
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
@@ -213,9 +217,16 @@ def find(name: str) -> type[Backend]:
         offers = ", ".join(sorted(point.dist.name if point.dist else "?" for point in points))
         raise errors.error("RD27", f"backend {name!r}", f"{len(points)} packages offer it: {offers}",
                            "Uninstall all but one.")
+    attempted = f"backend {name!r} of {points[0].dist.name if points[0].dist else '?'}"
     try:
-        loaded: type[Backend] = points[0].load()
-    except ImportError as error:
-        owner = points[0].dist.name if points[0].dist else "?"
-        raise errors.error("RD27", f"backend {name!r} of {owner}", f"it cannot be imported: {error}") from error
+        loaded = points[0].load()
+    except (ImportError, AttributeError) as error:
+        raise errors.error("RD27", attempted, f"it cannot be imported: {error}") from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
+        raise errors.error("RD27", attempted, f"{loaded!r} is not a subclass of refdist.backend.Backend",
+                           "Offer the class itself, as docs/writing-a-backend.md shows.")
+    missing = sorted(loaded.__abstractmethods__)
+    if missing:
+        raise errors.error("RD27", attempted, f"{loaded.__name__} lacks the methods {', '.join(missing)}",
+                           "Implement them, or inherit from refdist.backends.simulated.Simulated.")
     return loaded
