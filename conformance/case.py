@@ -28,9 +28,11 @@ class Case:
         then: (program, gives) that must hold afterwards, in particular after an error.
         strategy: (kind, replicas).
         source: page and section.
-        level: "required" (documented) or "recommended" (observed in TensorFlow 2.21 only).
+        level: "required" (documented) or "recommended" (not documented: observed in TensorFlow 2.21, or an error
+            where a wrong result would come out).
         needs: capabilities without which the case is skipped.
-        document: "right", "wrong: ...", "ambiguous: ...", "silent".
+        document: "right", "wrong: ...", "ambiguous: ...", "silent", "silent: ..."; what is silent or wrong
+            requires nothing.
         dtype: of every array that comes out, where it matters.
     """
 

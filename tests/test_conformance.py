@@ -41,12 +41,28 @@ def test_there_are_enough_cases_and_each_says_where_it_comes_from() -> None:
     assert sum(bool(case.fails) for case in CASES) >= 150
     for case in CASES:
         assert case.source and case.level in ("required", "recommended"), case.name
-        assert case.document.partition(":")[0] in ("right", "wrong", "ambiguous", "silent"), case.name
+        said = case.document.partition(":")[0]
+        assert said in ("right", "wrong", "ambiguous", "silent"), case.name
+        assert (case.level == "required") == (said in ("right", "ambiguous")), case.name
         assert case.gives is None or not case.fails, case.name
         assert "|" not in case.name
         json.dumps(case.program)
     states = [case for case in CASES if case.fails and case.then is not None]
     assert len(states) >= 150
+
+
+def test_what_is_said_of_tensorflow_and_what_a_case_says_of_the_document_agree() -> None:
+    # What TensorFlow does wrong is against a document that is right, or not in it.
+    words = {"the document is ambiguous": "ambiguous", "the document is silent": "silent", "undocumented": "silent",
+             "against the document": "right"}
+    said = {case.name: case.document.partition(":")[0] for case in CASES}
+    found = [(name, why) for name, _, why in (
+        [part.strip() for part in line.split("|")] for line in (ROOT / "conformance" / "expected" / "tensorflow.txt")
+        .read_text().splitlines() if line and line[0] != "#")]
+    assert len(found) >= 50
+    for name, why in found:
+        meant = {words[text] for text in words if text in why}
+        assert meant <= {said[name]}, f"{name}: {why}"
 
 
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.name)

@@ -13,20 +13,21 @@ def case(name: str, program: object, gives: object = None, n: int = 2, kind: str
                 needs=frozenset({"central"} if kind == "central" else ()), **more)  # type: ignore[arg-type]
 
 
+EQUAL = "ambiguous: whether results that are one object on all replicas are put together"
 WORLDS = [(2, "mirrored"), (3, "mirrored"), (4, "mirrored"), (2, "central")]
 CASES = [
     *(case("the values of all replicas arrive", run(op("merge_call", op("local", get("0")), RID)),
-           [[i] * n for i in range(n)], n, kind) for n, kind in WORLDS),
+           [[i] * n for i in range(n)], n, kind, document=EQUAL) for n, kind in WORLDS),
     *(case("a result that is distributed is taken apart", run(op("merge_call", get("0"), op("mul", RID, const(3)))),
            [3 * i for i in range(n)], n, kind) for n, kind in WORLDS),
     *(case("two arguments", run(op("merge_call", op("list", get("1"), get("0")), RID, op("add", RID, const(5)))),
            [[i + 5 for i in range(n)], [*range(n)]], n, kind) for n, kind in WORLDS),
     *(case("one value can be made of all", run(op("merge_call", op("reduce", "SUM", get("0"), None), RID)),
-           [sum(range(n))] * n, n, kind) for n, kind in WORLDS),
+           [sum(range(n))] * n, n, kind, document=EQUAL) for n, kind in WORLDS),
     *(case("meetings follow each other",
            run(seq(let("a", op("merge_call", op("reduce", "SUM", get("0"), None), RID)),
                    op("merge_call", op("reduce", "SUM", get("0"), None), get("a")))),
-           [n * sum(range(n))] * n, n, kind) for n, kind in WORLDS),
+           [n * sum(range(n))] * n, n, kind, document=EQUAL) for n, kind in WORLDS),
     *(case("a replica that does not come is an error", run(op("only", 0, op("merge_call", const(1), RID), RID)),
            n=n, kind=kind, fails=("context", "value"), then=(run(RID), [*range(n)])) for n, kind in WORLDS),
     *(case("the last replica does not come",

@@ -30,7 +30,7 @@ CASES = [
     case("the address of the task", config(), "master", "w1:3"),
     case("the address with its protocol", config(rpc_layer="grpc"), "master", "grpc://w1:3"),
     case("a cluster of one has no address", json.dumps({"cluster": {"worker": ["a:1"]}, "task": {
-        "type": "worker", "index": 0}}), "master", "", level="recommended"),
+        "type": "worker", "index": 0}}), "master", "", level="recommended", document="silent"),
     case("the address of a task of a cluster with gaps", json.dumps({"cluster": {"worker": {"1": "w1:2", "3": "w3:4"}},
          "task": {"type": "worker", "index": 3}}), "master", "w3:4"),
     case("indices without gaps make a list", json.dumps({"cluster": {"worker": {"1": "w1:2", "0": "w0:1"}}}),
