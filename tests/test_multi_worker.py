@@ -288,7 +288,9 @@ strategy = refdist.MultiWorkerMirroredStrategy()
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 data = refdist.data.Dataset.range(48).batch(per_worker_batch_size * num_workers)
 rows = [strategy.gather(batch, 0).size for batch in strategy.experimental_distribute_dataset(data)]
-print("worker", strategy.cluster_resolver.task_id, task, rows, type(strategy.cluster_resolver).__name__)
+resolver = strategy.cluster_resolver
+# In one piece, so that it is not mixed with what others print.
+print(f"worker {resolver.task_id} {task} {rows} {type(resolver).__name__}\\n", end="")
 """
 
 
