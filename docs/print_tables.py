@@ -58,7 +58,8 @@ def semantics() -> str:
     parts = ["""# Semantics
 
 The specification that the conformance suite tests, printed from its cases by `make docs`. A clause is a sentence that
-holds for every strategy named; *required* means documented, *recommended* observed in TensorFlow 2.21 only. Every
+holds for every strategy named; *required* means documented, *recommended* not documented: observed in TensorFlow
+2.21, or an error where a wrong result would come out. *document* says what TensorFlow's page says of it. Every
 example runs: `shows` runs a program of the suite's language (see
 [Testing your implementation](testing-your-implementation.md)) on refdist and compares.
 
@@ -66,17 +67,24 @@ example runs: `shows` runs a program of the suite's language (see
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import Case, judge
 
-def shows(program, gives=None, fails=(), strategy=("mirrored", 2)):
-    verdict = judge(Case("example", program, gives, tuple(fails), strategy=strategy), Simulated())
+def shows(program, gives=None, fails=(), dtype=None, then=None, strategy=("mirrored", 2)):
+    case = Case("example", program, gives, tuple(fails), then, strategy, dtype=dtype)
+    verdict = judge(case, Simulated())
     assert verdict.outcome == "passed", verdict.message
 ```
+
+A program gives nested lists, with the `dtype` stated, or fails with an error of one of the kinds; `then` is a program
+that afterwards still gives what follows it.
 """]
-    clauses: dict[tuple[str, str], list[Case]] = {}
+    clauses: dict[tuple[str, ...], list[Case]] = {}
     for case in load():
-        sentence = case.name.partition(": ")[2].rpartition(": ")[0] or case.name.partition(": ")[2]
-        clauses.setdefault((case.concept, sentence), []).append(case)
+        # A clause is one sentence on which all its cases agree; a name ends with the strategy where others share it.
+        kind, count = case.strategy
+        sentence = case.name.removeprefix(f"{case.concept}: ").removesuffix(f": {kind} {count}")
+        said = (case.concept, sentence, case.level, case.source, case.document, case.dtype or "")
+        clauses.setdefault(said, []).append(case)
     chapter, number, before = 0, 0, ""
-    for (concept, sentence), cases in clauses.items():
+    for (concept, sentence, level, source, document, _), cases in clauses.items():
         if concept != before:
             chapter, number, before = chapter + 1, 0, concept
             parts.append(f"## {chapter}. {concept.replace('_', ' ')}\n")
@@ -84,8 +92,10 @@ def shows(program, gives=None, fails=(), strategy=("mirrored", 2)):
         first = cases[0]
         kinds = ", ".join(f"{kind} {count}" for kind, count in dict.fromkeys(case.strategy for case in cases))
         outcome = f"fails={first.fails!r}" if first.fails else f"gives={first.gives!r}"
-        parts.append(f"**{chapter}.{number}** {sentence}. *{first.level}; {first.source}; document {first.document}; "
-                     f"{len(cases)} cases: {kinds}*\n\n```python\nshows({first.program!r}, {outcome}, "
+        outcome += f", dtype={first.dtype!r}" if first.dtype else ""
+        outcome += f", then={first.then!r}" if first.then else ""
+        parts.append(f"**{chapter}.{number}** {sentence}. *{level}; {source}; document {document}; {len(cases)} "
+                     f"case{'s' * (len(cases) > 1)}: {kinds}*\n\n```python\nshows({first.program!r}, {outcome}, "
                      f"strategy={first.strategy!r})\n```\n")
     return "\n".join(parts)
 
