@@ -62,7 +62,8 @@ class Reduction:
             options: a CommunicationOptions, for a program's own CrossDeviceOps.
         """
         backend = current_backend()
-        sources = sources or self._devices
+        # A replica context that was entered by hand is alone.
+        sources = sources or self._devices[:len(columns[0])]
         plan = self._plan
         if self._transport.size > 1:
             totals = workers.reduce(self._transport, request, op, columns, self._total, self._ordered)
