@@ -36,7 +36,7 @@ fuzz: $(VENV)/.made
 # The tests that need a large library of somebody else's.
 interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
-	$(BIN)/python -m pytest tests/test_dataloader.py
+	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py
 
 # The suite on TensorFlow itself; about two minutes.
 tensorflow:

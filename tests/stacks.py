@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -176,10 +177,26 @@ def other_thread() -> None:
     thread.join()
 
 
+def errors_of_torch() -> None:
+    import torch
+
+    def step() -> None:
+        for _ in range(2):
+            try:  # the message has a backtrace, of up to 64 frames
+                torch.ones(2) + torch.ones(3)
+            except RuntimeError:
+                look()
+            replica().all_reduce("SUM", 1.0)
+
+    STRATEGY.run(step)
+
+
 def main() -> None:
     global _bottom
     _bottom = walk()[-BOTTOM:]
     programs = [plain, one_fails, generators, nested, workers]
+    if "torch" in sys.argv:
+        programs.append(errors_of_torch)
     for way in C_FRAMES:
         for times in (0, 1, 2, 5):
             for program in programs:

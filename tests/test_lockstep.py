@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -16,11 +17,15 @@ from refdist import lockstep
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="walks up the stack by glibc's backtrace")
-def test_the_stack_of_a_replica_can_be_walked_to_the_bottom_of_the_thread() -> None:
-    done = subprocess.run([sys.executable, "-X", "faulthandler", Path(__file__).with_name("stacks.py")],
-                          capture_output=True, text=True, timeout=300)
+@pytest.mark.parametrize(("library", "walks"), [("", 1209), ("torch", 1335)])
+def test_the_stack_of_a_replica_can_be_walked_to_the_bottom_of_the_thread(library: str, walks: int) -> None:
+    if library:
+        pytest.importorskip(library, reason="PyTorch is not installed; `make interop` installs it")
+    done = subprocess.run([sys.executable, "-X", "faulthandler", Path(__file__).with_name("stacks.py"), library],
+                          capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"TORCH_SHOW_CPP_STACKTRACES": "1"})
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 1209  # walks made; fewer where one was lost with its replica
+    assert int(done.stdout) == walks  # fewer where one was lost with its replica
 
 
 @pytest.mark.parametrize("program", [stacks.plain, stacks.one_fails, stacks.nested, stacks.workers, stacks.generators])
