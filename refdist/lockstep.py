@@ -12,7 +12,7 @@ whoever switched to it last.  Code that walks up the stack (NumPy, for every tem
 backtrace in an error of PyTorch; a profiler) leaves the greenlet's part after a few frames and reads on there: in a
 replica parked by one run and resumed by another, which may stand elsewhere on the stack, that ended the process.  So a
 replica is resumed only from the address it was started from: there, the frames above its own are those of the run that
-resumes it, down to the bottom of the thread's stack.  Four rules make it so:
+resumes it, down to the bottom of the thread's stack.  Five rules make it so:
 
 * Replicas are parked by place.  Each place has a probe, a greenlet started at the same address, which reports how many
   bytes of the hub's stack were moved to make room for it: the distance between the two, and the same number again
@@ -20,6 +20,7 @@ resumes it, down to the bottom of the thread's stack.  Four rules make it so:
 * A replica that starts a run of its own looks only at places inside its own part of the stack.  A greenlet that lies
   further out would be laid over frames of the outer hub, which come back only when that hub runs again.
 * Within a run all switches are made from the one frame of `run`, so they are made from one address.
+* A greenlet that is let go is ended at once.  The garbage collector would enter it once more to end it, at any moment.
 * A waiting replica is unwound by a switch too, after which `meet` raises, and not by `greenlet.throw`, which comes
   through other C functions.
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -106,13 +107,31 @@ class Session:
         self.stopped = False
 
 
-class _Place(NamedTuple):
-    """Parked replicas that were started from one address of the C stack, and the places of runs inside them."""
+class _Place:
+    """Parked replicas that were started from one address of the C stack (see "Stacks" above).
 
-    probe: greenlet
-    distance: int
-    parked: list[greenlet]
-    inside: list[_Place]
+    Attributes:
+        probe, distance: tell whether a hub stands at that address.
+        inside: places of runs inside these replicas.
+        runs: how many runs are using it.
+    """
+
+    __slots__ = ("distance", "inside", "parked", "probe", "runs")
+
+    def __init__(self, probe: greenlet, distance: int) -> None:
+        self.probe = probe
+        self.distance = distance
+        self.parked: list[greenlet] = []
+        self.inside: list[_Place] = []
+        self.runs = 0
+
+    def end(self) -> None:
+        """Ends its greenlets, those inside first."""
+        for place in self.inside:
+            place.end()
+        for one in (*self.parked, self.probe):
+            one.parent = getcurrent()
+            one.throw(GreenletExit)
 
 
 class _Pool(threading.local):
@@ -194,11 +213,15 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
     else:
         probe = greenlet(_probe)
         probe.switch(hub)
-        place = _Place(probe, probe.switch(hub), [], [])
-        del places[_PLACES - 1:]
+        place = _Place(probe, probe.switch(hub))
+        unused = [other for other in places if not other.runs]
+        for old in unused[_PLACES - 1:]:
+            places.remove(old)
+            old.end()
     if not places or places[0] is not place:
         places[:] = [place, *(other for other in places if other is not place)]
     pool.places = place.inside
+    place.runs += 1
     parked = place.parked
     replicas: list[Any] = [None] * count
     requests: list[Any] = [None] * count
@@ -250,6 +273,9 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
     finally:
         state.top = top
         pool.places = mine
+        place.runs -= 1
+        if places is not mine:
+            place.end()
 
 
 def compare(requests: Sequence[Any], number: int = 0, noun: str = "replica") -> None:
