@@ -62,12 +62,13 @@ def has_dtype(value: Any) -> bool:
     return is_array(value) or hasattr(value, "__array__")
 
 
-def to_array(value: Any, dtype: Any = None) -> Any:
+def to_array(value: Any, dtype: Any = None, argument: str = "value") -> Any:
     """`value` as an array; arrays are returned as they are.
 
     Args:
         value: a number, string, nested list, array, or an object with `__array__`.
         dtype: the dtype wanted, or None to keep an array's own and narrow Python numbers.
+        argument: what messages call it.
 
     Raises:
         RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
@@ -82,7 +83,7 @@ def to_array(value: Any, dtype: Any = None) -> Any:
     if dtype is None and isinstance(value, (bool, int, float, complex)):
         return _narrow(np.asarray(value), value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
-        raise _not_an_array(value)
+        raise _not_an_array(value, argument)
     if type(value) in ARRAY_TYPES:
         return cast(value, dtype, "constant")
     if IMPORTERS and hasattr(value, "__dlpack_device__"):
@@ -97,9 +98,9 @@ def to_array(value: Any, dtype: Any = None) -> Any:
     except Exception as error:
         # PyTorch does not hand out what gradients are recorded of.
         fix = "Pass `x.detach()`; nothing here records gradients." if "requires grad" in str(error) else ""
-        raise _not_an_array(value, fix) from error
+        raise _not_an_array(value, argument, fix) from error
     if array.dtype == object:
-        raise _not_an_array(value)
+        raise _not_an_array(value, argument)
     weak = isinstance(value, (bool, int, float, complex)) or (
         isinstance(value, (list, tuple)) and not _has_array(value))
     if dtype is not None:
@@ -174,8 +175,8 @@ def _has_array(value: Any) -> bool:
     return is_array(value) or hasattr(value, "__array__")
 
 
-def _not_an_array(value: Any, fix: str = "") -> errors.RefdistError:
-    return errors.error("RD25", "conversion to an array", f"got {type(value).__name__} {_short(value)}",
+def _not_an_array(value: Any, argument: str, fix: str = "") -> errors.RefdistError:
+    return errors.error("RD25", "conversion to an array", f"{argument} is {_short(value)}, a {type(value).__name__}",
                         fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
 

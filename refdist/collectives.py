@@ -150,18 +150,18 @@ def divide(total: Any, count: int) -> Any:
     return current_backend().divide(total, count, rules.MEAN_DTYPE.get(total.dtype.name))
 
 
-def gather_axis(axis: Any, attempted: str) -> int:
-    """`axis` as a Python int.
+def integer(value: Any, argument: str, attempted: str) -> int:
+    """The value of an argument as a Python int.
 
     Raises:
         RD25: not an integer.
     """
-    if isinstance(axis, (bool, np.bool_)):
-        raise errors.error("RD25", attempted, f"axis is {axis!r}", "Pass an int.")
+    if isinstance(value, (bool, np.bool_)):
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int.")
     try:
-        return operator.index(axis)
+        return operator.index(value)
     except TypeError as error:
-        raise errors.error("RD25", attempted, f"axis is {axis!r}, a {type(axis).__name__}",
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}, a {type(value).__name__}",
                            "Pass an int.") from error
 
 
@@ -216,8 +216,8 @@ def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
         RD25: neither an int nor a sequence of ints.
     """
     if isinstance(axis, (list, tuple)):
-        return tuple(gather_axis(item, attempted) for item in axis)
-    return (gather_axis(axis, attempted),)
+        return tuple(integer(item, "axis", attempted) for item in axis)
+    return (integer(axis, "axis", attempted),)
 
 
 def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, int]:

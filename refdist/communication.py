@@ -41,6 +41,10 @@ class CommunicationOptions:
         if isinstance(bytes_per_pack, bool) or not isinstance(bytes_per_pack, int) or bytes_per_pack < 0:
             raise errors.error("RD25", "CommunicationOptions", f"bytes_per_pack is {bytes_per_pack!r}",
                                "Pass an int of at least 0.", kind=errors.InvalidValueError)
+        if timeout_seconds is not None and (isinstance(timeout_seconds, bool) or not isinstance(
+                timeout_seconds, (int, float)) or timeout_seconds < 0):
+            raise errors.error("RD25", "CommunicationOptions", f"timeout_seconds is {timeout_seconds!r}",
+                               "Pass a number of seconds, or None.", kind=errors.InvalidValueError)
         if isinstance(implementation, str) and implementation.upper() in CommunicationImplementation.__members__:
             implementation = CommunicationImplementation[implementation.upper()]
         if not isinstance(implementation, CommunicationImplementation):

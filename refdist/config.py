@@ -286,14 +286,14 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
             if device_type is None or kind == device_type for i in range(count)]
 
 
-def check_device(device: str | LogicalDevice) -> str:
+def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     """The canonical name of a device that exists.
 
     Raises:
         RD24: not a device name, or the machine was sized and does not have it.
     """
     name = device.name if isinstance(device, LogicalDevice) else device
-    full = devices.canonical(name)
+    full = devices.canonical(name, argument)
     # The one device that every machine has is not looked up: that would choose a backend.
     counts = None if full == _CPU else _counts()
     if counts is None:
@@ -321,13 +321,13 @@ def check_device_list(strategy: str, argument: str, found: object) -> None:
                        f"refdist.config.set_simulated_devices(gpu={len(listed)}).")
 
 
-def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice]) -> list[str]:
+def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argument: str = "device") -> list[str]:
     """The canonical names of different devices of this process.
 
     Raises:
         RD24: no such device.  RD25: a device twice, or one of another task.
     """
-    full = [check_device(device) for device in wanted]
+    full = [check_device(device, argument) for device in wanted]
     for i, name in enumerate(full):
         if name in full[:i]:
             raise errors.error("RD25", strategy, f"{devices.short(name)} occurs twice",
@@ -407,7 +407,7 @@ class device:  # noqa: N801 - TensorFlow's name
     """
 
     def __init__(self, device_name: str | LogicalDevice) -> None:
-        self._name = check_device(device_name)
+        self._name = check_device(device_name, "device_name")
         self._entered: list[current.Frame] = []
 
     def __enter__(self) -> None:

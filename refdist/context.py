@@ -35,9 +35,27 @@ class ReplicaContext:
     __slots__ = ("_entered", "_id", "_strategy")
 
     def __init__(self, strategy: Any, replica_id_in_sync_group: int) -> None:
+        count = getattr(strategy, "num_replicas_in_sync", None)
+        if not isinstance(count, int):
+            raise errors.error("RD25", "ReplicaContext", f"strategy is {strategy!r}", "Pass a strategy.")
+        number = collectives.integer(replica_id_in_sync_group, "replica_id_in_sync_group", "ReplicaContext")
+        if not 0 <= number < count:
+            raise errors.error("RD25", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
+                               f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.",
+                               kind=errors.InvalidValueError)
+        self._set(strategy, number)
+
+    def _set(self, strategy: Any, number: int) -> None:
         self._strategy = strategy
-        self._id = collectives.gather_axis(replica_id_in_sync_group, "ReplicaContext")
+        self._id = number
         self._entered: list[current.Frame] = []
+
+    @classmethod
+    def _of(cls, strategy: Any, number: int) -> ReplicaContext:
+        # While the strategy is being made.
+        made = cls.__new__(cls)
+        made._set(strategy, number)
+        return made
 
     def __enter__(self) -> ReplicaContext:
         top = current.frame()
@@ -94,9 +112,9 @@ class ReplicaContext:
         frame = self._require("ReplicaContext.merge_call")
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
-        args = _arguments(args, "merge_call")
+        args, kwargs = call_arguments(args, kwargs, "merge_call")
         request = lockstep.Request("merge_call", (_Function(merge_fn), None, None, None, None, None),
-                                   (merge_fn, args, dict(kwargs or {})), self._merge)
+                                   (merge_fn, args, kwargs), self._merge)
         return lockstep.meet(frame.run, request)
 
     def _merge(self, requests: list[lockstep.Request]) -> Sequence[Any]:
@@ -143,7 +161,7 @@ class ReplicaContext:
         op = rules.reduce_op(reduce_op, "all_reduce")
         act = self._reduce
         if options is not None:
-            _check_options(options, "all_reduce")
+            check_options(options, "all_reduce")
             act = functools.partial(self._reduce, options=options)
         if not nest.is_nested(value):
             part = _part(value, "all_reduce")
@@ -187,9 +205,9 @@ class ReplicaContext:
         Source: tf.distribute.ReplicaContext.all_gather.
         """
         frame = self._require("ReplicaContext.all_gather")
-        axis = collectives.gather_axis(axis, "all_gather")
+        axis = collectives.integer(axis, "axis", "all_gather")
         if options is not None:
-            _check_options(options, "all_gather")
+            check_options(options, "all_gather")
         parts = [_part(leaf, "all_gather") for leaf in nest.flatten(value)]
         for part in parts:
             collectives.check_gather(part, axis, "all_gather")
@@ -240,11 +258,18 @@ class _Function:
         return hash(self.name)
 
 
-def _arguments(args: Any, attempted: str) -> tuple[Any, ...]:
+def call_arguments(args: Any, kwargs: Any, attempted: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments for a function that a caller passes.
+
+    Raises:
+        RD25: no list or tuple, or no dict.
+    """
     if not isinstance(args, (list, tuple)):
         raise errors.error("RD25", attempted, f"args is a {type(args).__name__}",
                            "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
-    return tuple(args)
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise errors.error("RD25", attempted, f"kwargs is a {type(kwargs).__name__}", "Pass a dict.")
+    return tuple(args), kwargs or {}
 
 
 def _part(leaf: Any, attempted: str) -> Any:
@@ -264,7 +289,12 @@ def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> t
     return (None, op, axis, structure, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
 
 
-def _check_options(options: Any, attempted: str) -> None:
+def check_options(options: Any, attempted: str) -> None:
+    """Raises unless `options` are CommunicationOptions.
+
+    Raises:
+        RD25: anything else.
+    """
     if not hasattr(options, "bytes_per_pack"):
         raise errors.error("RD25", attempted, f"options is {options!r}",
                            "Pass refdist.experimental.CommunicationOptions(...) or None.")

@@ -36,7 +36,7 @@ class variable_creator_scope:  # noqa: N801 - TensorFlow's name
 
     def __init__(self, variable_creator: Callable[..., Any]) -> None:
         if not callable(variable_creator):
-            raise errors.error("RD25", "variable_creator_scope", f"got {variable_creator!r}",
+            raise errors.error("RD25", "variable_creator_scope", f"variable_creator is {variable_creator!r}",
                                "Pass a function of next_creator and keyword arguments.")
         self._creator = variable_creator
         self._entered: list[current.Frame] = []

@@ -132,7 +132,7 @@ class CrossDeviceOps:
             RD25: bad arguments.
         """
         destinations_of(destinations, "broadcast")
-        part = tensor if isinstance(tensor, IndexedSlices) else to_array(tensor)
+        part = tensor if isinstance(tensor, IndexedSlices) else to_array(tensor, argument="tensor")
         return self.broadcast_implementation(part, destinations)
 
     def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
@@ -234,7 +234,7 @@ def check_pairs(pairs: Any, attempted: str) -> Sequence[tuple[Any, Any]]:
         RD25: anything else.
     """
     if not isinstance(pairs, (list, tuple)):
-        raise errors.error("RD25", attempted, f"got a {type(pairs).__name__}",
+        raise errors.error("RD25", attempted, f"value_destination_pairs is a {type(pairs).__name__}",
                            "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:

@@ -81,7 +81,7 @@ def _canonical(name: str) -> str:
                       spec.device_index or 0).to_string()
 
 
-def canonical(name: str) -> str:
+def canonical(name: str, argument: str = "device") -> str:
     """The complete name.
 
     >>> canonical("gpu:1")
@@ -91,7 +91,7 @@ def canonical(name: str) -> str:
         RD24: not a device name (ValueError).  RD25: not a string (TypeError).
     """
     if not isinstance(name, str):
-        raise errors.error("RD25", "device name", f"got {name!r}", "Pass a string such as \"GPU:0\".")
+        raise errors.error("RD25", "device name", f"{argument} is {name!r}", "Pass a string such as \"GPU:0\".")
     if not name:
         raise errors.error("RD24", "device name", "it is empty", "Write TYPE:INDEX, for example \"GPU:0\".",
                            kind=errors.InvalidValueError)

@@ -31,9 +31,9 @@ class IndexedSlices:
     __slots__ = ("_dense_shape", "_indices", "_values")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        self._values = to_array(values)
-        self._indices = to_array(indices)
-        self._dense_shape = None if dense_shape is None else to_array(dense_shape)
+        self._values = to_array(values, argument="values")
+        self._indices = to_array(indices, argument="indices")
+        self._dense_shape = None if dense_shape is None else to_array(dense_shape, argument="dense_shape")
         shape = np.shape(self._indices)
         if len(shape) != 1 or self._indices.dtype.kind not in "iu":
             raise errors.error("RD25", "IndexedSlices", f"indices have dtype {self._indices.dtype} and shape "

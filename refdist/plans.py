@@ -105,7 +105,10 @@ class ReductionToOneDevice(Plan):
 
     def __init__(self, reduce_to_device: str | None = None,
                  accumulation_fn: Callable[[list[Any]], Any] | None = None) -> None:
-        self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device)
+        if accumulation_fn is not None and not callable(accumulation_fn):
+            raise errors.error("RD25", "ReductionToOneDevice", f"accumulation_fn is {accumulation_fn!r}",
+                               "Pass a function of a list of arrays, or None.")
+        self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device, "reduce_to_device")
         self._accumulate = accumulation_fn
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:

@@ -69,7 +69,8 @@ def declared_shape(shape: Any, found: tuple[int, ...], attempted: str) -> tuple[
 
 def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -> IndexedSlices:
     if not isinstance(value, IndexedSlices):
-        raise errors.error("RD25", attempted, f"got a {type(value).__name__}", "Pass a refdist.IndexedSlices.")
+        raise errors.error("RD25", attempted, f"sparse_delta is a {type(value).__name__}",
+                           "Pass a refdist.IndexedSlices.")
     array = variable._array
     values = cast(value.values, array.dtype, attempted)
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:

@@ -104,7 +104,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         Raises:
             RD25: indices that are no integers, or of rows that do not exist.
         """
-        rows, wanted = self._read(), to_array(indices)
+        rows, wanted = self._read(), to_array(indices, argument="indices")
         if wanted.dtype.kind not in "iu" or rows.ndim == 0 or (
                 wanted.size and not (wanted.min() >= 0 and wanted.max() < rows.shape[0])):
             raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
@@ -377,11 +377,13 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
     aggregation = rules.settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
+    if shape is not None and not hasattr(shape, "__iter__"):
+        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
     name = (name or "Variable").rstrip("/")
     value = initial_value() if callable(initial_value) else initial_value
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
-    array = to_array(value, None if has_dtype(value) else dtype)
+    array = to_array(value, None if has_dtype(value) else dtype, "initial_value")
     if dtype is not None:
         array = cast(array, dtype, attempted)
     if array.dtype.hasobject:

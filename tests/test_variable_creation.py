@@ -217,5 +217,5 @@ def test_the_default_strategy_puts_variables_beside_any_other() -> None:
         with TWO.scope(), pytest.raises(RuntimeError, match="RD10"):
             device(beside)
     assert DEFAULT.run(lambda: device(mirrored.values[1])) == "CPU:1"
-    with pytest.raises(TypeError, match=r"RD25.*got a int"):
+    with pytest.raises(TypeError, match=r"RD25.*colocate_with_variable is 5"):
         device(5)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from refdist import collectives, current, datasets, errors, nest, rules
+from refdist.context import call_arguments
 from refdist.strategies.deprecated import Deprecated
 
 
@@ -145,14 +146,10 @@ class Strategy(OneOfAKind, Deprecated):
         self._require("Strategy.run")
         if not callable(fn):
             raise errors.error("RD25", "Strategy.run", f"fn is {fn!r}", "Pass a function.")
-        if not isinstance(args, (list, tuple)):
-            raise errors.error("RD25", "Strategy.run", f"args is a {type(args).__name__}",
-                               "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
-        if kwargs is not None and not isinstance(kwargs, dict):
-            raise errors.error("RD25", "Strategy.run", f"kwargs is a {type(kwargs).__name__}", "Pass a dict.")
+        args, kwargs = call_arguments(args, kwargs, "Strategy.run")
         if options is not None and not isinstance(options, RunOptions):
             raise errors.error("RD25", "Strategy.run", f"options is {options!r}", "Pass RunOptions or None.")
-        return self._extended._run(fn, tuple(args), kwargs or {})
+        return self._extended._run(fn, args, kwargs)
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
         """One value from the values of all replicas.
@@ -216,7 +213,7 @@ class Strategy(OneOfAKind, Deprecated):
         Source: tf.distribute.Strategy.gather.
         """
         self._require("Strategy.gather")
-        axis = collectives.gather_axis(axis, "Strategy.gather")
+        axis = collectives.integer(axis, "axis", "Strategy.gather")
         gather = self._extended.reduction.gather_value
         return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
 
@@ -245,7 +242,7 @@ class Strategy(OneOfAKind, Deprecated):
         """
         self._require("experimental_distribute_values_from_function")
         if not callable(value_fn):
-            raise errors.error("RD25", "experimental_distribute_values_from_function", f"got {value_fn!r}",
+            raise errors.error("RD25", "experimental_distribute_values_from_function", f"value_fn is {value_fn!r}",
                                "Pass a function of a ValueContext.")
         return self._extended._values_from_function(value_fn)
 

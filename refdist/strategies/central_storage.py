@@ -49,7 +49,7 @@ class CentralStorageStrategy(Strategy):
             only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
             parameter_device = full[0] if only_gpu else "CPU:0"
         warn_of_copies("CentralStorageStrategy")
-        [central] = config.check_own_devices("CentralStorageStrategy", [parameter_device])
+        [central] = config.check_own_devices("CentralStorageStrategy", [parameter_device], "parameter_device")
         super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[central]))
 
 

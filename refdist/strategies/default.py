@@ -120,8 +120,8 @@ class DefaultExtended(StrategyExtended):
         """
         self._strategy._require("extended.colocate_vars_with")
         if not isinstance(colocate_with_variable, Variable):
-            raise errors.error("RD25", "colocate_vars_with", f"got a {type(colocate_with_variable).__name__}",
-                               "Pass a variable.")
+            raise errors.error("RD25", "colocate_vars_with",
+                               f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")
         return config.device(colocate_with_variable.device)
 
     def variable_created_in_scope(self, v: Any) -> bool:

@@ -22,7 +22,7 @@ from refdist import (
     variable_creation,
 )
 from refdist.backend import Backend, current_backend
-from refdist.context import ReplicaContext
+from refdist.context import ReplicaContext, check_options
 from refdist.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
 from refdist.strategies.base import OneOfAKind, ValueContext
 from refdist.strategies.reduction import Reduction
@@ -69,7 +69,7 @@ class StrategyExtended(OneOfAKind, Updates):
         self._count = len(self._worker_devices)
         self._total = self._count * self.transport.size
         self._first = self._count * self.transport.rank
-        self._contexts = [ReplicaContext(container_strategy, self._first + i) for i in range(self._count)]
+        self._contexts = [ReplicaContext._of(container_strategy, self._first + i) for i in range(self._count)]
         self._reduction = Reduction(cross_device_ops, self.transport, self._worker_devices, self._ordered)
 
     # Facts.
@@ -236,6 +236,8 @@ class StrategyExtended(OneOfAKind, Updates):
         """
         self._strategy._require("extended.reduce_to")
         op = rules.reduce_op(reduce_op, "reduce_to")
+        if options is not None:
+            check_options(options, "reduce_to")
         target = destinations_of(destinations, "reduce_to")
         return nest.map_structure(
             lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value)
@@ -252,6 +254,8 @@ class StrategyExtended(OneOfAKind, Updates):
         """
         self._strategy._require("extended.batch_reduce_to")
         op = rules.reduce_op(reduce_op, "batch_reduce_to")
+        if options is not None:
+            check_options(options, "batch_reduce_to")
         pairs = [(value, destinations_of(destinations, "batch_reduce_to"))
                  for value, destinations in check_pairs(value_destination_pairs, "batch_reduce_to")]
         for value, _ in pairs:
@@ -283,7 +287,7 @@ class StrategyExtended(OneOfAKind, Updates):
         Source: tf.distribute.StrategyExtended.variable_created_in_scope.
         """
         if not isinstance(v, Variable):
-            raise errors.error("RD25", "variable_created_in_scope", f"got a {type(v).__name__}", "Pass a variable.")
+            raise errors.error("RD25", "variable_created_in_scope", f"v is a {type(v).__name__}", "Pass a variable.")
         return v._strategy is self._strategy
 
     def value_container(self, value: Any) -> Any:
@@ -301,18 +305,21 @@ class StrategyExtended(OneOfAKind, Updates):
         Source: tf.compat.v1.distribute.StrategyExtended.read_var.
         """
         if not isinstance(v, Variable):
-            raise errors.error("RD25", "read_var", f"got a {type(v).__name__}", "Pass a variable.")
+            raise errors.error("RD25", "read_var", f"v is a {type(v).__name__}", "Pass a variable.")
         return v._read()
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
         """A scope whose new variables have copies on the same devices as the given one.
 
         Raises:
-            RD11: a variable of another strategy.  RD09, RD10: wrong context.
+            RD11: a variable of another strategy.  RD09, RD10: wrong context.  RD25: not a variable.
 
         Source: tf.distribute.StrategyExtended.colocate_vars_with.
         """
         self._strategy._require("extended.colocate_vars_with")
+        if not isinstance(colocate_with_variable, Variable):
+            raise errors.error("RD25", "colocate_vars_with",
+                               f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")
         if not self.variable_created_in_scope(colocate_with_variable):
             raise foreign(f"colocate_vars_with of variable {colocate_with_variable.name}", colocate_with_variable)
         return nullcontext()

@@ -10,6 +10,7 @@ from typing import Any
 
 from refdist import config, current, errors, nest, rules
 from refdist.arrays import is_array
+from refdist.context import call_arguments
 from refdist.distributed_variables import check_equal
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import Mirrored, check_components, per_replica, regroup, splitter
@@ -54,13 +55,14 @@ class Updates:
                                kind=errors.InvalidValueError)
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
+        args, kwargs = call_arguments(args, kwargs, "update")
         if var._strategy is not self._strategy and not self._updates_foreign:
             raise foreign(f"update of variable {var.name}", var)
         frame = current.frame()
         if frame.kind == current.REPLICA and frame.strategy is self._strategy:
             return frame.replica.merge_call(
                 lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (var, *args), kwargs)
-        return self._update(var, fn, tuple(args), kwargs or {}, group)
+        return self._update(var, fn, args, kwargs, group)
 
     _updates_foreign = False
 
@@ -111,8 +113,11 @@ class Updates:
             raise errors.error("RD25", "update_non_slot", f"colocate_with is {colocate_with!r}",
                                "Pass device names, as `non_slot_devices` gives them.", kind=errors.InvalidValueError)
         names = [config.check_device(name) for name in names]
-        check_components([tuple(args), kwargs or {}], len(names), "update_non_slot")
-        args_of, kwargs_of = splitter(tuple(args)), splitter(kwargs or {})
+        if not callable(fn):
+            raise errors.error("RD25", "update_non_slot", f"fn is {fn!r}", "Pass a function.")
+        args, kwargs = call_arguments(args, kwargs, "update_non_slot")
+        check_components([args, kwargs], len(names), "update_non_slot")
+        args_of, kwargs_of = splitter(args), splitter(kwargs)
         return self._call_for_each_copy(names, lambda i: fn(*args_of(i), **kwargs_of(i)), group)
 
     def non_slot_devices(self, var_list: Any) -> tuple[str, ...]:

@@ -122,7 +122,8 @@ ROWS = [
         "[True, True, None, 3]"),
     Row("A37", lambda: [rc().all_reduce("SUM", f(1.0, 2.0)), rc().all_reduce("MEAN", 5)],
         "[float32[2] [1.0, 2.0], float64[] 5.0]", "MEAN of an int stays an int; a second device changes no dtypes"),
-    Row("A41", lambda: refdist.ReplicaContext(M2, 17).replica_id_in_sync_group, "17"),
+    Row("A41", lambda: refdist.ReplicaContext(M2, 17).replica_id_in_sync_group, "!! ValueError RD25",
+        "17 of 2 replicas is refused"),
     Row("A43", lambda: within(M2, lambda: refdist.experimental_set_strategy(M3)), "!! RuntimeError RD09"),
     Row("A52", lambda: log_of(M2, lambda log: None) + M2.extended.update(
         variable(M2, 1.0), lambda x: [refdist.in_cross_replica_context(), rc()], group=False),

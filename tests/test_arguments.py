@@ -1,0 +1,143 @@
+"""A wrong argument is named: the message has the parameter's own name, whatever its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.errors import RefdistError
+
+
+class Odd:
+    """What no parameter takes; it cannot be turned into a number, an array or a list."""
+
+    def __repr__(self) -> str:
+        return "Odd()"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("an Odd is not an array")
+
+
+STRATEGY = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+with STRATEGY.scope():
+    VARIABLE = refdist.Variable([[1.0, 2.0], [3.0, 4.0]])
+VALUE = STRATEGY.run(lambda: refdist.constant([1.0]))
+SLICES = refdist.IndexedSlices(np.ones((1, 2), np.float32), np.array([0]), [2, 2])
+BATCHES = refdist.data.Dataset.range(4).batch(2)
+
+
+def in_replica(method: str) -> Callable[..., Any]:
+    """A method of the replica context, called in every replica."""
+    def call(**arguments: Any) -> Any:
+        return STRATEGY.run(lambda: getattr(refdist.get_replica_context(), method)(**arguments))
+    return call
+
+
+def in_scope(call: Callable[..., Any]) -> Callable[..., Any]:
+    def within(**arguments: Any) -> Any:
+        with STRATEGY.scope():
+            return call(**arguments)
+    return within
+
+
+def entered(call: Callable[..., Any]) -> Callable[..., Any]:
+    def within(**arguments: Any) -> Any:
+        with call(**arguments):
+            return None
+    return within
+
+
+def ones(context: Any) -> Any:
+    return np.ones(1)
+
+
+EXTENDED = STRATEGY.extended
+# A call with arguments that it takes, each of which is then replaced by an Odd.
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "ReplicaContext": (refdist.ReplicaContext, {"strategy": STRATEGY, "replica_id_in_sync_group": 0}),
+    "MirroredStrategy": (refdist.MirroredStrategy, {"devices": ["CPU:0"],
+                                                    "cross_device_ops": refdist.ReductionToOneDevice()}),
+    "OneDeviceStrategy": (refdist.OneDeviceStrategy, {"device": "CPU:0"}),
+    "CentralStorageStrategy": (refdist.experimental.CentralStorageStrategy,
+                               {"compute_devices": ["CPU:0"], "parameter_device": "CPU:0"}),
+    "Strategy.run": (STRATEGY.run, {"fn": lambda: 1, "args": (), "kwargs": {}, "options": None}),
+    "Strategy.reduce": (STRATEGY.reduce, {"reduce_op": "SUM", "value": VALUE, "axis": 0}),
+    "Strategy.gather": (STRATEGY.gather, {"value": VALUE, "axis": 0}),
+    "experimental_distribute_dataset": (STRATEGY.experimental_distribute_dataset,
+                                        {"dataset": BATCHES, "options": None}),
+    "distribute_datasets_from_function": (STRATEGY.distribute_datasets_from_function,
+                                          {"dataset_fn": lambda context: BATCHES.shard(1, context.input_pipeline_id),
+                                           "options": None}),
+    "experimental_distribute_values_from_function": (STRATEGY.experimental_distribute_values_from_function,
+                                                     {"value_fn": ones}),
+    "ReplicaContext.merge_call": (in_replica("merge_call"), {"merge_fn": lambda strategy: 1, "args": (), "kwargs": {}}),
+    "ReplicaContext.all_reduce": (in_replica("all_reduce"), {"reduce_op": "SUM", "value": 1.0, "options": None}),
+    "ReplicaContext.all_gather": (in_replica("all_gather"), {"value": np.ones(1), "axis": 0, "options": None}),
+    "extended.reduce_to": (EXTENDED.reduce_to, {"reduce_op": "SUM", "value": VALUE, "destinations": "CPU:0",
+                                                "options": None}),
+    "extended.batch_reduce_to": (EXTENDED.batch_reduce_to, {"reduce_op": "SUM",
+                                                            "value_destination_pairs": [(VALUE, "CPU:0")],
+                                                            "options": None}),
+    "extended.broadcast_to": (EXTENDED.broadcast_to, {"tensor": np.ones(1), "destinations": "CPU:0"}),
+    "extended.update": (EXTENDED.update, {"var": VARIABLE, "fn": lambda v: None, "args": (), "kwargs": {}}),
+    "extended.update_non_slot": (EXTENDED.update_non_slot, {"colocate_with": ["CPU:0"], "fn": lambda: None, "args": (),
+                                                            "kwargs": {}}),
+    "extended.variable_created_in_scope": (EXTENDED.variable_created_in_scope, {"v": VARIABLE}),
+    "extended.read_var": (EXTENDED.read_var, {"v": VARIABLE}),
+    "extended.colocate_vars_with": (in_scope(EXTENDED.colocate_vars_with), {"colocate_with_variable": VARIABLE}),
+    "ReductionToOneDevice.reduce": (refdist.ReductionToOneDevice().reduce,
+                                    {"reduce_op": "SUM", "per_replica_value": VALUE, "destinations": "CPU:0"}),
+    "ReductionToOneDevice": (refdist.ReductionToOneDevice, {"reduce_to_device": "CPU:0", "accumulation_fn": None}),
+    "NcclAllReduce": (refdist.NcclAllReduce, {"num_packs": 1}),
+    "HierarchicalCopyAllReduce": (refdist.HierarchicalCopyAllReduce, {"num_packs": 1}),
+    "Variable": (refdist.Variable, {"initial_value": 1.0, "name": "v", "dtype": np.float32,
+                                    "synchronization": refdist.VariableSynchronization.AUTO,
+                                    "aggregation": refdist.VariableAggregation.NONE, "shape": ()}),
+    "Variable.assign": (VARIABLE.assign, {"value": np.ones((2, 2))}),
+    "Variable.scatter_add": (VARIABLE.scatter_add, {"sparse_delta": SLICES}),
+    "Variable.sparse_read": (VARIABLE.sparse_read, {"indices": [0]}),
+    "IndexedSlices": (refdist.IndexedSlices, {"values": np.ones((1, 2)), "indices": np.array([0]),
+                                              "dense_shape": [2, 2]}),
+    "ReduceOp.from_variable_aggregation": (refdist.ReduceOp.from_variable_aggregation,
+                                           {"aggregation": refdist.VariableAggregation.SUM}),
+    "device": (entered(refdist.device), {"device_name": "CPU:0"}),
+    "variable_creator_scope": (entered(refdist.variable_creator_scope), {"variable_creator": lambda n, **k: n(**k)}),
+    "experimental_set_strategy": (refdist.experimental_set_strategy, {"strategy": None}),
+    "set_backend": (refdist.set_backend, {"name": "simulated"}),
+    "CommunicationOptions": (refdist.experimental.CommunicationOptions,
+                             {"bytes_per_pack": 0, "timeout_seconds": 3.0,
+                              "implementation": refdist.experimental.CommunicationImplementation.AUTO}),
+    "InputContext.get_per_replica_batch_size": (refdist.InputContext().get_per_replica_batch_size,
+                                                {"global_batch_size": 4}),
+    "config.replica_order": (entered(refdist.config.replica_order), {"seed": 1}),
+}
+# Any object is a value there: it is refused because it is not distributed.
+ANY = {("extended.reduce_to", "value"), ("ReductionToOneDevice.reduce", "per_replica_value")}
+ROWS = [(name, parameter) for name, (_, arguments) in CALLS.items() for parameter in arguments
+        if (name, parameter) not in ANY]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_arguments_of_the_table_are_right(name: str) -> None:
+    call, arguments = CALLS[name]
+    call(**arguments)
+
+
+@pytest.mark.parametrize(("name", "parameter"), ROWS)
+def test_a_wrong_argument_is_named(name: str, parameter: str) -> None:
+    call, arguments = CALLS[name]
+    with pytest.raises(RefdistError) as caught:
+        call(**{**arguments, parameter: Odd()})
+    assert parameter in str(caught.value)
+    assert "Odd" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [-1, 2, True, 1.0])
+def test_a_replica_that_there_is_not_has_no_context(number: Any) -> None:
+    with pytest.raises(RefdistError, match=rf"\[RD25\] ReplicaContext: replica_id_in_sync_group is {number}"):
+        refdist.ReplicaContext(STRATEGY, number)
+    assert refdist.ReplicaContext(STRATEGY, np.int64(1)).replica_id_in_sync_group == 1
