@@ -23,7 +23,7 @@ from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
 from refdist.data.iterator import Iterator
 from refdist.data.options import UnevenEnd
 from refdist.data.origin import Origin
-from refdist.data.spec import common, spec_of, with_rows
+from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.inputs import InputContext, InputOptions, InputReplicationMode
 from refdist.transport import Transport
 from refdist.values import PerReplica, per_replica
@@ -181,6 +181,8 @@ def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
             or hasattr(dataset, "__next__"):
         raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
                            "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
+    if isinstance(dataset, Dataset) and not callable(dataset._facts.spec):
+        _check_arrays(dataset.element_spec, attempted)
     return _check_options(options, attempted)
 
 
@@ -269,6 +271,7 @@ def _rows_of(element: Any) -> Any:
 
 def _spec_of(source: Iterable[Any]) -> Any:
     if isinstance(source, Dataset):
+        _check_arrays(source.element_spec, "DistributedDataset.element_spec")
         return source.element_spec
     # What was read from the first element says nothing of the number of rows of the others.
     specs = [spec_of(element) for element in (source if isinstance(source, (list, tuple)) else islice(source, 1))]
@@ -276,6 +279,14 @@ def _spec_of(source: Iterable[Any]) -> Any:
         return with_rows(common(specs if nest.compare(specs) is None else specs[:1]), None)
     raise errors.error("RD29", "DistributedDataset.element_spec", "there is no element to tell it from",
                        "Give a dataset with at least one element.")
+
+
+def _check_arrays(spec: Any, attempted: str) -> None:
+    for one in nest.flatten(spec):
+        if not isinstance(one, TensorSpec):
+            what = "None" if one is None else "a dataset"
+            raise errors.error("RD25", attempted, f"a component of the elements is {what}, and only arrays are divided",
+                               "Leave it out, for example `dataset.map(lambda x, _: x)`.")
 
 
 def _check_options(options: Any, attempted: str) -> InputOptions:

@@ -255,3 +255,20 @@ def test_rows_of_different_lengths_are_an_array_of_arrays() -> None:
         list(dataset.map(lambda row: row["x"]).batch(2))
     assert rows(dataset.map(lambda row: row["x"]).padded_batch(2)) == [
         [[0, 0], [0, 1]], [[0, 1, 2, 0], [0, 1, 2, 3]]]
+
+
+def test_only_arrays_are_distributed() -> None:
+    known = (Dataset.from_tensor_slices(([1, 2], None)).batch(2), Dataset.range(5).window(2))
+    made = (lambda: Dataset.range(4).batch(2).map(lambda x: (x, None)), lambda: Dataset.range(4).map(Dataset.range))
+    for strategy in (refdist.MirroredStrategy(["GPU:0", "GPU:1"]), refdist.OneDeviceStrategy("GPU:0")):
+        for dataset in known:
+            for distribute in (strategy.experimental_distribute_dataset,
+                               lambda d, strategy=strategy: strategy.distribute_datasets_from_function(lambda _: d)):
+                with pytest.raises(TypeError, match=r"RD25.*a component of the elements is (None|a dataset)"):
+                    distribute(dataset)
+        for make in made:
+            distributed = strategy.experimental_distribute_dataset(make())
+            with pytest.raises(TypeError, match=r"RD25.*a component of the elements is (None|a dataset)"):
+                _ = distributed.element_spec
+            with pytest.raises(TypeError, match="RD25"):
+                next(iter(distributed))
