@@ -366,7 +366,8 @@ def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Seq
 def _brief(value: Any) -> str:
     if isinstance(value, IndexedSlices):
         return f"rows {_brief(value.indices)} = {_brief(value.values)}"
-    return np.array2string(to_numpy(value), threshold=6, edgeitems=2).replace("\n", "")
+    array = to_numpy(value)
+    return str(array[()]) if array.ndim == 0 else np.array2string(array, threshold=6, edgeitems=2).replace("\n", "")
 
 
 def _shares(value: Any, count: int, attempted: str) -> list[Any]:
