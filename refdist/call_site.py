@@ -12,6 +12,8 @@ columns (`-X no_debug_ranges`), two calls on one line cannot be told apart and c
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
 from itertools import islice, zip_longest
 from types import CodeType, FrameType
@@ -43,6 +45,11 @@ _OURS, _ROOT = "ours", "root"
 _known: dict[int, tuple[dict[int, Place] | str, CodeType]] = {}
 
 
+def is_ours(module: str) -> bool:
+    """Whether a module is part of refdist."""
+    return module == _PACKAGE or module.startswith(_PACKAGE + ".")
+
+
 def end_at(code: CodeType) -> None:
     """Below frames of `code` there is nothing that a user wrote."""
     _known[id(code)] = _ROOT, code
@@ -56,9 +63,7 @@ def of(frame: FrameType | None) -> Site:
         code = frame.f_code
         entry = known.get(id(code))
         if entry is None:
-            name = frame.f_globals.get("__name__", "")
-            entry = known[id(code)] = (
-                _OURS if name == _PACKAGE or name.startswith(_PACKAGE + ".") else {}), code
+            entry = known[id(code)] = (_OURS if is_ours(frame.f_globals.get("__name__", "")) else {}), code
         places = entry[0]
         if type(places) is dict:
             at = frame.f_lasti
@@ -75,6 +80,14 @@ def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
     place = Place(code.co_filename, code.co_qualname, line or code.co_firstlineno, end_line, column, end_column)
     places[at] = place = _interned.setdefault(place, place)
     return place
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the user's line that led here, however many frames of refdist lie between."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and is_ours(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def tell_apart(sites: Sequence[Site]) -> list[str]:

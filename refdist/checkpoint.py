@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from refdist import checkpoint_files, current, errors, lockstep
+from refdist import call_site, checkpoint_files, current, errors, lockstep
 from refdist.checkpoint_files import State, file_of
 from refdist.checkpoint_objects import walk
 from refdist.transport import Transport
@@ -178,8 +177,8 @@ class Checkpoint:
         _place(seen, self._pending)
         wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
         if wanted and there and not wanted & there:
-            warnings.warn(f"Checkpoint.read: {file_of(path)} has a value for none of {_brief(wanted)}; it has "
-                          f"{_brief(there)}. Use the same names of attributes.", UserWarning, stacklevel=3)
+            call_site.warn(f"Checkpoint.read: {file_of(path)} has a value for none of {_brief(wanted)}; it has "
+                           f"{_brief(there)}. Use the same names of attributes.")
         return LoadStatus(path, self, set(tracked) - set(values))
 
     def save(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:

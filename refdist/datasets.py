@@ -5,7 +5,6 @@ How the rows are shared out is chosen in `sharding.py`; elements become PerRepli
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from collections.abc import Iterator as PythonIterator
 from functools import cached_property
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors, lockstep, nest, sharding
+from refdist import call_site, errors, lockstep, nest, sharding
 from refdist.arrays import has_dtype
 from refdist.data import elements
 from refdist.data.dataset import Dataset
@@ -77,7 +76,7 @@ class DistributedDataset:
         self._split = split
         self._options = options
         for text in split.warnings:
-            warnings.warn(text, UserWarning, stacklevel=4)
+            call_site.warn(text)
 
     def _steps(self) -> PythonIterator[list[Any]]:
         return self._split.steps(self._split.open(), self._strategy.extended._worker_index)

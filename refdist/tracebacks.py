@@ -14,10 +14,10 @@ import threading
 from types import TracebackType
 from typing import Any
 
+from refdist.call_site import is_ours
 from refdist.errors import InternalError, RefdistError
 
 VARIABLE = "REFDIST_TRACEBACK"
-_PACKAGE = __name__.partition(".")[0]
 _COMMAND = os.path.join(os.path.dirname(__file__), "__main__.py")
 
 
@@ -36,7 +36,7 @@ def install() -> None:
 
     sys.excepthook, threading.excepthook = hook, hook_in_threads
     for name, module in list(sys.modules.items()):
-        if _is_ours(name):
+        if is_ours(name):
             vars(module)["__tracebackhide__"] = _hides  # what pytest asks about a frame
 
 
@@ -88,8 +88,4 @@ def _is_frame_of_ours(frame: TracebackType) -> bool:
     module = frame.tb_frame.f_globals.get("__name__", "")
     if module == "__main__":  # the command, or the script that it runs
         return frame.tb_frame.f_code.co_filename == _COMMAND
-    return _is_ours(module) or module == "runpy"
-
-
-def _is_ours(module: str) -> bool:
-    return module == _PACKAGE or module.startswith(_PACKAGE + ".")
+    return is_ours(module) or module == "runpy"

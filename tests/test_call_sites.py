@@ -368,3 +368,39 @@ except RuntimeError as error:
     done = subprocess.run([sys.executable, "-X", "no_debug_ranges", "-c", program], capture_output=True, text=True,
                           cwd=Path(__file__).parents[1])
     assert done.stdout == "[RD06]\n", done.stderr
+
+
+def renamed(folder: Path) -> Any:
+    refdist.train.CheckpointManager(refdist.train.Checkpoint(v=refdist.Variable(1.0)), folder, 1).save()
+    return refdist.train.CheckpointManager(refdist.train.Checkpoint(w=refdist.Variable(1.0)), folder, 1)
+
+
+def short(_: Path) -> Any:
+    return refdist.data.Dataset.range(1).batch(1)
+
+
+def two_on_one_port(_: Path) -> Any:
+    return {"TF_CONFIG": '{"cluster": {"worker": ["a:1"], "evaluator": ["a:1"]}, "task": {"type": "evaluator", '
+                         '"index": 0}}'}
+
+
+WARNERS: list[tuple[Callable[[Path], Any], Callable[[Any], Any]]] = [
+    (renamed, lambda manager: manager.restore_or_initialize()),
+    (renamed, lambda manager: manager.checkpoint.restore(manager.latest_checkpoint)),
+    (short, lambda dataset: refdist.MirroredStrategy(["GPU:0", "GPU:1"]).experimental_distribute_dataset(dataset)),
+    (short, lambda dataset: refdist.MirroredStrategy(["GPU:0", "GPU:1"]).make_dataset_iterator(dataset)),
+    (two_on_one_port, lambda _: refdist.cluster_resolver.TFConfigClusterResolver().cluster_spec()),
+    (two_on_one_port, lambda _: refdist.cluster_resolver.TFConfigClusterResolver().master()),
+    (two_on_one_port, lambda _: refdist.MultiWorkerMirroredStrategy()),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WARNERS)))
+def test_a_warning_names_the_users_line(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare, call = WARNERS[number]
+    prepared = prepare(tmp_path)
+    if isinstance(prepared, dict):
+        monkeypatch.setenv("TF_CONFIG", prepared["TF_CONFIG"])
+    with pytest.warns(Warning) as caught:
+        call(prepared)
+    assert [(one.filename, one.lineno) for one in caught] == [(__file__, call.__code__.co_firstlineno)] * len(caught)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from refdist import errors
+from refdist import call_site, errors
 from refdist.cluster import ClusterSpec
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
 
@@ -115,8 +114,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def _read(self) -> dict[str, Any]:
         text = os.environ.get(VARIABLE)
         if text != self._first:
-            warnings.warn(f"{VARIABLE} has changed since this resolver was made; a strategy keeps what it read first",
-                          UserWarning, stacklevel=4)
+            call_site.warn(f"{VARIABLE} has changed since this resolver was made; a strategy keeps what it read first")
             self._first = text
         if text is None:
             return {}
@@ -175,18 +173,17 @@ def _check_addresses(spec: ClusterSpec) -> None:
     hosts = {address.rpartition(":")[0] for address in addresses}
     loopback = sorted(host for host in hosts if _is_loopback(host))
     if loopback and len(loopback) < len(hosts):
-        warnings.warn(f"{VARIABLE} names {loopback[0]}, which is another machine on each host, beside other hosts; "
-                      "write the address by which the others reach it", UserWarning, stacklevel=4)
+        call_site.warn(f"{VARIABLE} names {loopback[0]}, which is another machine on each host, beside other hosts; "
+                       "write the address by which the others reach it")
     strange = [address for address in addresses if ":" not in address]
     if strange:
-        warnings.warn(f"{VARIABLE} has the address {strange[0]}, which has no port", UserWarning, stacklevel=4)
+        call_site.warn(f"{VARIABLE} has the address {strange[0]}, which has no port")
     twice = sorted(address for address in set(addresses) if addresses.count(address) > 1)
     if twice:
-        warnings.warn(f"{VARIABLE} gives {twice[0]} to several tasks", UserWarning, stacklevel=4)
+        call_site.warn(f"{VARIABLE} gives {twice[0]} to several tasks")
     closed = [address for address in addresses if address.endswith(":0")]
     if closed:
-        warnings.warn(f"{VARIABLE} has the address {closed[0]}; nobody can connect to port 0", UserWarning,
-                      stacklevel=4)
+        call_site.warn(f"{VARIABLE} has the address {closed[0]}; nobody can connect to port 0")
 
 
 def _is_loopback(host: str) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 
-from refdist import errors
+from refdist import call_site, errors
 from refdist.backends import mpi, simulated_workers
 from refdist.cluster_resolver.launcher import launched
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
@@ -24,9 +23,9 @@ def warn_of_copies(strategy: str) -> None:
     else:
         return
     if rank == 0 and size > 1 and not together and not _evaluates():
-        warnings.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process. Use "
+        call_site.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process. Use "
                       "MultiWorkerMirroredStrategy() for one model; if several are meant, write "
-                      f"warnings.filterwarnings('ignore', '.*train {size} models')", UserWarning, stacklevel=3)
+                      f"warnings.filterwarnings('ignore', '.*train {size} models')")
 
 
 def _evaluates() -> bool:

@@ -5,13 +5,12 @@ Those on the logical devices of a replica say why they do not.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from refdist import errors
+from refdist import call_site, errors
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
 from refdist.inputs import InputContext, InputReplicationMode
@@ -190,4 +189,4 @@ class Deprecated:
 
 
 def _warn(old: str, new: str) -> None:
-    warnings.warn(f"Strategy.{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)
+    call_site.warn(f"Strategy.{old} is deprecated; use {new}", DeprecationWarning)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
-from refdist import config, errors
+from refdist import call_site, config, errors
 from refdist import devices as names
 from refdist.backends import mpi, simulated_workers
 from refdist.cluster import check_cluster
@@ -75,8 +74,8 @@ class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy, metac
     """
 
     def __init__(self, communication: Any = CommunicationImplementation.AUTO, cluster_resolver: Any = None) -> None:
-        warnings.warn("experimental.MultiWorkerMirroredStrategy is deprecated; use MultiWorkerMirroredStrategy",
-                      DeprecationWarning, stacklevel=2)
+        call_site.warn("experimental.MultiWorkerMirroredStrategy is deprecated; use MultiWorkerMirroredStrategy",
+                       DeprecationWarning)
         super().__init__(cluster_resolver, CommunicationOptions(implementation=communication))
 
 
