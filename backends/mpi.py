@@ -235,7 +235,7 @@ class MPITransport(Transport):
     def finish(self) -> None:
         """Says that this worker's program has ended; the others must have come to their end too."""
         try:
-            self._meet(Request("the end of the program", (None,) * len(lockstep.FIELDS), site=()), b"")
+            self._meet(Request("the end of the program", lockstep.NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
             os.write(2, f"[worker {self.rank}] {error}\n".encode())
             mpi_watch.let_others_speak()

@@ -176,12 +176,13 @@ def _has_array(value: Any) -> bool:
 
 
 def _not_an_array(value: Any, argument: str, fix: str = "") -> errors.RefdistError:
-    return errors.error("RD25", "conversion to an array", f"{argument} is {_short(value)}, a {type(value).__name__}",
+    return errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, a {type(value).__name__}",
                         fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value for messages, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

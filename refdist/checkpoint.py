@@ -19,8 +19,6 @@ from refdist.checkpoint_objects import walk
 from refdist.transport import Transport
 from refdist.variables import Variable
 
-_NOTHING = (None,) * len(lockstep.FIELDS)
-
 
 class Checkpoint:
     """Variables that are saved and restored together, by the names of the attributes that lead to them.
@@ -127,7 +125,7 @@ class Checkpoint:
         transport = transport_of(self._variables())
         if transport is not None:
             # A worker that does not save has its error here, and not where some variable is read.
-            transport.exchange(lockstep.Request(attempted, _NOTHING), None)
+            transport.exchange(lockstep.Request(attempted, lockstep.NOTHING_TO_COMPARE), None)
 
     def _write(self, path: str, attempted: str) -> str:
         arrays: dict[str, Any] = {}
@@ -337,7 +335,8 @@ def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable
             act()
         except Exception as error:
             failed = error
-    found = transport.exchange(lockstep.Request(attempted, _NOTHING), None if failed is None else str(failed))
+    request = lockstep.Request(attempted, lockstep.NOTHING_TO_COMPARE)
+    found = transport.exchange(request, None if failed is None else str(failed))
     if failed is not None:
         raise failed
     if found[0] is not None:

@@ -115,11 +115,14 @@ def all_reduce(backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Part]]
             results.append(broadcast(backend, reduce(backend, op, parts), devices))
         else:
             total = next(totals)
-            # Devices of one place share an array, and it is divided once.
-            means = {id(array): array for array in total}
-            means = {key: divide(array, len(parts)) for key, array in means.items()}
-            results.append([means[id(array)] for array in total] if op is ReduceOp.MEAN else total)
+            results.append(_means(total, len(parts)) if op is ReduceOp.MEAN else total)
     return results
+
+
+def _means(total: Sequence[Any], count: int) -> list[Any]:
+    # Devices of one place share an array, and it is divided once.
+    means = {key: divide(array, count) for key, array in {id(array): array for array in total}.items()}
+    return [means[id(array)] for array in total]
 
 
 def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Part]:

@@ -27,8 +27,6 @@ from refdist.inputs import InputContext, InputOptions, InputReplicationMode
 from refdist.transport import Transport
 from refdist.values import PerReplica, per_replica
 
-_SIGNATURE = (None,) * len(lockstep.FIELDS)
-
 
 class DistributedIterator(Iterator):
     """Reads a distributed dataset once, from its beginning.
@@ -57,7 +55,7 @@ class DistributedIterator(Iterator):
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker whose rows have ended gets empty elements until those of all have.
         step = next(self._steps, None)
-        request = lockstep.Request("next element of a distributed dataset", _SIGNATURE)
+        request = lockstep.Request("next element of a distributed dataset", lockstep.NOTHING_TO_COMPARE)
         if not any(transport.exchange(request, step is not None)):
             raise StopIteration
         if step is None:

@@ -42,6 +42,7 @@ from refdist import call_site, current, errors, journal
 # What a request says about itself, in the order in which differences are reported, with the code of each.
 FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
           ("dtype", "RD05"), ("shape", "RD04"))
+NOTHING_TO_COMPARE = (None,) * len(FIELDS)
 _DTYPES = 4  # a tuple for a nest, as the shapes then are
 
 

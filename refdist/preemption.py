@@ -17,8 +17,6 @@ from refdist import errors, lockstep
 from refdist.checkpoint import Checkpoint, counter, transport_of
 from refdist.checkpoint_manager import CheckpointManager
 
-_NOTHING = (None,) * len(lockstep.FIELDS)
-
 
 class TerminationConfig:
     """How a program learns that it is to end, and how it ends.
@@ -110,7 +108,7 @@ class PreemptionCheckpointHandler:
         # Asked anew: variables may be made in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
         known = [mine] if transport is None else transport.exchange(
-            lockstep.Request("asking whether a worker is to end", _NOTHING), mine)
+            lockstep.Request("asking whether a worker is to end", lockstep.NOTHING_TO_COMPARE), mine)
         over = any(ends for _, ends in known)
         if over or (any(told for told, _ in known) and not self._saved_first):
             self._saved_first = True

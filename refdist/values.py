@@ -7,7 +7,7 @@ Variables are distributed values too, but live in `variables`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -361,14 +361,8 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
         return first if container is None else nest.map_structure(container, first)
     if not nest.is_nested(first) and not any(map(nest.is_nested, parts)):
         return _regroup_leaf(parts, component_devices, container, together)
-    difference = nest.compare(parts)
-    if difference is not None:
-        i, path, mine, theirs = difference
-        where = f" at {path}" if path else ""
-        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs}{where}")
-    leaves = [nest.flatten(part) for part in parts]
-    return nest.pack_sequence_as(
-        first, [_regroup_leaf(leaf, component_devices, container, together) for leaf in zip(*leaves, strict=True)])
+    return nest.pack_sequence_as(first, [_regroup_leaf(column, component_devices, container, together)
+                                         for column in _columns(parts, attempted)])
 
 
 def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempted: str) -> Any:
@@ -379,12 +373,18 @@ def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempte
     """
     if not any(map(nest.is_nested, parts)):
         return PerReplica(parts, component_devices)
+    return nest.pack_sequence_as(
+        parts[0], [PerReplica(column, component_devices) for column in _columns(parts, attempted)])
+
+
+def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
+    # For every leaf of a structure that all replicas have, theirs.
     difference = nest.compare(parts)
     if difference is not None:
         i, path, mine, theirs = difference
-        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs} {path}".rstrip())
-    columns = zip(*map(nest.flatten, parts), strict=True)
-    return nest.pack_sequence_as(parts[0], [PerReplica(column, component_devices) for column in columns])
+        where = f" at {path}" if path else ""
+        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs}{where}")
+    return zip(*map(nest.flatten, parts), strict=True)
 
 
 def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],

@@ -230,10 +230,6 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Replaces rows by slices, for variables with one copy."""
         return self._write("batch_scatter_update", sparse_delta)
 
-    def _prepare(self, operation: str, value: Any) -> Any:
-        """`value` checked and converted for this variable; nothing is written."""
-        return prepare(self._primary, operation, value)
-
 
 class ResourceVariable(Variable):
     """A variable with one array on one device; also each copy of a distributed one."""

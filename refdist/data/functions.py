@@ -177,11 +177,7 @@ class Functions(Transformations):
 
     def _interleaved(self, method: str, map_func: Callable[..., Any], cycle: int, block: int) -> Dataset:
         def dataset(element: Any) -> Any:
-            found = iterators.apply(map_func, element)
-            if not isinstance(found, Transformations):
-                raise errors.error("RD25", f"Dataset.{method}", f"the function returned a {type(found).__name__}",
-                                   "Return a Dataset.")
-            return found
+            return _dataset(method, iterators.apply(map_func, element))
 
         def read(reading: Reading) -> Iterator[Any]:
             inner = Reading(seed=reading.seed, peek=reading.peek)  # files have been shared out already
@@ -189,7 +185,7 @@ class Functions(Transformations):
             return self._alike(method, iterators.interleave(streams, cycle, block))
         return self._then(read, Facts(spec=lambda: self._made(method, dataset).element_spec, files=self._facts.files))
 
-    def apply(self, transformation_func: Callable[[Dataset], Any]) -> Dataset:
+    def apply(self, transformation_func: Callable[[Any], Any]) -> Dataset:
         """What a function makes of this dataset.
 
         >>> from refdist.data import Dataset
@@ -202,11 +198,8 @@ class Functions(Transformations):
         Source: tf.data.Dataset.apply.
         """
         check_function("apply", transformation_func)
-        found = transformation_func(self)  # type: ignore[arg-type]
-        if not isinstance(found, Transformations):
-            raise errors.error("RD25", "Dataset.apply", f"the function returned a {type(found).__name__}",
-                               "Return a Dataset.")
-        return found  # type: ignore[return-value]
+        found: Dataset = _dataset("apply", transformation_func(self))
+        return found
 
     # What is known, and what is true.
 
@@ -242,6 +235,14 @@ class Functions(Transformations):
         if one.dtype == object:
             return np.full([n or 1 for n in one.shape or ()], b"", object)[()]
         return np.zeros([1 if n is None else n for n in one.shape or ()], one.dtype)
+
+
+def _dataset(method: str, found: Any) -> Any:
+    # What a function returned that has to return a dataset.
+    if isinstance(found, Transformations):
+        return found
+    raise errors.error("RD25", f"Dataset.{method}", f"the function returned a {type(found).__name__}",
+                       "Return a Dataset.")
 
 
 def _calls(method: str, num_parallel_calls: int | None) -> int | None:

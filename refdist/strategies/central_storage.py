@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import config, current, errors, rules, variable_creation
+from refdist import config, errors, rules
 from refdist import devices as names
 from refdist.rules import VariableSynchronization
 from refdist.strategies.alone import warn_of_copies
@@ -60,8 +60,5 @@ class CentralStorageExtended(StrategyExtended):
     _kinds = dict.fromkeys((*VariableSynchronization, None), rules.AGGREGATING)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        if self._count > 1:
-            return variable_creation.create(self._strategy, self._kinds, self._parameter_devices,
-                                            next_creator, kwargs)
-        with current.pushed(current.frame().with_device(self._parameter_devices[0])):
-            return next_creator(**{**kwargs, "distribute_strategy": self._strategy})
+        create = super()._create_variable if self._count > 1 else self._create_plain
+        return create(next_creator, **kwargs)

@@ -147,7 +147,7 @@ class StrategyExtended(OneOfAKind, Updates):
         return self.transport.rank
 
     def _agreed_seed(self) -> int:
-        request = lockstep.Request("agreeing on a seed", _NOTHING_TO_COMPARE)
+        request = lockstep.Request("agreeing on a seed", lockstep.NOTHING_TO_COMPARE)
         seed: int = self.transport.exchange(request, random.getrandbits(62))[0]
         return seed
 
@@ -275,8 +275,12 @@ class StrategyExtended(OneOfAKind, Updates):
     # Variables.
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        return variable_creation.create(self._strategy, self._kinds, self._parameter_devices, next_creator,
-                                            kwargs)
+        return variable_creation.create(self._strategy, self._kinds, self._parameter_devices, next_creator, kwargs)
+
+    def _create_plain(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        # One array on the parameter device, for strategies whose variables have a single copy.
+        with current.pushed(current.frame().with_device(self._parameter_devices[0])):
+            return next_creator(**{**kwargs, "distribute_strategy": self._strategy})
 
     def variable_created_in_scope(self, v: Any) -> bool:
         """Whether `v` was created by this strategy.
@@ -341,6 +345,3 @@ class StrategyExtended(OneOfAKind, Updates):
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
         values = [value_fn(ValueContext(self._first + i, self._total)) for i in range(self._count)]
         return per_replica(values, self._worker_devices, "experimental_distribute_values_from_function")
-
-
-_NOTHING_TO_COMPARE = (None,) * len(lockstep.FIELDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from refdist import config, current
+from refdist import config
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
@@ -40,9 +40,7 @@ class OneDeviceExtended(StrategyExtended):
     _updates_foreign = True
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        device = current.frame().with_device(self._parameter_devices[0])
-        with current.pushed(device):
-            return next_creator(**{**kwargs, "distribute_strategy": self._strategy})
+        return self._create_plain(next_creator, **kwargs)
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         return (value,)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refdist import collectives, cross_device_ops, current, errors, journal, rules, workers
+from refdist.arrays import short
 from refdist.backend import current_backend
 from refdist.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
 from refdist.indexed_slices import IndexedSlices
@@ -226,5 +227,4 @@ def _sources(value: Any) -> tuple[str, ...]:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    return f"{type(value).__name__} {short(value)}"

@@ -43,7 +43,6 @@ def get_loss_reduction() -> ReduceOp:
     return ReduceOp.SUM
 
 
-
 if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         raise no_such_name(__name__, name)
