@@ -8,14 +8,16 @@ way, never back:
     nn, random, train      losses, random numbers and checkpoints of programs with replicas
     context                ReplicaContext, merge_call, who am I
     workers, transport     collectives between the workers of a cluster
-    cross_device_ops       which way values travel between devices
+    plans, cross_device_ops
+                           which way values travel between devices
+    checkpoint             variables in files
     distributed_variables, variables, values
     collectives            sums and gathers over one array per replica
     backend                the contract with what holds the arrays (backends/)
     lockstep               replicas run one at a time and meet; what they bring is compared
     rules                  the tables that all of the above look up
-    inputs, config, journal, creators, data, nest, devices, current, arrays, indexed_slices, communication, missing,
-    tracebacks, errors
+    cluster_resolver, cluster, inputs, data, config, journal, creators, nest, devices, current, arrays,
+    indexed_slices, communication, missing, tracebacks, call_site, errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
