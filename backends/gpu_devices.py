@@ -160,7 +160,7 @@ class Streams:
 
     CuPy remembers by thread which streams to go back to after `with stream:`.  Replicas that took turns inside such
     blocks would get each other's streams back, so a meeting in another stream than the default one is refused.
-    Whoever runs the replicas may be in such a block: they cannot see it.
+    The code that calls `strategy.run` may be inside such a block: the replicas do not see it.
     """
 
     def __init__(self, cupy: Any, known: Devices) -> None:
@@ -175,7 +175,7 @@ class Streams:
             self._cuda.Device(gpu).use()
 
     def leave(self, request: Request | None) -> tuple[int, list[tuple[int, Any]]]:
-        """Whoever runs stops for a while, at a meeting or to run replicas.
+        """What runs is suspended, at a meeting or to run replicas.
 
         Returns:
             The device that was current, and the streams of other than the default kind, with their devices.
@@ -215,7 +215,7 @@ class Streams:
             cuda.Device(device).use()
 
     def _rest(self) -> None:
-        # Back to the default stream, which waits for the one that somebody has left current.
+        # Back to the default stream, which waits for the one that was left current.
         stream = self._cuda.get_current_stream()
         if stream.ptr:
             self._cuda.Stream.null.wait_event(stream.record())

@@ -197,7 +197,7 @@ def frozen(array: Any) -> Any:
 
 
 def read_only(value: Any) -> Any:
-    """A view of an array through which nobody can write; the array itself stays as it is.  Other values unchanged.
+    """A read-only view of an array; the array itself stays as it is.  Other values are returned unchanged.
 
     >>> mine = np.zeros(2)
     >>> read_only(mine).flags.writeable, mine.flags.writeable

@@ -112,7 +112,7 @@ class Checkpoint:
             RD01, RD02: on several workers, when not all of them come.
             RD09: in a replica.  RD13: a variable that cannot be read outside replicas.
             RD27: the package safetensors is not installed.
-            RD31: a variable that is no number, a state that JSON cannot hold, or a file that cannot be written.
+            RD31: a variable that is not a number, a state that JSON cannot hold, or a file that cannot be written.
 
         Source: tf.train.Checkpoint.write.
         """
@@ -312,7 +312,7 @@ def _brief(names: Iterable[str]) -> str:
 
 
 def counter() -> Any:
-    """A variable that counts from 0, of no strategy: each worker counts for itself, and asks nobody."""
+    """A variable that counts from 0, of no strategy: each worker counts by itself, without a meeting."""
     with current.pushed(current.BOTTOM):
         return Variable(np.int64(0), trainable=False)
 

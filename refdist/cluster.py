@@ -140,7 +140,7 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     An evaluator is alone, and need not be in the cluster.
 
     Raises:
-        RD17: a task type that there is not, no task type or index, or an index that the cluster does not have.
+        RD17: an unknown task type, no task type or index, or an index that the cluster does not have.
 
     Source: observed, TensorFlow 2.21, multi_worker_util.
     """

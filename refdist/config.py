@@ -80,7 +80,7 @@ _machine = _Machine()
 
 
 def when_changed(call: Callable[[], None]) -> None:
-    """Has `call` called whenever the machine is sized or divided anew."""
+    """Has `call` called whenever the machine is sized or divided."""
     _machine.watchers.append(call)
 
 
@@ -91,7 +91,7 @@ def _changed() -> None:
 
 
 def machine_of(found: Callable[[], dict[str, int] | None]) -> None:
-    """Says whom to ask for the devices of the machine while nobody has stated them."""
+    """Says whom to ask for the devices of the machine as long as they have not been stated."""
     _machine.found = found
 
 
@@ -155,8 +155,8 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
     >>> refdist.config.reset_simulated_devices()
 
     Raises:
-        RD24: no such device.  RD25: not a list of LogicalDeviceConfiguration, or a limit that is no size, or one
-        of a CPU.
+        RD24: no such device.  RD25: not a list of LogicalDeviceConfiguration, a limit that is not a number of MiB, or
+        a limit of a CPU.
 
     Source: tf.config.set_logical_device_configuration.
     """
@@ -177,7 +177,7 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
 
 
 def get_logical_device_configuration(device: PhysicalDevice | str) -> list[LogicalDeviceConfiguration] | None:
-    """Into what a physical device was divided, None when nobody divided it.
+    """Into what a physical device was divided, None when it was not divided.
 
     Raises:
         RD24: no such device.

@@ -32,7 +32,7 @@ class Destinations(NamedTuple):
     """Where a result goes: the devices, and whether it becomes a Mirrored over them.
 
     Attributes:
-        asked: False where nobody named a device, so that the result stays where it was made.
+        asked: False where no device was named, so that the result stays where it was made.
         given: what the caller named, for a program's own CrossDeviceOps.
     """
 
@@ -223,7 +223,7 @@ def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:
 
 
 def kept(array: Any) -> Any:
-    """The array if nobody can write to it any more, else a read-only copy."""
+    """The array if it can no longer be written to, else a read-only copy."""
     return array if may_be_kept(array) else frozen(array.copy())
 
 

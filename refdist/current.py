@@ -82,17 +82,17 @@ class Switching(Protocol):
         """A replica begins on `device`."""
 
     def leave(self, request: Any) -> Any:
-        """Whoever runs stops for a while, at a meeting with this request, or (None) to run replicas.
+        """What runs is suspended, at a meeting with this request, or (None) to run replicas.
 
         Returns:
             Where it was.
 
         Raises:
-            RD09: nobody can meet there.
+            RD09: replicas cannot meet there.
         """
 
     def enter(self, where: Any) -> None:
-        """Whoever left goes on where it was."""
+        """What was suspended goes on where it was."""
 
 
 # None where a device is only a name.

@@ -140,7 +140,7 @@ class _Pool(threading.local):
 
     Attributes:
         outermost: those of runs outside every replica.
-        places: those of whoever runs now.
+        places: those of the run that may be started now.
     """
 
     def __init__(self) -> None:

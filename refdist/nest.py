@@ -238,7 +238,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
     {'b': ['y', 'z'], 'a': 'x'}
 
     Raises:
-        RD21: another number of leaves.  RD25: `flat_sequence` is no list or tuple, or a container that cannot be
+        RD21: another number of leaves.  RD25: `flat_sequence` is not a list or tuple, or a container that cannot be
             made from its items.
 
     Source: tf.nest.pack_sequence_as.

@@ -27,7 +27,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
             wrong where replicas have batches of different sizes.
 
     Returns:
-        A number: a read-only array of shape [] and the dtype of the losses, a float if that is an int.  0 when
+        A read-only array of shape [], with the dtype of the losses, or a float if that is an int.  0 when
         `global_batch_size` is 0.
 
     >>> import numpy as np, refdist
@@ -38,9 +38,9 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     ([1.0, 2.0], 3.0)
 
     Raises:
-        RD04: weights that do not fit.  RD05: weights that are no real numbers, or losses that are ints, with weights.
-        RD09: across replicas without `global_batch_size`.  RD23: losses that are no numbers.
-        RD25: a loss without a batch dimension, or a `global_batch_size` that is no int of 0 or more.
+        RD04: weights that do not fit.  RD05: weights that are not real numbers, or losses that are ints, with weights.
+        RD09: across replicas without `global_batch_size`.  RD23: losses that are not numbers.
+        RD25: a loss without a batch dimension, or a `global_batch_size` that is not an int of 0 or more.
 
     Source: tf.nn.compute_average_loss.
     """
@@ -59,7 +59,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Any:
-    """The sum of a loss that every replica has alike, divided by the number of replicas.
+    """The sum of a loss that is the same on every replica, divided by the number of replicas.
 
     Summed over the replicas it counts once.
 
@@ -67,7 +67,7 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
         regularization_loss: a number, or numbers of any shape.
 
     Returns:
-        A number: a read-only array of shape [] and the dtype of the loss, a float if that is an int.
+        A read-only array of shape [], with the dtype of the loss, or a float if that is an int.
 
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -76,7 +76,7 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
     [3.0, 3.0]
 
     Raises:
-        RD09: across replicas.  RD23: a loss that is no number.
+        RD09: across replicas.  RD23: a loss that is not a number.
 
     Source: tf.nn.scale_regularization_loss.
     """
@@ -103,7 +103,7 @@ def _weighted(losses: Any, weights: Any, attempted: str) -> Any:
     if losses.dtype.kind in "iu":
         raise errors.error("RD05", attempted, f"the losses have dtype {losses.dtype} and there are weights",
                            "Cast the losses to a float: `.astype(np.float32)`.", kind=errors.InvalidTypeError)
-    # float16 is multiplied in float32, so that a large weight is no infinity by itself.
+    # float16 is multiplied in float32, so that a large weight does not overflow before the product.
     shape, wide = weights.shape, np.promote_types(losses.dtype, np.float32)
     if not np.can_cast(weights.dtype, wide, "same_kind"):
         raise errors.error("RD05", attempted, f"the weights have dtype {weights.dtype}, the losses {losses.dtype}",

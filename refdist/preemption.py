@@ -105,7 +105,7 @@ class PreemptionCheckpointHandler:
         # The one that was told says whether its time is over: only it knows when it began.
         mine = (self._told.is_set(),
                 self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
-        # Asked anew: variables may be made in the first step.
+        # Asked every time: variables may be made in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
         known = [mine] if transport is None else transport.exchange(
             lockstep.Request("asking whether a worker is to end", lockstep.NOTHING_TO_COMPARE), mine)

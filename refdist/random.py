@@ -34,7 +34,7 @@ class Generator:
     """Random numbers, the same in every run from the same seed, and other ones in each replica.
 
     Args:
-        copy_from: a generator that gives its state.
+        copy_from: a generator whose state is copied.
         state: three int64, counter and key; a variable is used as it is.
         alg: "philox", or an Algorithm, or its number.
 
@@ -154,7 +154,7 @@ class Generator:
     def _skip(self, count: int) -> Any:
         state, strategy = self._state, self._state._strategy
         if strategy is None:
-            # One stream for whoever asks, in the order in which they ask: replicas too.
+            # One stream for all callers, replicas too, in the order of the calls.
             before = state._read()
             state._store(current_backend().put(random_state.advanced(before, count), state._device))
             return before

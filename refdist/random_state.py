@@ -41,7 +41,7 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
     (array([1234,    0,    0]), array([ 0, 12, 34]))
 
     Raises:
-        RD20: ThreeFry.  RD25: no integers.
+        RD20: ThreeFry.  RD25: not integers.
 
     Source: tf.random.create_rng_state.
     """
@@ -98,7 +98,7 @@ def state_of(value: Any, attempted: str) -> Any:
     """Integers as a state, int64 of shape [3].
 
     Raises:
-        RD25: no integers, or not three.
+        RD25: not integers, or not three.
     """
     state = _integers(value, attempted)
     check(state.shape, state.dtype, attempted)
@@ -120,7 +120,7 @@ def of_key_counter(key: Any, counter: Any, attempted: str) -> Any:
     """The state with this key and this counter.
 
     Raises:
-        RD25: no integers, or not one and two.
+        RD25: not integers, or not one and two.
     """
     words, last = _integers(counter, attempted), _integers(key, attempted)
     if words.shape != (SIZE - 1,) or last.ndim:

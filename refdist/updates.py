@@ -20,8 +20,8 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
 
     Raises:
         RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is not a number.
-        RD25: not an array, slices that are none or have no dense_shape where the whole array is needed, or an
-            index out of range.
+        RD25: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array is
+            needed; an index out of range.
     """
     attempted = f"{operation} of variable {variable.name}"
     if rules.OPERATIONS[operation] not in (rules.ASSIGN, rules.ADD):

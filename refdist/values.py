@@ -261,7 +261,7 @@ def is_splittable(value: Any) -> bool:
 
 
 def shared(leaf: Any) -> Any:
-    """A leaf as it is handed to somebody who does not own it: arrays as read-only views, never copies."""
+    """A leaf as it is handed to code that does not own it: arrays as read-only views, never copies."""
     if isinstance(leaf, IndexedSlices):
         return IndexedSlices(*map(read_only, (leaf.values, leaf.indices, leaf.dense_shape)))
     return read_only(leaf)

@@ -31,7 +31,7 @@ ADVICE = {
 
 
 def write_situation(strategy: Any) -> str:
-    """The situation for the table of writes; a lone replica of another strategy overwrites nobody."""
+    """The situation for the table of writes; a lone replica of another strategy overwrites no other's value."""
     situation = current.situation(strategy)
     if situation == current.OTHER_REPLICA and current.frame().strategy.num_replicas_in_sync == 1:
         return current.OTHER_CROSS

@@ -28,10 +28,10 @@ def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str],
     Raises:
         RD04, RD05: the copies have different shapes or dtypes.
         RD12: mirrored copies have different initial values.
-        RD13: MEAN of a variable that is no float, where copies are averaged.
+        RD13: MEAN of a variable that is not a float, where copies are averaged.
         RD20: a synchronization the strategy does not have.
         RD02: replicas ask for variables with different names, synchronizations or aggregations.
-        RD25: a synchronization or aggregation that there is not, or no initial value.
+        RD25: an unknown synchronization or aggregation, or no initial value.
     """
     attempted = f"Variable(name={kwargs.get('name')!r})"
     aggregation = rules.settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)

@@ -107,7 +107,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def _task(self) -> dict[str, Any]:
         task = self._read().get("task", {})
         if not isinstance(task, dict):
-            raise _malformed('at "task"', f"{task!r} is no object", 'Write "task": {"type": "worker", "index": 0}.')
+            raise _malformed('at "task"', f"{task!r} is not an object", 'Write "task": {"type": "worker", "index": 0}.')
         _check_keys(task, ("type", "index"), 'at "task"')
         return task
 
@@ -140,7 +140,7 @@ def _malformed(place: str, found: str, fix: str = "") -> errors.RefdistError:
 
 
 def _check_keys(found: dict[str, Any], keys: Sequence[str], place: str) -> None:
-    # Other keys are let be, but not one that can only be a slip of the pen for a key that is missing.
+    # Other keys are ignored, except one that can only be a misspelling of a key that is missing.
     for key in keys:
         others = {other.lower(): other for other in found if other not in keys}
         meant = get_close_matches(key, others, 1, 0.75)
@@ -155,7 +155,7 @@ def _int(value: Any, place: str) -> int:
             raise ValueError
         found = int(value)
     except (TypeError, ValueError) as error:
-        raise _malformed(place, f"{value!r} is no int", fix) from error
+        raise _malformed(place, f"{value!r} is not an int", fix) from error
     if found < 0:
         raise _malformed(place, f"{value!r} is below 0", fix)
     return found

@@ -174,7 +174,7 @@ class Dataset(Functions):
             name: without effect.
 
         Raises:
-            RD25: arguments that `range` does not take, or a dtype that is no number's.
+            RD25: arguments that `range` does not take, or a dtype that is not numeric.
 
         Source: tf.data.Dataset.range.
         """
@@ -213,7 +213,7 @@ class Dataset(Functions):
     def from_generator(generator: Callable[..., Iterable[Any]], output_types: Any = None, output_shapes: Any = None,
                        args: Iterable[Any] | None = None, output_signature: Any = None,
                        name: str | None = None) -> Dataset:
-        """What `generator(*args)` yields, called anew for every iteration.
+        """What `generator(*args)` yields, called again for every iteration.
 
         Args:
             generator: a function that returns an iterable of elements.
@@ -293,14 +293,14 @@ class Dataset(Functions):
     def sample_from_datasets(datasets: Any, weights: Any = None, seed: int | None = None,
                              stop_on_empty_dataset: bool = False,
                              rerandomize_each_iteration: bool | None = None) -> Dataset:
-        """Elements of several datasets: which one gives the next is drawn at random.
+        """Elements of several datasets: the dataset of the next one is drawn at random.
 
         Args:
             datasets: a list of datasets.
             weights: how often each is drawn, floats; None for equally often.  What has weight 0 is never drawn.
             seed: with a seed the order is the same in every run; it is not the one that TensorFlow draws.
             stop_on_empty_dataset: whether all ends with the first dataset that does.
-            rerandomize_each_iteration: whether each iteration draws anew; None means unless there is a seed.
+            rerandomize_each_iteration: whether each iteration draws another order; None means unless there is a seed.
 
         >>> import refdist
         >>> low, high = refdist.data.Dataset.range(3), refdist.data.Dataset.range(10, 13)
@@ -318,7 +318,7 @@ class Dataset(Functions):
 
     @staticmethod
     def choose_from_datasets(datasets: Any, choice_dataset: Dataset, stop_on_empty_dataset: bool = True) -> Dataset:
-        """Elements of several datasets: another dataset says which one gives the next.
+        """Elements of several datasets: another dataset chooses the dataset of the next one.
 
         Args:
             datasets: a list of datasets.

@@ -69,7 +69,7 @@ class Functions(Transformations):
         """Keeps the elements for which the function is true.
 
         Raises:
-            RD25: no function.
+            RD25: not a function.
             What the function raises, with a note that says which element it was.
 
         Source: tf.data.Dataset.filter.
@@ -91,7 +91,7 @@ class Functions(Transformations):
         [0, 1, 2]
 
         Raises:
-            RD25: no function.
+            RD25: not a function.
             What the function raises, with a note that says which element it was.
 
         Source: tf.data.Dataset.take_while.
@@ -114,7 +114,7 @@ class Functions(Transformations):
         [0, 1, 3, 6, 10]
 
         Raises:
-            RD25: no function, or one that does not return a pair.
+            RD25: not a function, or one that does not return a pair.
             RD26: a state of another structure or dtype than the first; results of different kinds.
             What the function raises, with a note that says which element it was.
 
@@ -140,7 +140,7 @@ class Functions(Transformations):
         Args:
             map_func: from an element to a dataset.
             cycle_length: how many datasets are read in turn; None and AUTOTUNE mean 16.
-            block_length: how many elements each gives in its turn; None means 1.
+            block_length: how many elements are taken from each in turn; None means 1.
             num_parallel_calls, deterministic: without effect.
             name: without effect.
 
@@ -193,7 +193,7 @@ class Functions(Transformations):
         [[0, 1], [2]]
 
         Raises:
-            RD25: no function, or one that returns something else than a dataset.
+            RD25: not a function, or one that returns something other than a dataset.
 
         Source: tf.data.Dataset.apply.
         """

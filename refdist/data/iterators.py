@@ -232,7 +232,7 @@ def chosen(streams: list[Iterator[Any]], choices: Iterable[Any], stop: bool) -> 
     """The next element of the stream that each choice names; one that has ended is passed over, or ends all.
 
     Raises:
-        RD25: a choice of which there is no stream.
+        RD25: a choice that is not the number of a stream.
     """
     left = dict(enumerate(streams))
     for choice in choices:

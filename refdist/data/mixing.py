@@ -78,10 +78,10 @@ def sampled(datasets: list[Dataset], weights: Any, seed: int | None, stop: bool,
 
 
 def chosen(datasets: list[Dataset], choice_dataset: Dataset, stop: bool) -> Made:
-    """The next element of the dataset whose number another dataset gives.
+    """The next element of the dataset whose number is the next element of another dataset.
 
     Raises:
-        RD25: choices that are no int64 scalars.  RD26: elements of another structure or dtype, where that is known.
+        RD25: choices that are not int64 scalars.  RD26: elements of another structure or dtype, where that is known.
     """
     wanted = TensorSpec((), np.int64)
     if choice_dataset.element_spec != wanted:
@@ -102,7 +102,7 @@ def _mixed(datasets: list[Dataset], all_of_them: list[Dataset], choices: Callabl
 
 
 def _spec(datasets: list[Dataset], change: Callable[[list[Any]], Any]) -> Any:
-    # Now where the specs of all are known, else when somebody asks.
+    # Now where the specs of all are known, else when it is asked for.
     if any(callable(dataset._facts.spec) for dataset in datasets):
         return lambda: change([dataset.element_spec for dataset in datasets])
     return change([dataset._facts.spec for dataset in datasets])

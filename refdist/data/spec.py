@@ -22,7 +22,7 @@ class TensorSpec:
     TensorSpec(shape=(None, 3), dtype=float32)
 
     Raises:
-        RD25: a shape that is no sequence of ints and None.
+        RD25: a shape that is not a sequence of ints and None.
 
     Source: tf.TensorSpec.
     """
@@ -173,7 +173,7 @@ def rows_in(spec: Any, attempted: str) -> list[int | None]:
 
 
 def rebatched(spec: Any, size: int | None, drop_remainder: bool) -> Any:
-    """The spec of batches cut anew to `size` rows, None for several sizes."""
+    """The spec of batches that are cut again, to `size` rows, None for several sizes."""
     rows = rows_in(spec, "Dataset.rebatch")
     full = size is not None and (drop_remainder or all(number is not None and number % size == 0 for number in rows))
     return with_rows(spec, size if full else None)

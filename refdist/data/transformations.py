@@ -46,7 +46,7 @@ class Transformations:
         raise NotImplementedError
 
     def _spec(self, change: Callable[[Any], Any]) -> Any:
-        # The spec of what comes of this dataset: now where that is known, else when somebody asks.
+        # The spec of what is made of this dataset: now where that is known, else when it is asked for.
         spec = self._facts.spec
         return (lambda: change(self.element_spec)) if callable(spec) else change(spec)
 

@@ -56,7 +56,7 @@ class OneOfAKind:
     """A strategy or its `extended`: a variable belongs to one object, so that copies are not made by accident.
 
     A deep copy is a strategy of its own, as in TensorFlow.  A shallow one would share the original's devices and
-    variables, and a pickled one would come to life in a process that has neither.
+    variables, and a pickled one would be loaded in a process that has neither.
     """
 
     def __copy__(self) -> Any:
@@ -236,7 +236,7 @@ class Strategy(OneOfAKind, Deprecated):
         (2, 2)
 
         Raises:
-            RD25: `value_fn` is no function.
+            RD25: `value_fn` is not a function.
 
         Source: tf.distribute.Strategy.experimental_distribute_values_from_function.
         """

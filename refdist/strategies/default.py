@@ -113,7 +113,7 @@ class DefaultExtended(StrategyExtended):
         return current.Frame(top, self._strategy, current.CROSS, device=top.device, creators=top.creators)
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
-        """A scope whose new variables are on the device of the given one, whoever made that.
+        """A scope whose new variables are on the device of the given one, whichever strategy made it.
 
         Raises:
             RD10: in the scope of another strategy.  RD25: not a variable.

@@ -18,7 +18,7 @@ class MirroredStrategy(Strategy):
 
     Args:
         devices: names such as ["GPU:0", "GPU:1"], or LogicalDevices; None or an empty list takes all GPUs of the
-            machine, or all CPUs when it has no GPU: one replica where nobody sized the machine.
+            machine, or all CPUs when it has no GPU: one replica where the machine was not sized.
         cross_device_ops: how values are reduced; None takes NcclAllReduce between GPUs and
             ReductionToOneDevice otherwise.
 
