@@ -19,8 +19,6 @@ from refdist import current, devices, errors
 
 DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
-_TYPES = ("CPU", "GPU", "TPU")
-_CPU = devices.canonical("CPU:0")
 _PHYSICAL = "/physical_device:"
 
 
@@ -205,7 +203,7 @@ def _read_counts(text: str) -> dict[str, int]:
     counts = {"CPU": 1, "GPU": 0, "TPU": 0}
     for item in text.split(","):
         kind, _, number = item.strip().partition(":")
-        if kind.upper() not in _TYPES or not number.isdecimal():
+        if kind.upper() not in counts or not number.isdecimal():
             raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", f"{item!r} is no count",
                                f"Write counts such as {DEVICES_VARIABLE}=CPU:1,GPU:4.",
                                kind=errors.InvalidValueError)
@@ -295,7 +293,7 @@ def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     name = device.name if isinstance(device, LogicalDevice) else device
     full = devices.canonical(name, argument)
     # The one device that every machine has is not looked up: that would choose a backend.
-    counts = None if full == _CPU else _counts()
+    counts = None if full == devices.CPU else _counts()
     if counts is None:
         return full
     spec = devices.parse(full)

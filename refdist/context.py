@@ -262,7 +262,7 @@ def call_arguments(args: Any, kwargs: Any, attempted: str) -> tuple[tuple[Any, .
     """The arguments for a function that a caller passes.
 
     Raises:
-        RD25: no list or tuple, or no dict.
+        RD25: `args` is not a list or tuple, or `kwargs` not a dict.
     """
     if not isinstance(args, (list, tuple)):
         raise errors.error("RD25", attempted, f"args is a {type(args).__name__}",

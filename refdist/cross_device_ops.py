@@ -17,8 +17,6 @@ from refdist.rules import ReduceOp
 from refdist.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
 from refdist.variables import Variable
 
-CPU = devices.canonical("CPU:0")
-
 
 class Transfer(NamedTuple):
     """Bytes that move from one device to another."""
@@ -64,7 +62,7 @@ def destinations_of(destinations: Any, attempted: str) -> Destinations:
     if isinstance(destinations, Variable):
         return Destinations((destinations.device,), False, given=destinations)
     if is_array(destinations) or isinstance(destinations, IndexedSlices):
-        return Destinations((current.frame().device or CPU,), False, given=destinations)
+        return Destinations((current.frame().device or devices.CPU,), False, given=destinations)
     raise errors.error("RD25", attempted, f"destinations is {destinations!r}",
                        "Pass a device name, an array, a variable or a distributed value.",
                        kind=errors.InvalidValueError)
@@ -164,7 +162,7 @@ class CrossDeviceOps:
     def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
         """The hook behind `broadcast`; subclasses may replace it."""
         target = destinations_of(destinations, "broadcast")
-        source = current.frame().device or CPU
+        source = current.frame().device or devices.CPU
         write_transfers([Transfer(source, device, tensor.nbytes) for device in target.devices])
         copied = target.distributed and not isinstance(tensor, IndexedSlices)
         part = frozen(tensor.copy()) if copied else shared(tensor)
@@ -274,8 +272,8 @@ def _read(value: Any) -> Any:
 def devices_of(value: Any) -> tuple[str, ...]:
     """Where the components of a value are."""
     if isinstance(value, DistributedValues):
-        return value._devices or (CPU,) * len(value.values)
-    return (CPU,)
+        return value._devices or (devices.CPU,) * len(value.values)
+    return (devices.CPU,)
 
 
 def write_transfers(moves: Sequence[Transfer]) -> None:

@@ -98,6 +98,9 @@ def canonical(name: str, argument: str = "device") -> str:
     return _canonical(name)
 
 
+CPU = canonical("CPU:0")  # the one device that every machine has
+
+
 @functools.lru_cache(maxsize=4096)
 def short(name: str) -> str:
     """The name as people say it; job and task only where they are not the local ones.
@@ -110,11 +113,6 @@ def short(name: str) -> str:
     if spec.job in (None, "localhost") and not spec.task:
         return device
     return f"{spec.job or 'localhost'}:{spec.task or 0} {device}"
-
-
-def same(first: str, second: str) -> bool:
-    """Whether two names mean one device."""
-    return canonical(first) == canonical(second)
 
 
 def device_type(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist import call_site, collectives, current, errors, journal, rules
+from refdist import call_site, collectives, current, devices, errors, journal, rules
 from refdist.arrays import as_array, beside, cast, frozen, has_dtype, is_array, to_array, to_numpy
 from refdist.backend import current_backend
 from refdist.indexed_slices import IndexedSlices
@@ -313,9 +313,6 @@ class Reference:
         return isinstance(other, Reference) and other._variable is self._variable
 
 
-_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
-
-
 # --- Creation ------------------------------------------------------------------------------------------------
 
 
@@ -388,7 +385,7 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
     if not isinstance(initial_value, CopyOf) and (is_array(value) or not array.flags.owndata):
         with beside(array):
             array = array.copy()
-    device = current.frame().device or _CPU
+    device = current.frame().device or devices.CPU
     array = frozen(current_backend().put(array, device))
     declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
     return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
