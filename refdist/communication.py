@@ -70,3 +70,14 @@ class CommunicationOptions:
 
 
 CollectiveHints = CommunicationOptions
+
+
+def check_options(options: Any, attempted: str) -> None:
+    """Raises unless `options` are CommunicationOptions or None.
+
+    Raises:
+        RD25: anything else.
+    """
+    if options is not None and not hasattr(options, "bytes_per_pack"):
+        raise errors.error("RD25", attempted, f"options is {options!r}",
+                           "Pass refdist.experimental.CommunicationOptions(...) or None.")

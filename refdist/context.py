@@ -11,6 +11,7 @@ from typing import Any
 
 from refdist import collectives, current, errors, lockstep, nest, rules
 from refdist.arrays import ARRAY_TYPES, to_array
+from refdist.communication import check_options
 from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators, check_components, is_splittable, none_given, regroup, shared, splitter
 
@@ -206,8 +207,7 @@ class ReplicaContext:
         """
         frame = self._require("ReplicaContext.all_gather")
         axis = collectives.integer(axis, "axis", "all_gather")
-        if options is not None:
-            check_options(options, "all_gather")
+        check_options(options, "all_gather")
         parts = [_part(leaf, "all_gather") for leaf in nest.flatten(value)]
         for part in parts:
             collectives.check_gather(part, axis, "all_gather")
@@ -287,17 +287,6 @@ def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> t
     pairs = [collectives.signature(part, axis) for part in parts]
     structure = nest.structure_of(value) if nest.is_nested(value) else None
     return (None, op, axis, structure, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
-
-
-def check_options(options: Any, attempted: str) -> None:
-    """Raises unless `options` are CommunicationOptions.
-
-    Raises:
-        RD25: anything else.
-    """
-    if not hasattr(options, "bytes_per_pack"):
-        raise errors.error("RD25", attempted, f"options is {options!r}",
-                           "Pass refdist.experimental.CommunicationOptions(...) or None.")
 
 
 # --- Questions about the current context -----------------------------------------------------------------------

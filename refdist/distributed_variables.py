@@ -86,12 +86,13 @@ class _Shared(Variable):
             raise refused(action, attempted, self, rules.OPERATIONS[operation])
         if action == rules.OWN_COPY:
             own = self._own()
-            new = update(operation, own._array, prepare(own, operation, _component(value)), own._device)
+            new = update(operation, own._array, prepare(own, operation, _component(value), attempted), own._device)
             self._note_update()
             own._store(new)
             return own._array if read_value else None
         if situation == current.REPLICA:
-            new = self._meet(operation, action, prepare(self._primary, operation, _component(value)))
+            prepared = prepare(self._primary, operation, _component(value), attempted)
+            new = self._meet(operation, action, attempted, prepared)
             return self._here(new) if read_value else None
         self._write_across(operation, action, attempted, self._one(operation, value, attempted))
         return self._written() if read_value else None
@@ -99,8 +100,8 @@ class _Shared(Variable):
     def _one(self, operation: str, value: Any, attempted: str) -> Any:
         # The one value that a cross-replica write brings, checked and converted.
         if not is_splittable(value):
-            return prepare(self._primary, operation, value)
-        parts = [prepare(self._primary, operation, part) for part in value.values]
+            return prepare(self._primary, operation, value, attempted)
+        parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
         if self._kind == rules.ON_READ:
             check_equal(parts, attempted, "RD19")
         else:
@@ -134,11 +135,10 @@ class _Shared(Variable):
             new.append(made[key])
         return new
 
-    def _meet(self, operation: str, action: str, value: Any) -> Any:
+    def _meet(self, operation: str, action: str, attempted: str, value: Any) -> Any:
         signature = (self.name, None, None, None, *collectives.signature(value))
-        payload = [value]
         act = functools.partial(self._update_from_replicas, operation, action)
-        request = lockstep.Request(f"{operation} of variable {self.name}", signature, payload, act)
+        request = lockstep.Request(attempted, signature, [value], act)
         return lockstep.meet(current.frame().run, request)
 
     def _update_from_replicas(self, operation: str, action: str,

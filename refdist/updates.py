@@ -15,7 +15,7 @@ from refdist.indexed_slices import IndexedSlices
 from refdist.values import ArrayOperators
 
 
-def prepare(variable: Any, operation: str, value: Any) -> Any:
+def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
     """`value` as what `update` takes for this variable.
 
     Raises:
@@ -23,7 +23,6 @@ def prepare(variable: Any, operation: str, value: Any) -> Any:
         RD25: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array is
             needed; an index out of range.
     """
-    attempted = f"{operation} of variable {variable.name}"
     if rules.OPERATIONS[operation] not in (rules.ASSIGN, rules.ADD):
         return _prepare_slices(variable, operation, attempted, value)
     if isinstance(value, IndexedSlices):

@@ -275,7 +275,7 @@ class ResourceVariable(Variable):
                 raise refused(action, attempted, self)
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
             value = value._local()
-        self._store(update(operation, self._array, prepare(self, operation, value), self._device))
+        self._store(update(operation, self._array, prepare(self, operation, value, attempted), self._device))
         return self._array if read_value else None
 
     def _store(self, array: Any) -> None:

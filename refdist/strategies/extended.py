@@ -22,7 +22,8 @@ from refdist import (
     variable_creation,
 )
 from refdist.backend import Backend, current_backend
-from refdist.context import ReplicaContext, check_options
+from refdist.communication import check_options
+from refdist.context import ReplicaContext
 from refdist.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
 from refdist.strategies.base import OneOfAKind, ValueContext
 from refdist.strategies.reduction import Reduction
@@ -236,8 +237,7 @@ class StrategyExtended(OneOfAKind, Updates):
         """
         self._strategy._require("extended.reduce_to")
         op = rules.reduce_op(reduce_op, "reduce_to")
-        if options is not None:
-            check_options(options, "reduce_to")
+        check_options(options, "reduce_to")
         target = destinations_of(destinations, "reduce_to")
         return nest.map_structure(
             lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value)
@@ -254,8 +254,7 @@ class StrategyExtended(OneOfAKind, Updates):
         """
         self._strategy._require("extended.batch_reduce_to")
         op = rules.reduce_op(reduce_op, "batch_reduce_to")
-        if options is not None:
-            check_options(options, "batch_reduce_to")
+        check_options(options, "batch_reduce_to")
         pairs = [(value, destinations_of(destinations, "batch_reduce_to"))
                  for value, destinations in check_pairs(value_destination_pairs, "batch_reduce_to")]
         for value, _ in pairs:
