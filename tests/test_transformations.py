@@ -295,7 +295,7 @@ def test_prefetch_reads_before_it_is_asked() -> None:
 
 
 def ours() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("refdist")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(("refdist prefetch", "refdist map"))]
 
 
 @pytest.mark.parametrize("dataset", [
