@@ -62,15 +62,17 @@ def has_dtype(value: Any) -> bool:
     return is_array(value) or hasattr(value, "__array__")
 
 
-def to_array(value: Any, dtype: Any = None, argument: str = "value") -> Any:
+def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: str = "constant") -> Any:
     """`value` as an array; arrays are returned as they are.
 
     Args:
         value: a number, string, nested list, array, or an object with `__array__`.
         dtype: the dtype wanted, or None to keep an array's own and narrow Python numbers.
         argument: what messages call it.
+        attempted: what the dtype is wanted for, in words for an error message.
 
     Raises:
+        RD05: a value that does not become that dtype.
         RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
     """
     if dtype is None:
@@ -85,12 +87,12 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value") -> Any:
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument)
     if type(value) in ARRAY_TYPES:
-        return cast(value, dtype, "constant")
+        return cast(value, dtype, attempted)
     if IMPORTERS and hasattr(value, "__dlpack_device__"):
         for take in IMPORTERS:
             array = take(value)
             if array is not None:
-                return array if dtype is None else cast(array, dtype, "constant")
+                return array if dtype is None else cast(array, dtype, attempted)
     try:
         array = np.asarray(value)
     except errors.RefdistError:
@@ -104,7 +106,7 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value") -> Any:
     weak = isinstance(value, (bool, int, float, complex)) or (
         isinstance(value, (list, tuple)) and not _has_array(value))
     if dtype is not None:
-        return _cast_weak(array, _dtype(dtype, "constant")) if weak else cast(array, dtype, "constant")
+        return (_cast_weak if weak else cast)(array, _dtype(dtype, attempted), attempted)
     return _narrow(array, value) if weak else array
 
 
@@ -112,18 +114,20 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
     """`array` in another dtype, if no value loses its kind: int to float is fine, float to int is not.
 
     Raises:
-        RD05: a float would become an int, a complex a real, and the like.  RD25: not a dtype.
+        RD05: a float would become an int, a complex a real, a number text, and the like.  RD25: not a dtype.
     """
     dtype = _dtype(dtype, attempted)
     if array.dtype == dtype:
         return array
-    if array.dtype.kind == dtype.kind and dtype.kind in "US":
+    text = dtype.kind in "US"
+    if text and array.dtype.kind == dtype.kind:
         return array  # a longer string must not be cut
-    if _same_kind(array.dtype, dtype) and _in_range(array, dtype):
+    if not text and _same_kind(array.dtype, dtype) and _in_range(array, dtype):
         with beside(array):
             return array.astype(dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
-                       f"Cast explicitly: `.astype({str(dtype)!r})`.", kind=errors.InvalidArgumentError)
+                       f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
+                       kind=errors.InvalidArgumentError)
 
 
 def _dtype(dtype: Any, attempted: str) -> np.dtype[Any]:
@@ -134,11 +138,11 @@ def _dtype(dtype: Any, attempted: str) -> np.dtype[Any]:
     return found
 
 
-def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
+def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any], attempted: str) -> Any:
     # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.
     if array.dtype.kind == "i" and kind_of(dtype) == "u" and _in_range(array, dtype):
         return array.astype(dtype)
-    return cast(array, dtype, "constant")
+    return cast(array, dtype, attempted)
 
 
 def _same_kind(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
+
 from refdist import collectives, errors, rules
 from refdist.arrays import beside, cast, frozen, has_dtype, kind_of, may_be_kept, to_array
 from refdist.backend import current_backend
@@ -27,7 +29,8 @@ def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
         return _prepare_slices(variable, operation, attempted, value)
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
-    array = cast(to_array(value, None if has_dtype(value) else variable._array.dtype), variable._array.dtype, attempted)
+    array = to_array(value, None if has_dtype(value) else variable._array.dtype, attempted=attempted)
+    array = cast(array, variable._array.dtype, attempted)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
@@ -101,4 +104,6 @@ def update(operation: str, old: Any, new: Any, device: str) -> Any:
         return backend.sum((old, new))
     if operation == "assign_sub":
         return backend.difference(old, new)
+    if old.dtype.kind in "US":
+        old = old.astype(np.result_type(old, new.values))  # a longer string must not be cut
     return backend.scatter(operation.rpartition("_")[2], old, new.indices, new.values)

@@ -376,7 +376,7 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
     value = initial_value() if callable(initial_value) else initial_value
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
-    array = to_array(value, None if has_dtype(value) else dtype, "initial_value")
+    array = to_array(value, None if has_dtype(value) else dtype, "initial_value", attempted)
     if dtype is not None:
         array = cast(array, dtype, attempted)
     if array.dtype.hasobject:

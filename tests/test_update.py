@@ -81,6 +81,29 @@ def test_strings_are_not_cut() -> None:
     v = mirrored("x")
     v.assign("yyy")
     assert str(v.numpy()) == "yyy"
+    rows = mirrored(["a", "b"])
+    rows.scatter_update(refdist.IndexedSlices(["longer"], [1]))
+    TWO.run(lambda: rows.scatter_update(refdist.IndexedSlices(["the same"], [0])))
+    assert [copy.numpy().tolist() for copy in rows.values] == [["the same", "longer"]] * 2
+
+
+@pytest.mark.parametrize("value", [12345, np.int64(12345), 1.5, True, b"yyy", np.array(b"yyy")])
+def test_only_text_becomes_text(value: Any) -> None:
+    v = mirrored("x")
+    with pytest.raises(ValueError, match=r"\[RD05\] assign of variable Variable:0: .*`\.astype\('U'\)`"):
+        v.assign(value)
+    slices = refdist.IndexedSlices(np.atleast_1d(value), [0])
+    rows = mirrored(["x"])
+    with pytest.raises(ValueError, match=r"\[RD05\] scatter_update of variable Variable:0: "):
+        rows.scatter_update(slices)
+    assert str(v.numpy()) == "x" and rows.numpy().tolist() == ["x"]
+
+
+def test_a_value_that_does_not_fit_is_told_where_it_was_to_go() -> None:
+    with pytest.raises(ValueError, match=r"\[RD05\] assign_add of variable Variable:0: "):
+        mirrored(1).assign_add([1.5])
+    with pytest.raises(TypeError, match=r"\[RD25\] Variable\(name='v'\): dtype is 'float99'"):
+        mirrored(1.0, name="v", dtype="float99")
 
 
 def test_slices_are_dense_before_an_axis_is_reduced() -> None:
