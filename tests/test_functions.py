@@ -40,6 +40,41 @@ def test_numbers_and_lists_become_arrays(returned: Any, dtype: Any, shape: tuple
             assert np.array_equal(found, returned), name
 
 
+@pytest.mark.parametrize("method", ["generator", "signature", "view", "list", "map", "threads", "scan", "state"])
+def test_one_array_may_be_used_for_every_element(method: str) -> None:
+    buffer = np.zeros(2)
+
+    def filled(x: Any) -> Any:
+        buffer[:] = x
+        return buffer
+
+    def generator() -> Any:
+        return map(filled, range(3))
+
+    numbers = Dataset.range(3)
+    dataset = {
+        "generator": lambda: Dataset.from_generator(generator),
+        "signature": lambda: Dataset.from_generator(generator, output_signature=TensorSpec((2,), np.float64)),
+        "view": lambda: Dataset.from_generator(lambda: ({"a": x.view(np.ndarray)[:]} for x in generator())).map(
+            lambda element: element["a"]),
+        "list": lambda: Dataset.from_generator(lambda: (memoryview(x) for x in generator()),
+                                               output_signature=TensorSpec((2,), np.float64)),
+        "map": lambda: numbers.map(filled), "threads": lambda: numbers.map(filled, num_parallel_calls=1),
+        "scan": lambda: numbers.scan(0, lambda s, x: (s, filled(x))),
+        "state": lambda: numbers.scan(np.zeros(2), lambda s, x: (filled(x), s)).skip(1).concatenate(
+            Dataset.from_tensors(np.full(2, 2.0)))}[method]()
+    wanted = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+    assert [element.tolist() for element in list(dataset)] == wanted
+    assert rows(dataset.batch(3)) == [wanted]
+    assert buffer.flags.writeable
+
+
+def test_what_nobody_can_write_to_is_not_copied() -> None:
+    whole = np.ones((4, 2))
+    halves = Dataset.from_tensor_slices(whole).batch(2).map(lambda x: (x, x[:1]))
+    assert all(np.shares_memory(part, whole) for element in halves for part in element)
+
+
 def test_an_outermost_list_is_a_tuple_and_other_values_stay() -> None:
     """Observed: `map(lambda x: [x, x])` has two components; a list within is one."""
     pair = first(Dataset.range(2).map(lambda x: [x, [x, x]]))

@@ -55,16 +55,36 @@ class Numbers:
         return frozen(rows.astype(self._dtype, copy=False))
 
 
-def arrays(structure: Any) -> Any:
+def arrays(structure: Any, convert: Callable[[Any], Any] = lambda leaf: read_only(to_array(leaf))) -> Any:
     """The structure with read-only arrays as leaves; as in tf.data, a list is an array and not a structure."""
     if type(structure) is np.ndarray:
-        return read_only(structure)
+        return convert(structure)
     if nest.is_nested(structure) and (
             isinstance(structure, (tuple, Mapping)) or not isinstance(structure, Collection)):
-        return nest.map_items(arrays, structure)
+        return nest.map_items(lambda item: arrays(item, convert), structure)
     # Text is kept as Python objects: NumPy's own text arrays would drop trailing zero bytes.
     kept = structure is None or isinstance(structure, np.generic) or is_text(structure) or is_dataset(structure)
-    return structure if kept else read_only(to_array(structure))
+    return structure if kept else convert(structure)
+
+
+def made_by_function(structure: Any) -> Any:
+    """The same of what a function or a generator made, which may use one array for all elements."""
+    return arrays(structure, taken)
+
+
+def taken(value: Any, dtype: Any = None) -> Any:
+    """A read-only array: a copy of what somebody can still write to.
+
+    >>> buffer = np.zeros(2)
+    >>> mine = taken(buffer)
+    >>> buffer[:] = 7
+    >>> mine
+    array([0., 0.])
+    """
+    array = to_array(value, dtype)
+    if isinstance(array, np.ndarray) and array.flags.writeable and (array is value or not array.flags.owndata):
+        array = array.copy()
+    return frozen(array)
 
 
 def handed(element: Any) -> Any:
@@ -78,7 +98,7 @@ def result(found: Any) -> Any:
     >>> result([1.5, [1, 2]])
     (array(1.5, dtype=float32), array([1, 2], dtype=int32))
     """
-    return arrays(tuple(found) if isinstance(found, list) else found)
+    return made_by_function(tuple(found) if isinstance(found, list) else found)
 
 
 def unlike(first: Any, other: Any, ranked: Callable[[], bool]) -> str | None:

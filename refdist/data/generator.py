@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import read_only, to_array
 from refdist.data import elements
 from refdist.data.iterators import noted
 from refdist.data.spec import TensorSpec, made, spec_of
@@ -84,7 +83,7 @@ def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], sp
             return
         except Exception as error:
             raise noted(error, "from_generator", number) from None
-        element = elements.arrays(raw) if spec is None else _typed(raw, spec, number)
+        element = elements.made_by_function(raw) if spec is None else _typed(raw, spec, number)
         if spec is None:
             spec = made(spec_of(element), ranked=False)
         _check(spec, element, number)
@@ -100,9 +99,9 @@ def _typed(raw: Any, spec: Any, number: int) -> Any:
         items = [_typed(item, one, number) for item, one in zip(raw, spec, strict=True)]
         return type(spec)(*items) if hasattr(spec, "_fields") else type(spec)(items)
     if not isinstance(spec, TensorSpec) or spec.dtype == object or isinstance(raw, (np.ndarray, np.generic)):
-        return elements.arrays(raw)
+        return elements.made_by_function(raw)
     try:
-        return read_only(to_array(raw, spec.dtype))
+        return elements.taken(raw, spec.dtype)
     except errors.RefdistError as error:
         raise _misfit(number, f"it is {raw!r}", spec) from error
 

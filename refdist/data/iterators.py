@@ -201,7 +201,7 @@ def scan(state: Any, function: Callable[..., Any], stream: Iterable[Any]) -> Ite
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise errors.error("RD25", "Dataset.scan", f"the function returned {pair!r}",
                                    "Return a pair: the new state, and an element.")
-            state, result = map(elements.arrays, pair)
+            state, result = map(elements.made_by_function, pair)
             difference = elements.unlike(first, state, lambda: False)
             if difference is not None:
                 raise errors.error("RD26", "Dataset.scan", f"the new state {difference}",
