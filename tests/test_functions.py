@@ -152,6 +152,24 @@ def test_take_while_ends_at_the_first_that_is_not() -> None:
     assert caught.value.__notes__ == ["raised in Dataset.take_while by element 0"]
 
 
+@pytest.mark.parametrize("returned", [1, 0, None, "a", np.int64(1), 1.0, np.array([True]), [True, False], {}])
+@pytest.mark.parametrize("method", [Dataset.filter, Dataset.take_while])
+def test_only_one_bool_says_whether_an_element_is_kept(method: Any, returned: Any) -> None:
+    with pytest.raises(ValueError, match=r"\[RD25\] Dataset\.\w+: the function returned .*Return one bool") as caught:
+        list(method(Dataset.range(2), lambda x: returned))
+    assert caught.value.__notes__ == [f"raised in Dataset.{method.__name__} by element 0"]
+    for kept in (True, np.bool_(True), np.array(True)):
+        assert rows(method(Dataset.range(2), lambda x, kept=kept: kept)) == [0, 1]
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(TypeError, match=r"RD25\] Dataset\.range\(3\): output_type is 'foo'"):
+        Dataset.range(3, output_type="foo")
+    for made_of in (Dataset.sample_from_datasets, lambda none: Dataset.choose_from_datasets(none, Dataset.range(2))):
+        with pytest.raises(ValueError, match=r"RD25.*there is no dataset"):
+            made_of([])
+
+
 def test_apply_and_the_single_element() -> None:
     assert rows(Dataset.range(3).apply(lambda d: d.batch(2))) == [[0, 1], [2]]
     assert Dataset.range(1).get_single_element() == 0

@@ -32,9 +32,11 @@ def test_zip_concatenate_and_enumerate() -> None:
     assert [(int(i), int(x)) for i, x in b.take(2).enumerate(start=5)] == [(5, 10), (6, 11)]
     with pytest.raises(TypeError, match="RD26"):
         a.concatenate(Dataset.from_tensor_slices([1.0]))
-    for bad in (5, [a, 5], []):
+    for bad in (5, [a, 5]):
         with pytest.raises(TypeError, match="RD25"):
             Dataset.zip(bad)
+    with pytest.raises(ValueError, match=r"RD25.*there is no dataset"):
+        Dataset.zip(())
     with pytest.raises(TypeError, match="RD25"):
         a.concatenate([1])
 

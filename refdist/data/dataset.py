@@ -178,12 +178,18 @@ class Dataset(Functions):
 
         Source: tf.data.Dataset.range.
         """
+        attempted = f"Dataset.range({', '.join(map(repr, args))})"
         try:
-            numbers, dtype = range(*args), np.dtype(output_type)
+            numbers = range(*args)
         except (TypeError, ValueError) as error:
-            raise errors.error("RD25", f"Dataset.range{args}", str(error), "Pass one to three ints.") from error
+            raise errors.error("RD25", attempted, str(error), "Pass one to three ints.") from error
+        try:
+            dtype = np.dtype(output_type)
+        except TypeError:
+            dtype = np.dtype(object)
         if dtype.kind not in "iuf":
-            raise errors.error("RD25", f"Dataset.range{args}", f"output_type is {dtype}", "Pass an int's or a float's.")
+            raise errors.error("RD25", attempted, f"output_type is {output_type!r}",
+                               "Pass the dtype of ints or floats.")
         return _of_rows(Numbers(numbers, dtype), TensorSpec((), dtype))
 
     @staticmethod
@@ -393,7 +399,10 @@ def _of_rows(rows: Rows | Numbers, spec: Any) -> Dataset:
 
 def _datasets(found: Any, method: str) -> list[Dataset]:
     datasets = list(found) if isinstance(found, (list, tuple)) else [found]
-    for dataset in datasets or [None]:
+    if not datasets:
+        raise errors.error("RD25", f"Dataset.{method}", "there is no dataset", "Pass at least one.",
+                           kind=errors.InvalidValueError)
+    for dataset in datasets:
         if not isinstance(dataset, Dataset):
             raise errors.error("RD25", f"Dataset.{method}", f"got {dataset!r}", "Pass datasets.")
     return datasets

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import errors, nest
+from refdist.arrays import to_numpy
 from refdist.data import elements, iterators, threads
 from refdist.data.elements import check_count, check_function
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY, Facts, Reading
@@ -69,7 +70,7 @@ class Functions(Transformations):
         """Keeps the elements for which the function is true.
 
         Raises:
-            RD25: not a function.
+            RD25: not a function, or one that does not return one bool.
             What the function raises, with a note that says which element it was.
 
         Source: tf.data.Dataset.filter.
@@ -91,7 +92,7 @@ class Functions(Transformations):
         [0, 1, 2]
 
         Raises:
-            RD25: not a function.
+            RD25: not a function, or one that does not return one bool.
             What the function raises, with a note that says which element it was.
 
         Source: tf.data.Dataset.take_while.
@@ -206,10 +207,14 @@ class Functions(Transformations):
     def _judged(self, method: str, predicate: Callable[..., Any], reading: Reading) -> Iterator[tuple[Any, bool]]:
         for i, element in enumerate(self._read(reading)):
             try:
-                kept = bool(iterators.apply(predicate, element))
+                kept = to_numpy(iterators.apply(predicate, element))
+                if kept.dtype != np.bool_ or kept.ndim:
+                    raise errors.error("RD25", f"Dataset.{method}", f"the function returned {_short(kept)}",
+                                       "Return one bool, for example `x > 0` or `np.all(x > 0)`.",
+                                       kind=errors.InvalidValueError)
             except Exception as error:
                 raise iterators.noted(error, method, i) from None
-            yield element, kept
+            yield element, bool(kept)
 
     def _alike(self, method: str, results: Iterator[Any]) -> Iterator[Any]:
         return iterators.alike(method, results, lambda: is_ranked(self.element_spec))
@@ -243,6 +248,10 @@ def _dataset(method: str, found: Any) -> Any:
         return found
     raise errors.error("RD25", f"Dataset.{method}", f"the function returned a {type(found).__name__}",
                        "Return a Dataset.")
+
+
+def _short(found: np.ndarray[Any, Any]) -> str:
+    return f"an array of shape {found.shape} and dtype {found.dtype}" if found.ndim else repr(found[()])
 
 
 def _calls(method: str, num_parallel_calls: int | None) -> int | None:
