@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from refdist import call_site, checkpoint_files, current, errors, lockstep
-from refdist.checkpoint_files import State, file_of
+from refdist.checkpoint_files import State, file_of, path_of
 from refdist.checkpoint_objects import walk
 from refdist.transport import Transport
 from refdist.variables import Variable
@@ -117,8 +117,9 @@ class Checkpoint:
         Source: tf.train.Checkpoint.write.
         """
         attempted = "Checkpoint.write"
+        prefix = path_of(file_prefix, attempted)
         self._begin(attempted)
-        return self._write(os.fspath(file_prefix), attempted)
+        return self._write(prefix, attempted)
 
     def _begin(self, attempted: str) -> None:
         _outside_replicas(attempted)
@@ -161,7 +162,7 @@ class Checkpoint:
 
         Source: tf.train.Checkpoint.read.
         """
-        return self._read(os.fspath(save_path))
+        return self._read(path_of(save_path, "Checkpoint.read"))
 
     def _read(self, path: str) -> LoadStatus:
         _outside_replicas("Checkpoint.read")
@@ -185,9 +186,10 @@ class Checkpoint:
         Source: tf.train.Checkpoint.save.
         """
         attempted = "Checkpoint.save"
+        prefix = path_of(file_prefix, attempted)
         self._begin(attempted)
         self.save_counter.assign_add(np.int64(1))
-        path = self._write(f"{os.fspath(file_prefix)}-{int(self.save_counter)}", attempted)
+        path = self._write(f"{prefix}-{int(self.save_counter)}", attempted)
         folder, name = os.path.split(path)
         # Only this one: a manager of the folder must not take the others for its own, which it may delete.
         by_first_worker(self._variables(), attempted,
@@ -200,7 +202,9 @@ class Checkpoint:
         Source: tf.train.Checkpoint.restore.
         """
         _ = self.save_counter
-        return LoadStatus("", self, set()) if save_path is None else self._read(os.fspath(save_path))
+        if save_path is None:
+            return LoadStatus("", self, set())
+        return self._read(path_of(save_path, "Checkpoint.restore"))
 
 
 class LoadStatus:

@@ -30,6 +30,18 @@ class State:
     content: Any
 
 
+def path_of(path: Any, attempted: str) -> str:
+    """A path as text.
+
+    Raises:
+        RD25: it is not a path.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise errors.error("RD25", attempted, f"the path is {path!r}", "Pass text or a pathlib.Path; "
+                           "`latest_checkpoint` returns None where there is no checkpoint yet.")
+    return str(os.fspath(path))
+
+
 def file_of(path: str) -> str:
     """The name of the file of a checkpoint, which may be given with or without its ending."""
     return path if path.endswith(SUFFIX) else path + SUFFIX

@@ -51,7 +51,7 @@ class CheckpointManager:
             raise errors.error("RD25", "CheckpointManager", "checkpoint_interval is given and step_counter is not",
                                "Give both.", kind=errors.InvalidValueError)
         self._checkpoint, self._keep = checkpoint, max_to_keep
-        self._directory = os.fspath(directory)
+        self._directory = checkpoint_files.path_of(directory, "CheckpointManager")
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._every = keep_checkpoint_every_n_hours
         self._counter, self._interval = step_counter, checkpoint_interval

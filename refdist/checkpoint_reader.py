@@ -11,7 +11,7 @@ import numpy as np
 
 from refdist import checkpoint_files, errors
 from refdist.arrays import frozen
-from refdist.checkpoint_files import State, file_of
+from refdist.checkpoint_files import State, file_of, path_of
 
 # Seconds between one look at a folder and the next.
 _PAUSE = 1.0
@@ -62,7 +62,7 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str], latest_filename: s
 
     Source: tf.train.latest_checkpoint.
     """
-    folder = os.fspath(checkpoint_dir)
+    folder = path_of(checkpoint_dir, "latest_checkpoint")
     name = checkpoint_files.index(folder, latest_filename).get("latest")
     if name is None or not os.path.exists(file_of(os.path.join(folder, name))):
         return None
@@ -112,7 +112,7 @@ def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReade
 
     Source: tf.train.load_checkpoint.
     """
-    path = os.fspath(ckpt_dir_or_file)
+    path = path_of(ckpt_dir_or_file, "load_checkpoint")
     if os.path.isdir(path) and not os.path.exists(file_of(path)):
         latest = latest_checkpoint(path)
         if latest is None:

@@ -255,6 +255,21 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["file.safetensors"]
 
 
+@pytest.mark.parametrize("path", [None, 3, b"path", ["path"]])
+def test_what_is_not_a_path_is_named(tmp_path: Path, path: Any) -> None:
+    checkpoint = Checkpoint(v=refdist.Variable(1.0))
+    calls = {"Checkpoint.write": checkpoint.write, "Checkpoint.save": checkpoint.save,
+             "Checkpoint.read": checkpoint.read, "Checkpoint.restore": checkpoint.restore,
+             "latest_checkpoint": latest_checkpoint, "load_checkpoint": load_checkpoint,
+             "CheckpointManager": lambda folder: refdist.train.CheckpointManager(checkpoint, folder, 1)}
+    if path is None:  # nothing to restore yet
+        calls.pop("Checkpoint.restore")(path)
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=rf"\[RD25\] {name}: the path is .*Pass text or a pathlib.Path"):
+            call(path)
+    assert int(checkpoint.save_counter) == 0
+
+
 def test_a_folder_that_does_not_exist_is_made(tmp_path: Path) -> None:
     """As TensorFlow 2.21 does, for `write` and `save`."""
     v = refdist.Variable(3.0)
