@@ -415,4 +415,4 @@ class device:  # noqa: N801 - TensorFlow's name
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        current.leave(self._entered.pop(), f"device({self._name!r})")
+        current.leave(self._entered, f"device({self._name!r})")

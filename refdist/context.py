@@ -67,9 +67,7 @@ class ReplicaContext:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        frame = self._entered.pop()
-        if frame.parent is not None:
-            current.state.top = frame.parent
+        current.leave(self._entered, "a replica context")
 
     @property
     def strategy(self) -> Any:

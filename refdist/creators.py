@@ -48,4 +48,4 @@ class variable_creator_scope:  # noqa: N801 - TensorFlow's name
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        current.leave(self._entered.pop(), "variable_creator_scope")
+        current.leave(self._entered, "variable_creator_scope")

@@ -115,16 +115,19 @@ def pushed(new: Frame) -> Iterator[Frame]:
         state.top = old
 
 
-def leave(entered: Frame, what: str) -> None:
-    """Pops `entered`, which must be the top of the stack.
+def leave(entered: list[Frame], what: str) -> None:
+    """Pops the last of the frames entered, which must be the top of the stack.
 
     Raises:
-        RD09: scopes are left in another order than they were entered.
+        RD09: there is none, or scopes are left in another order than they were entered.
     """
-    if state.top is not entered or entered.parent is None:
+    if not entered:
+        raise errors.error("RD09", f"leaving {what}", "it is not open", "Use a `with` block.")
+    frame = entered.pop()
+    if state.top is not frame or frame.parent is None:
         raise errors.error("RD09", f"leaving {what}", "a scope that was entered later is still open",
                            "Leave scopes in the reverse order, best by nested `with` blocks.")
-    state.top = entered.parent
+    state.top = frame.parent
 
 
 def situation(strategy: Any) -> str:

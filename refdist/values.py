@@ -119,6 +119,7 @@ for _name, _sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("matmul", "@"), 
                      ("mod", "%"), ("pow", "**"), ("lshift", "<<"), ("rshift", ">>"), ("and", "&"), ("or", "|"),
                      ("xor", "^")):
     _OPERATIONS |= {_name: f"x {_sign} y", f"r{_name}": f"y {_sign} x"}
+_OPERATIONS |= {"divmod": "divmod(x, y)", "rdivmod": "divmod(y, x)", "delitem": "del x[...]"}
 _OF_ARRAYS = {name for name in dir(np.ndarray) if not name.startswith("_")} | {"numpy"}
 
 

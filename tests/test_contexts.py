@@ -242,6 +242,19 @@ def test_scopes_are_left_in_the_reverse_order() -> None:
         current.state.top = before
 
 
+@pytest.mark.parametrize("opened", [
+    refdist.MirroredStrategy(["CPU:0"]).scope(), refdist.device("CPU:0"),
+    refdist.ReplicaContext(refdist.get_strategy(), 0),
+    refdist.variable_creator_scope(lambda next_creator, **kwargs: next_creator(**kwargs))])
+def test_what_is_not_open_cannot_be_left(opened: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(refdist.errors.InvalidContextError, match=r"RD09.*leaving .*it is not open"):
+            opened.__exit__(None, None, None)
+        with opened:
+            pass
+    assert not refdist.has_strategy()
+
+
 def test_a_new_thread_starts_outside_every_scope() -> None:
     import threading
 

@@ -105,6 +105,8 @@ def test_a_replication_mode_that_is_not_supported() -> None:
     """A63."""
     with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD25"):
         TWO.make_input_fn_iterator(lambda context: Dataset.range(1), refdist.InputReplicationMode.PER_REPLICA)
+    with pytest.warns(DeprecationWarning), pytest.raises(TypeError, match=r"RD25.*input_fn is 3"):
+        TWO.make_input_fn_iterator(3)  # type: ignore[arg-type]
 
 
 def test_what_is_left_of_sessions() -> None:

@@ -106,6 +106,36 @@ def test_a_value_that_does_not_fit_is_told_where_it_was_to_go() -> None:
         mirrored(1.0, name="v", dtype="float99")
 
 
+def call_update(**arguments: Any) -> Any:
+    return TWO.extended.update(mirrored([1.0, 2.0]), lambda v, x: v.assign(x), **arguments)
+
+
+def call_update_in_replicas(**arguments: Any) -> Any:
+    v = mirrored([1.0, 2.0])
+    return TWO.run(lambda: TWO.extended.update(v, lambda v, x: v.assign(x), **arguments))
+
+
+def call_update_non_slot(**arguments: Any) -> Any:
+    return TWO.extended.update_non_slot(TWO.extended.parameter_devices, lambda x: x, **arguments)
+
+
+def call_merge_call(**arguments: Any) -> Any:
+    return TWO.run(lambda: refdist.get_replica_context().merge_call(lambda _, x: x, **arguments))
+
+
+@pytest.mark.parametrize("call", [call_update, call_update_in_replicas, call_update_non_slot, call_merge_call,
+                                  lambda **arguments: TWO.run(lambda x: x, **arguments)])
+def test_arguments_that_are_no_list_or_dict_are_named(call: Any) -> None:
+    for args in (3, np.ones(2), "ab", {"x": 1}):
+        with pytest.raises(ValueError, match=rf"\[RD25\] .*: args is a {type(args).__name__}"):
+            call(args=args)
+    for kwargs in (["x"], 3, "x"):
+        with pytest.raises(TypeError, match=rf"\[RD25\] .*: kwargs is a {type(kwargs).__name__}"):
+            call(args=(np.ones(2),), kwargs=kwargs)
+    call(args=[np.ones(2)], kwargs=None)
+    call(kwargs={"x": np.ones(2)})
+
+
 def test_slices_are_dense_before_an_axis_is_reduced() -> None:
     value = TWO.run(lambda: refdist.IndexedSlices(np.float32([[1, 2]]), [1], [3, 2]))
     assert TWO.reduce("SUM", value, axis=1).tolist() == [0.0, 6.0, 0.0]

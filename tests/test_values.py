@@ -97,7 +97,9 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "y / x": lambda x: 2 / x, "x // y": lambda x: x // 2, "x % y": lambda x: x % 2, "x ** y": lambda x: x ** 2,
     "y ** x": lambda x: 2 ** x,
     "x @ y": lambda x: x @ x, "x << y": lambda x: x << 1, "x & y": lambda x: x & 1, "x | y": lambda x: x | 1,
-    "x ^ y": lambda x: x ^ 1, "x.mean": lambda x: x.mean(), "x.shape": lambda x: x.shape, "x.dtype": lambda x: x.dtype,
+    "divmod(x, y)": lambda x: divmod(x, 2), "divmod(y, x)": lambda x: divmod(2, x),
+    "del x[...]": lambda x: operator.delitem(x, 0), "x ^ y": lambda x: x ^ 1,
+    "x.mean": lambda x: x.mean(), "x.shape": lambda x: x.shape, "x.dtype": lambda x: x.dtype,
     "x.numpy": lambda x: x.numpy(), "x.T": lambda x: x.T, "format(x, '.3f')": lambda x: f"{x:.3f}",
     "using a PerReplica as an array": np.mean, "using a PerReplica as an array:": lambda x: np.ones(2) + x,
 }

@@ -330,4 +330,4 @@ class Scope:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        current.leave(self._entered.pop(), "strategy.scope()")
+        current.leave(self._entered, "strategy.scope()")
