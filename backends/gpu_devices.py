@@ -160,7 +160,7 @@ class Streams:
 
     CuPy remembers by thread which streams to go back to after `with stream:`.  Replicas that took turns inside such
     blocks would get each other's streams back, so a meeting in another stream than the default one is refused.
-    The code that calls `strategy.run` may be inside such a block: the replicas do not see it.
+    The code that calls `strategy.run` may be inside such a block: replicas start in the default stream all the same.
     """
 
     def __init__(self, cupy: Any, known: Devices) -> None:

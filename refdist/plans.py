@@ -27,7 +27,7 @@ from refdist.rules import ReduceOp
 
 
 class Plan(CrossDeviceOps):
-    """What refdist's own CrossDeviceOps share: transfers that are stated, and sums that are the backend's."""
+    """Base of refdist's own CrossDeviceOps: they list their transfers and leave the sums to the backend."""
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
         """The transfers for a value of `nbytes` bytes on each of `sources`: by way of the first destination."""
@@ -207,7 +207,7 @@ class HierarchicalCopyAllReduce(_Packed):
     """
 
     def _all_reduce_transfers(self, sources: Sequence[str], nbytes: int) -> list[Transfer]:
-        # To the head of each half, between the heads, and back.
+        # To the first device of each half, between these two, and back.
         half = max(1, len(sources) // 2)
         groups = [group for group in (sources[:half], sources[half:]) if group]
         up = [Transfer(device, group[0], nbytes) for group in groups for device in group[1:]]

@@ -1,4 +1,4 @@
-"""The state of a generator: two numbers of counter and one of key, each an int64; what makes one, and what follows."""
+"""The state of a generator, three int64: a counter of 128 bits and a key of 64; how states are made and advanced."""
 
 from __future__ import annotations
 
