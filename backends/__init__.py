@@ -1,5 +1,5 @@
-"""The backends that come with refdist, one file each.
+"""The backends and transports that come with refdist, one folder each.
 
-A backend implements `refdist.backend.Backend`; a third party's is found through the entry points in the
+A backend implements `refdist.array.backend.Backend`; a third party's is found through the entry points in the
 group `refdist.backends`.
 """

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 
 import refdist
-from refdist.backend import current_backend
-from refdist.backends.gpu_kernels import Job
+from refdist.array.backend import current_backend
+from refdist.backends.gpu.kernels import Job
 
 MIB = 1 << 20
 ROUNDS = 7

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from refdist import errors, rules
+from refdist import errors
 from refdist.conformance.case import Case
 from refdist.conformance.cases import load
-from refdist.current import SITUATIONS
-from refdist.rules import VariableAggregation
+from refdist.core import rules
+from refdist.core.context_stack import SITUATIONS
+from refdist.core.rules import VariableAggregation
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -31,8 +32,8 @@ def tables() -> str:
     means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
     return f"""# Tables
 
-Printed from `refdist/rules.py` by `make docs`. A situation is seen from the strategy that is called, or that made the
-variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*, or in the cross-replica or replica
+Printed from `refdist/core/rules.py` by `make docs`. A situation is seen from the strategy that is called, or that made
+the variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*, or in the cross-replica or replica
 context of an *other* strategy. "RDnn" is the code of the error.
 
 ## Calls

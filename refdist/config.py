@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
 
-from refdist import current, devices, errors
+from refdist import errors
+from refdist.core import context_stack, devices
 
 DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
@@ -406,13 +407,13 @@ class device:  # noqa: N801 - TensorFlow's name
 
     def __init__(self, device_name: str | LogicalDevice) -> None:
         self._name = check_device(device_name, "device_name")
-        self._entered: list[current.Frame] = []
+        self._entered: list[context_stack.Frame] = []
 
     def __enter__(self) -> None:
-        frame = current.frame().with_device(self._name)
+        frame = context_stack.frame().with_device(self._name)
         self._entered.append(frame)
-        current.state.top = frame
+        context_stack.state.top = frame
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        current.leave(self._entered, f"device({self._name!r})")
+        context_stack.leave(self._entered, f"device({self._name!r})")

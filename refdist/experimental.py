@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refdist.communication import (
+from refdist.checkpoints.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
+from refdist.data.iterator import Optional
+from refdist.missing import no_such_name
+from refdist.strategies.base import ValueContext
+from refdist.strategies.central_storage import CentralStorageStrategy
+from refdist.strategies.communication import (
     CollectiveCommunication,
     CollectiveHints,
     CommunicationImplementation,
     CommunicationOptions,
 )
-from refdist.data.iterator import Optional
-from refdist.missing import no_such_name
-from refdist.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
-from refdist.strategies.base import ValueContext
-from refdist.strategies.central_storage import CentralStorageStrategy
 from refdist.strategies.multi_worker import ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
 
 __all__ = [

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from refdist import collectives, current, errors, rules
-from refdist.arrays import as_array, beside, frozen, to_array
-from refdist.backend import constant
-from refdist.context import get_strategy, has_strategy, in_cross_replica_context
+from refdist import errors
+from refdist.array import collectives
+from refdist.array.backend import constant
+from refdist.array.convert import as_array, beside, frozen, to_array
+from refdist.core import context_stack, rules
+from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
 
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
 
@@ -93,7 +95,7 @@ def _numbers(value: Any, attempted: str) -> Any:
 
 def _replicas(attempted: str, otherwise: str = "") -> int:
     if has_strategy() and in_cross_replica_context():
-        raise errors.error("RD09", attempted, f"it was called {current.describe()}",
+        raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            f"Call it in the function given to `strategy.run`{otherwise}.")
     replicas: int = get_strategy().num_replicas_in_sync
     return replicas

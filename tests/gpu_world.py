@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist import arrays, backend, current
-from refdist.backends import gpu_devices
+from refdist.array import backend
+from refdist.array import convert as arrays
+from refdist.backends.gpu import devices
+from refdist.core import context_stack
 
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "stand_in"
@@ -62,7 +64,7 @@ def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
     finally:
         refdist.config.reset_simulated_devices()
         refdist.set_backend("simulated")
-        assert current.switching is None
+        assert context_stack.switching is None
         backend._made.pop("gpu", None)
         if real_one is not None:
             backend._made["gpu"] = real_one
@@ -82,7 +84,7 @@ def why_no_gpu() -> str:
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed"
     try:
-        gpu_devices.library()
+        devices.library()
     except refdist.errors.RefdistError as error:
         return str(error)
     return ""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import refdist
-from refdist import lockstep
+from refdist.core import lockstep
 
 LARGE = np.ones(1 << 15, np.float64)  # 256 KiB: NumPy walks up the stack for temporary arrays of this size
 BOTTOM = 6  # frames at the bottom of a thread's stack that are the same for every walk

@@ -258,7 +258,7 @@ def test_every_signature_is_tensorflow_s(name: str) -> None:
     if isinstance(found, (classmethod, staticmethod)):
         found = found.__func__
     if name == "Variable":
-        from refdist.variables import _create as found
+        from refdist.variables.variable import _create as found
     mine = [parameter for parameter in inspect.signature(found).parameters.values()
             if parameter.name not in ("self", "cls")]
     wanted = [(parameter, default) for parameter, default in parameters(CALLABLE[name])

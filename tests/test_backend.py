@@ -12,7 +12,7 @@ import pytest
 from gpu_world import mirrored, program, replica
 
 import refdist
-from refdist import backend
+from refdist.array import backend
 
 TOY = """
 from refdist.backends.simulated import Simulated
@@ -93,9 +93,9 @@ def test_two_packages_that_offer_one_name_are_both_named(offer: Offer) -> None:
 @pytest.mark.parametrize(("source", "point", "said"), [
     ("import refdist_that_is_nowhere", "Toy", r"it cannot be imported: No module named 'refdist_that_is_nowhere'"),
     (TOY, "Tyo", r"it cannot be imported: module 'refdist_toy' has no attribute 'Tyo'"),
-    ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.backend\.Backend"),
-    ("class Toy: pass", "Toy", r"<class 'refdist_toy\.Toy'> is not a subclass of refdist\.backend\.Backend"),
-    ("from refdist.backend import Backend\nclass Toy(Backend): pass", "Toy",
+    ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.array\.backend\.Backend"),
+    ("class Toy: pass", "Toy", r"<class 'refdist_toy\.Toy'> is not a subclass of refdist\.array\.backend\.Backend"),
+    ("from refdist.array.backend import Backend\nclass Toy(Backend): pass", "Toy",
      r"Toy lacks the methods broadcast, concatenate, device,"),
 ])
 def test_a_backend_that_cannot_be_used_is_named_with_its_package(offer: Offer, source: str, point: str,

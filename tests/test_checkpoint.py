@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from test_workers import HERE, mpiexec
 
 import refdist
-from refdist import checkpoint_files
+from refdist.checkpoints import files
 from refdist.train import Checkpoint, latest_checkpoint, list_variables, load_checkpoint
 
 A, S = refdist.VariableAggregation, refdist.VariableSynchronization
@@ -214,11 +214,11 @@ def test_every_bit_of_a_file_matters(tmp_path: Path) -> None:
     z = refdist.Variable(np.array([1 + 2j], np.complex64))
     path = Path(Checkpoint(w=w, same=w, z=z, n=n).write(tmp_path / "bits") + ".safetensors")
     whole = path.read_bytes()
-    expected = checkpoint_files.read(str(path))
+    expected = files.read(str(path))
     for place, bit in itertools.product(range(len(whole)), range(8)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1:])
         try:
-            found = checkpoint_files.read(str(path))
+            found = files.read(str(path))
         except refdist.errors.DataLossError:
             continue
         assert {key: repr(value) for key, value in found.items()} == {
@@ -413,5 +413,5 @@ def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Pat
     killed = mpiexec(2, RESUMED, str(tmp_path), str(kill_at), where, REFDIST_TIMEOUT="60")
     assert killed.returncode != 0 and "was killed by SIGKILL" in killed.stderr
     for name in os.listdir(tmp_path):
-        assert name.startswith(".") or name == checkpoint_files.INDEX or list_variables(tmp_path / name)
+        assert name.startswith(".") or name == files.INDEX or list_variables(tmp_path / name)
     assert weights(mpiexec(2, RESUMED, str(tmp_path), "0", "never")) == unkilled

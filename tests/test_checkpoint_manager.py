@@ -11,7 +11,8 @@ import pytest
 from test_checkpoint import FOUR, TWO, make
 
 import refdist
-from refdist import checkpoint_manager, checkpoint_reader
+from refdist.checkpoints import manager as checkpoint_manager
+from refdist.checkpoints import reader
 from refdist.train import Checkpoint, CheckpointManager, checkpoints_iterator, latest_checkpoint
 
 
@@ -65,8 +66,8 @@ def test_another_program_follows_the_checkpoints(tmp_path: Path, monkeypatch: An
         asked.append(clock[0])
         return clock[0] > 20
 
-    monkeypatch.setattr(checkpoint_reader.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(checkpoint_reader.time, "sleep", sleep)
+    monkeypatch.setattr(reader.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(reader.time, "sleep", sleep)
     found = [(os.path.basename(path), clock[0]) for path in checkpoints_iterator(
         tmp_path, min_interval_secs=2, timeout=5, timeout_fn=over)]
     assert found == [("at-3-1", 3.0), ("at-4-2", 5.0), ("at-11-3", 11.0), ("at-21-4", 21.0)]

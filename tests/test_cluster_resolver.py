@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refdist
 from refdist import cluster_resolver as resolvers
-from refdist.cluster import check_cluster
+from refdist.cluster_resolver.cluster_spec import check_cluster
 from refdist.cluster_resolver.slurm import expand_hostlist, expand_tasks_per_node
 from refdist.train import ClusterSpec
 

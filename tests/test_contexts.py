@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist import current, rules
+from refdist.core import context_stack, rules
 from refdist.errors import RefdistError
 
 
@@ -62,16 +62,16 @@ def in_situation(world: World, situation: str, call: Callable[[], Any]) -> Any:
     def of_other() -> Any:
         return call()
 
-    if situation in (current.OUTSIDE, rules.DEFAULT):
+    if situation in (context_stack.OUTSIDE, rules.DEFAULT):
         return call()
-    if situation == current.CROSS:
+    if situation == context_stack.CROSS:
         with world.strategy.scope():
             return call()
-    if situation == current.UPDATE:
+    if situation == context_stack.UPDATE:
         return world.strategy.extended.update(world.v, lambda x: [call(), None][1])
-    if situation == current.REPLICA:
+    if situation == context_stack.REPLICA:
         return world.strategy.run(call)
-    if situation == current.OTHER_CROSS:
+    if situation == context_stack.OTHER_CROSS:
         with world.other.scope():
             return call()
     return world.other.run(of_other)
@@ -94,14 +94,14 @@ def of(situation: str) -> World:
 def test_every_call_in_every_situation(name: str, situation: str) -> None:
     world = of(situation)
     rule = rules.CALLS[name][situation]
-    top = current.state.top
+    top = context_stack.state.top
 
     def call() -> Any:
-        before = current.state.top
+        before = context_stack.state.top
         try:
             return CALLS[name](world)
         finally:
-            current.state.top = before
+            context_stack.state.top = before
 
     if rule == "ok":
         in_situation(world, situation, call)
@@ -111,7 +111,7 @@ def test_every_call_in_every_situation(name: str, situation: str) -> None:
         assert isinstance(caught.value, RefdistError)
         assert caught.value.code == rule
         assert float(world.v) == 1.0
-    assert current.state.top is top
+    assert context_stack.state.top is top
     assert world.strategy.run(lambda: refdist.get_replica_context() is not None) is True
 
 
@@ -230,7 +230,7 @@ def test_set_strategy_lasts_until_another_one_is_set() -> None:
 
 def test_scopes_are_left_in_the_reverse_order() -> None:
     strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
-    before = current.state.top
+    before = context_stack.state.top
     scope = strategy.scope()
     creator = refdist.variable_creator_scope(lambda next_creator, **kwargs: next_creator(**kwargs))
     scope.__enter__()
@@ -239,7 +239,7 @@ def test_scopes_are_left_in_the_reverse_order() -> None:
         with pytest.raises(RuntimeError, match=r"RD09.*entered later"):
             scope.__exit__(None, None, None)
     finally:
-        current.state.top = before
+        context_stack.state.top = before
 
 
 @pytest.mark.parametrize("opened", [

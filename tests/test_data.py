@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refdist
 from refdist.data import AutoShardPolicy, Dataset, Options, UnevenEnd
-from refdist.data.split import piece_sizes, split_batch, split_stream
+from refdist.input.split import piece_sizes, split_batch, split_stream
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no row of a full batch")
 

@@ -62,8 +62,8 @@ def test_the_specification_says_of_every_case_what_the_suite_asks() -> None:
     assert not left
 
 
-MODULES = ["refdist." + ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
-           if folder == "refdist" else f"refdist.backends.{path.stem}"
+MODULES = [".".join(["refdist", *["backends"][:folder == "backends"],
+                     *path.relative_to(ROOT / folder).with_suffix("").parts])
            for folder in ("refdist", "backends") for path in sorted((ROOT / folder).rglob("*.py"))
            if path.name != "__init__.py"]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from test_workers import mpiexec
 
-from refdist.backends import mpi, mpi_watch
+from refdist.backends.mpi import failure
+from refdist.backends.mpi import transport as mpi
 
 FAULTS = str(Path(__file__).parent / "workers" / "faults.py")
 LINE = r"faults\.py:\d+"
@@ -80,7 +81,7 @@ class Slow:
 @pytest.mark.parametrize("spin", [True, False])
 def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch, spin: bool) -> None:
     transport = object.__new__(mpi.MPITransport)
-    transport._watch, transport._count, transport.timeout, transport._spin = mpi_watch.Watch(0), 0, 30.0, spin
+    transport._watch, transport._count, transport.timeout, transport._spin = failure.Watch(0), 0, 30.0, spin
     slow = Slow(1000)
     monkeypatch.setattr(mpi, "time", slow)
     transport._poll(slow)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refdist
-from refdist import current
+from refdist.core import context_stack
 from refdist.errors import CATALOGUE, RefdistError
 
 
@@ -114,7 +114,7 @@ def test_only_catalogued_errors_come_out_and_nothing_changes(entry: str, kind: s
     strategy = STRATEGIES[kind]()
     with strategy.scope():
         v = refdist.Variable([1.0, 2.0], aggregation=refdist.VariableAggregation.SUM)
-    top = current.state.top
+    top = context_stack.state.top
     try:
         with np.errstate(all="ignore"):
             ENTRIES[entry](strategy, v, a, b, c)
@@ -124,5 +124,5 @@ def test_only_catalogued_errors_come_out_and_nothing_changes(entry: str, kind: s
         assert v.numpy().tolist() == [1.0, 2.0]
     finally:
         refdist.config.reset_simulated_devices()
-    assert current.state.top is top
+    assert context_stack.state.top is top
     assert strategy.run(lambda: replica().all_reduce("SUM", 1.0)) is not None

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refdist
-from refdist.backend import current_backend
-from refdist.backends import gpu_rings
+from refdist.array.backend import current_backend
+from refdist.backends.gpu import nccl
 from refdist.conformance.cases import load
-from refdist.devices import canonical
+from refdist.core.devices import canonical
 
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -182,7 +182,7 @@ def collectives(arrays: list[list[Any]]) -> Any:
     return [host(part) for leaf in mirrored().run(step) for part in leaf.values]
 
 
-@pytest.mark.parametrize(("gpus", "way"), [(1, "ordered"), *((n, way) for n in (2, 3) for way in gpu_rings.WAYS)])
+@pytest.mark.parametrize(("gpus", "way"), [(1, "ordered"), *((n, way) for n in (2, 3) for way in nccl.WAYS)])
 @settings(FEW, max_examples=12)
 @given(st.lists(st.tuples(shapes, dtypes), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
 def test_collectives_have_the_simulator_s_bits(gpus: int, way: str, kinds: Any, seed: int) -> None:

@@ -15,7 +15,8 @@ import pytest
 from gpu_world import ROOT, STAND_IN, why_no_gpu
 
 import refdist
-from refdist.backends import gpu, gpu_arrays, gpu_kernels, gpu_rings
+from refdist.backends.gpu import backend as gpu
+from refdist.backends.gpu import kernels, nccl, readonly
 
 cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
 no_gpu = pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU")
@@ -37,7 +38,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_read_only_arrays_and_their_views_refuse_to_be_written_to(array: Any) -> None:
-    kind = gpu_arrays.read_only(cupy)
+    kind = readonly.read_only(cupy)
     frozen = array.view(kind)
     assert not frozen._read_only
     frozen[1:].view()._read_only = True
@@ -55,7 +56,7 @@ def test_read_only_arrays_and_their_views_refuse_to_be_written_to(array: Any) ->
 
 def test_an_array_of_its_own_made_like_a_read_only_one_can_be_written_to(array: Any) -> None:
     # CuPy makes results of arithmetic so: an array without a base, of the type of an input, which is its template.
-    kind = gpu_arrays.read_only(cupy)
+    kind = readonly.read_only(cupy)
     frozen = array.view(kind)
     frozen._read_only = True
     result = kind((3, 4), np.float32, memptr=array.data)
@@ -68,7 +69,7 @@ def test_an_array_of_its_own_made_like_a_read_only_one_can_be_written_to(array: 
 
 
 def test_parts_of_a_read_only_array_are_read_only_and_it_is_handed_out_as_such(array: Any) -> None:
-    kind = gpu_arrays.read_only(cupy)
+    kind = readonly.read_only(cupy)
     pairs = array.view(np.complex64)
     frozen = pairs.view(kind)
     frozen._read_only = True
@@ -89,7 +90,7 @@ def test_parts_of_a_read_only_array_are_read_only_and_it_is_handed_out_as_such(a
 
 
 def test_every_method_that_writes_is_refused() -> None:
-    kind = gpu_arrays.read_only(cupy)
+    kind = readonly.read_only(cupy)
     inplace = {name for name in dir(cupy.ndarray) if re.fullmatch(r"__i(?!nit|ter|nt_|ndex|nv)\w+__", name)}
     written = {name for name in vars(kind) if not name.startswith("__") or name in inplace | {"__setitem__"}}
     assert inplace - {"__idiv__"} <= written
@@ -102,11 +103,11 @@ def test_every_method_that_writes_is_refused() -> None:
         "size", "strides"}
 
 
-@pytest.mark.parametrize("dtype", gpu_kernels.TYPES)
+@pytest.mark.parametrize("dtype", kernels.TYPES)
 def test_nvrtc_compiles_the_kernels(dtype: str) -> None:
     from cupy_backends.cuda.libs import nvrtc
 
-    program = nvrtc.createProgram(gpu_kernels.source(dtype), "kernel.cu", (), ())
+    program = nvrtc.createProgram(kernels.source(dtype), "kernel.cu", (), ())
     try:
         nvrtc.compileProgram(program, ("-arch=compute_70", "-fmad=false", "--std=c++17", "-ftz=true"))
     except Exception as error:
@@ -117,7 +118,7 @@ def test_nvrtc_compiles_the_kernels(dtype: str) -> None:
 
 
 def test_cupy_takes_the_kernels_as_they_are_given() -> None:
-    module = cupy.RawModule(code=gpu_kernels.source("float32"), options=("-fmad=false", "--std=c++17"))
+    module = cupy.RawModule(code=kernels.source("float32"), options=("-fmad=false", "--std=c++17"))
     assert callable(module.get_function)
 
 
@@ -125,8 +126,8 @@ def test_cupy_takes_the_kernels_as_they_are_given() -> None:
 def test_cupy_passes_the_kernels_arguments(array: Any) -> None:
     # Arguments are looked at before the device is; a function that was never loaded shows what they are taken for.
     function = cupy.cuda.function.Function.__new__(cupy.cuda.function.Function)
-    frozen = array.view(gpu_arrays.read_only(cupy))
-    table = np.zeros(1, gpu_kernels._TABLE)
+    frozen = array.view(readonly.read_only(cupy))
+    table = np.zeros(1, kernels._TABLE)
     for arguments in ((table, np.int32(2), np.int32(0), np.int32(1)),
                       (array, frozen, np.int64(12), np.float64(2), np.int32(0))):
         with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
@@ -166,25 +167,25 @@ def test_every_name_of_cupy_that_is_used_exists() -> None:
 
 
 def test_nccl_has_the_types_and_calls_that_are_used() -> None:
-    nccl = gpu_rings.library()
-    if nccl is None:
+    library = nccl.library()
+    if library is None:
         pytest.skip("NCCL is not installed")
-    assert all(isinstance(getattr(nccl, f"NCCL_{name}"), int) for name in gpu_rings.NCCL_TYPES.values())
-    assert len(nccl.get_unique_id()) == 128
+    assert all(isinstance(getattr(library, f"NCCL_{name}"), int) for name in nccl.NCCL_TYPES.values())
+    assert len(library.get_unique_id()) == 128
     for name in ("send", "recv", "allReduce", "allGather", "check_async_error", "abort", "initAll"):
-        assert hasattr(nccl.NcclCommunicator, name)
-    nccl.groupStart()
-    nccl.groupEnd()
+        assert hasattr(library.NcclCommunicator, name)
+    library.groupStart()
+    library.groupEnd()
 
 
 @no_gpu
 def test_what_cuda_and_nccl_say_becomes_an_error_with_a_code() -> None:
-    if gpu_rings.library() is None:
+    if nccl.library() is None:
         pytest.skip("NCCL is not installed")
     with pytest.raises(RuntimeError, match=r"\[RD28\] connecting GPUs \[0, 1\]: NCCL says NCCL_ERROR"):
-        gpu_rings.alone(cupy, [0, 1])
+        nccl.alone(cupy, [0, 1])
     with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 2 GPUs as rank 0: it failed with cudaError"):
-        gpu_rings.among(cupy, [(0, 0)], 2, gpu_rings.library().get_unique_id(), 30)
+        nccl.among(cupy, [(0, 0)], 2, nccl.library().get_unique_id(), 30)
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError) as raised:
         cupy.zeros(3)
     assert "[RD28] zeros: CUDA says cudaError" in str(gpu.translated(cupy, raised.value, "zeros"))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import refdist
 from refdist import errors
-from refdist.backend import current_backend
-from refdist.backends import gpu_devices
-from refdist.devices import canonical
+from refdist.array.backend import current_backend
+from refdist.backends.gpu import devices
+from refdist.core.devices import canonical
 
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -290,13 +290,13 @@ def test_a_gpu_too_many_is_named() -> None:
     (8, {"SLURM_LOCALID": "3", "SLURM_NTASKS_PER_NODE": "4"}, [6, 7]),
 ])
 def test_processes_of_one_host_share_its_gpus(visible: int, environment: Any, expected: Any) -> None:
-    assert gpu_devices.share(visible, environment) == expected
+    assert devices.share(visible, environment) == expected
 
 
 @FEW
 @given(st.integers(1, 16), st.integers(1, 16))
 def test_every_gpu_has_one_process_or_every_process_one_gpu(visible: int, processes: int) -> None:
-    shares = [gpu_devices.share(visible, {"MPI_LOCALRANKID": str(i), "MPI_LOCALNRANKS": str(processes)})
+    shares = [devices.share(visible, {"MPI_LOCALRANKID": str(i), "MPI_LOCALNRANKS": str(processes)})
               for i in range(processes)]
     taken = [gpu for part in shares for gpu in part]
     if processes <= visible:

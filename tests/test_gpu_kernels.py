@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from refdist.backend import current_backend
-from refdist.backends.gpu_kernels import PAIRS, SOURCE, TYPES, WORDS, Job, launches, source
-from refdist.backends.simulated import Simulated
-from refdist.devices import canonical
+from refdist.array.backend import current_backend
+from refdist.backends.gpu.kernels import PAIRS, SOURCE, TYPES, WORDS, Job, launches, source
+from refdist.backends.simulated.backend import Simulated
+from refdist.core.devices import canonical
 
 DTYPES = [name for name in (*TYPES, *PAIRS) if name != "bfloat16"]
 GPU = canonical("GPU:0")

@@ -14,7 +14,7 @@ from test_gpu import collectives
 
 import refdist
 from refdist import errors
-from refdist.backend import current_backend
+from refdist.array.backend import current_backend
 
 pytestmark = pytest.mark.gpu
 SUM = refdist.VariableAggregation.SUM

@@ -16,9 +16,10 @@ import pytest
 from gpu_world import SUM, device_of, host, mirrored, number, program, replica, stand_in
 
 import refdist
-from refdist import backend
-from refdist.backend import current_backend
-from refdist.backends import gpu_devices, gpu_rings
+from refdist.array import backend
+from refdist.array.backend import current_backend
+from refdist.backends.gpu import devices as gpu_devices
+from refdist.backends.gpu import nccl as gpu_rings
 
 # --- What fails ----------------------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ def step():
     return total, small, rows, mean
 out = strategy.run(step)
 import pathlib, sys, zlib
-from refdist.arrays import to_numpy
+from refdist.array.convert import to_numpy
 parts = [to_numpy(strategy.experimental_local_results(leaf)[0]) for leaf in out]
 # To a file of its own, because what workers print mixes.
 pathlib.Path(sys.argv[1], f"{refdist.array_module().__name__} {strategy.cluster_resolver.task_id}").write_text(str([

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import stacks
 
-from refdist import lockstep
+from refdist.core import lockstep
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="walks up the stack by glibc's backtrace")

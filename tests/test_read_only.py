@@ -13,9 +13,9 @@ import pytest
 
 import refdist
 from refdist import nest
-from refdist.arrays import read_only
+from refdist.array.convert import read_only
 from refdist.data import Dataset
-from refdist.inputs import InputOptions, InputReplicationMode
+from refdist.input.options import InputOptions, InputReplicationMode
 
 NOTE = "write to a copy: `x = x.copy()`"
 COUNTS = pytest.mark.parametrize("count", [1, 2])

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist import devices, journal
+from refdist import journal
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import judge
 from refdist.conformance.cases import CONCEPTS, load
-from refdist.plans import Plan
+from refdist.core import devices
+from refdist.strategies.plans import Plan
 
 GPUS = ["GPU:0", "GPU:1", "GPU:2"]
 FULL = tuple(devices.canonical(name) for name in GPUS)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist import sharding
 from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
-from refdist.data.split import split_batch
+from refdist.input import sharding
+from refdist.input.split import split_batch
 
 SPLITS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "tables" / "splits.json").read_text())
 TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])

@@ -66,17 +66,17 @@ def test_only_lines_of_the_program_are_printed(name: str, tmp_path: Path) -> Non
 
 def test_everything_is_printed_when_it_is_asked_for(tmp_path: Path) -> None:
     stderr = run(tmp_path, 'v.assign("x")', REFDIST_TRACEBACK="full")
-    assert {"script.py", "variables.py", "arrays.py"} <= {file for file, _ in frames(stderr)}, stderr
+    assert {"script.py", "variable.py", "convert.py"} <= {file for file, _ in frames(stderr)}, stderr
 
 
 def test_an_error_that_refdist_did_not_mean_keeps_its_frames(tmp_path: Path) -> None:
-    stderr = run(tmp_path, """import refdist.collectives
-refdist.collectives.reducible = lambda *args: 1 / 0
-refdist.collectives.reducible.__globals__["__name__"] = "refdist.collectives"
+    stderr = run(tmp_path, """import refdist.array.collectives
+refdist.array.collectives.reducible = lambda *args: 1 / 0
+refdist.array.collectives.reducible.__globals__["__name__"] = "refdist.array.collectives"
 strategy.run(lambda: reduce(1.0))""")
-    assert "context.py" in {file for file, _ in frames(stderr)}, stderr
+    assert "replica_context.py" in {file for file, _ in frames(stderr)}, stderr
     internal = run(tmp_path, "raise refdist.errors.InternalError('no') if False else "
-                             "refdist.lockstep._nothing([])")
+                             "refdist.core.lockstep._nothing([])")
     assert "lockstep.py" in {file for file, _ in frames(internal)}, internal
 
 
@@ -92,7 +92,7 @@ try:
     v.assign("x")
 except ValueError:
     traceback.print_exc()""")
-    assert "variables.py" in {file for file, _ in frames(stderr)}
+    assert "variable.py" in {file for file, _ in frames(stderr)}
 
 
 def test_a_hook_of_the_program_s_own_is_still_called(tmp_path: Path) -> None:
@@ -109,5 +109,5 @@ def test_reports_of_pytest_leave_the_same_frames_out(tmp_path: Path) -> None:
     shown = subprocess.run(command, capture_output=True, text=True, env=clean, cwd=tmp_path).stdout
     full = subprocess.run(command, capture_output=True, text=True, env=clean | {"REFDIST_TRACEBACK": "full"},
                           cwd=tmp_path).stdout
-    assert "RD23" in shown and "context.py" not in shown
-    assert "context.py" in full
+    assert "RD23" in shown and "replica_context.py" not in shown
+    assert "replica_context.py" in full

@@ -6,7 +6,7 @@ from typing import Any
 
 import refdist
 from refdist.conformance.adapters.simulated import Simulated
-from refdist.devices import canonical
+from refdist.core.devices import canonical
 
 
 class GPU(Simulated):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import refdist
-from refdist.arrays import to_numpy
+from refdist.array.convert import to_numpy
 from refdist.conformance.adapters.library import Library
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import refdist
-from refdist import lockstep
-from refdist.arrays import is_array, to_numpy
+from refdist.array.convert import is_array, to_numpy
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.cases import load
+from refdist.core import lockstep
 
 _NOTHING = (None,) * len(lockstep.FIELDS)
 

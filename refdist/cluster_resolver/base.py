@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from refdist import config, errors
-from refdist.cluster import ClusterSpec
+from refdist.cluster_resolver.cluster_spec import ClusterSpec
 
 
 class ClusterResolver(ABC):

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any
 
 from refdist import config, errors
-from refdist.cluster import ClusterSpec
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
+from refdist.cluster_resolver.cluster_spec import ClusterSpec
 
 
 class ExecutableLocation(Enum):

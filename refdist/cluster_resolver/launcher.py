@@ -10,8 +10,8 @@ import os
 from typing import NamedTuple
 
 from refdist import errors
-from refdist.cluster import ClusterSpec
 from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.cluster_spec import ClusterSpec
 
 # launcher, variable that proves it, rank, size, rank on the host.  Slurm sets its own in batch scripts too, so
 # they count only in a step of several tasks.

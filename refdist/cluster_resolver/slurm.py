@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from refdist import errors
-from refdist.cluster import ClusterSpec
 from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.cluster_spec import ClusterSpec
 
 _PART = re.compile(r"([^\[\],]+)(?:\[([\d,-]+)\])?(?:,|$)")
 _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")

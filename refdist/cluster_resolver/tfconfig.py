@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from refdist import call_site, errors
-from refdist.cluster import ClusterSpec
+from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
+from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.core import call_site
 
 VARIABLE = "TF_CONFIG"
 

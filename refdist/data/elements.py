@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import frozen, is_array, is_text, read_only, to_array
+from refdist.array.convert import frozen, is_array, is_text, read_only, to_array
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
 

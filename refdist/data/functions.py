@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import to_numpy
+from refdist.array.convert import to_numpy
 from refdist.data import elements, iterators, threads
 from refdist.data.elements import check_count, check_function
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY, Facts, Reading

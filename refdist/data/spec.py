@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.arrays import is_array, is_text
+from refdist.array.convert import is_array, is_text
 
 
 class TensorSpec:

@@ -1,1 +1,1 @@
-"""The strategies, one file each; `base` and `extended` hold what they share."""
+"""What knows strategies and replicas: one file per strategy, and what they share."""

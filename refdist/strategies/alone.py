@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from refdist import call_site, errors
-from refdist.backends import mpi, simulated_workers
+from refdist import errors
+from refdist.backends.mpi import transport as mpi
+from refdist.backends.simulated import workers
 from refdist.cluster_resolver.launcher import launched
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
+from refdist.core import call_site
 
 
 def warn_of_copies(strategy: str) -> None:
@@ -15,7 +17,7 @@ def warn_of_copies(strategy: str) -> None:
 
     Not where a MultiWorkerMirroredStrategy was made before, nor of an evaluator.
     """
-    simulated, process = simulated_workers.running(), launched()
+    simulated, process = workers.running(), launched()
     if simulated is not None:
         rank, size, together, who = simulated.rank, simulated.size, simulated.joined, "simulated workers"
     elif process is not None:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from refdist import collectives, current, datasets, errors, nest, rules
-from refdist.context import call_arguments
+from refdist import errors, nest
+from refdist.array import collectives
+from refdist.core import context_stack, rules
+from refdist.input import distributed as datasets
 from refdist.strategies.deprecated import Deprecated
+from refdist.strategies.replica_context import call_arguments
 
 
 class RunOptions(NamedTuple):
@@ -294,20 +297,20 @@ class Strategy(OneOfAKind, Deprecated):
         return datasets.distribute_from_function(self, dataset_fn, options)
 
     # What rules.CALLS calls the place of a caller outside every scope.
-    _outside = current.OUTSIDE
+    _outside = context_stack.OUTSIDE
 
     def _rule(self, call: str) -> str:
         # The cell of rules.CALLS: "ok" or the code of the error.
-        top = current.state.top
+        top = context_stack.state.top
         if top.strategy is self:
             return rules.CALLS[call][top.kind]
-        return rules.CALLS[call][self._outside if top.kind == current.OUTSIDE else current.situation(self)]
+        return rules.CALLS[call][self._outside if top.kind == context_stack.OUTSIDE else context_stack.situation(self)]
 
     def _require(self, call: str) -> None:
         code = self._rule(call)
         if code == "ok":
             return
-        found = f"it was called {current.describe()}"
+        found = f"it was called {context_stack.describe()}"
         if code == "RD10":
             found += f", on another {type(self).__name__}"
         raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")
@@ -318,16 +321,16 @@ class Scope:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
-        self._entered: list[current.Frame] = []
+        self._entered: list[context_stack.Frame] = []
 
     def __enter__(self) -> Strategy:
         strategy = self._strategy
         strategy._require("Strategy.scope")
-        frame = strategy.extended._scope_frame(current.frame())
+        frame = strategy.extended._scope_frame(context_stack.frame())
         self._entered.append(frame)
-        current.state.top = frame
+        context_stack.state.top = frame
         return strategy
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        current.leave(self._entered, "strategy.scope()")
+        context_stack.leave(self._entered, "strategy.scope()")

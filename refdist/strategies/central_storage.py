@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import config, errors, rules
-from refdist import devices as names
-from refdist.rules import VariableSynchronization
+from refdist import config, errors
+from refdist.core import devices as names
+from refdist.core import rules
+from refdist.core.rules import VariableSynchronization
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from refdist import config, context, current, datasets, errors, rules
-from refdist.backend import current_backend
+from refdist import config, errors
+from refdist.array.backend import current_backend
+from refdist.core import context_stack, rules
 from refdist.data.dataset import Dataset
-from refdist.inputs import InputContext
+from refdist.input import distributed as datasets
+from refdist.input.options import InputContext
+from refdist.strategies import replica_context
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
-from refdist.variables import Variable
+from refdist.variables.variable import Variable
 
 
 class DefaultStrategy(Strategy):
@@ -72,9 +75,9 @@ class DefaultStrategy(Strategy):
 class _NoScope(Scope):
     def __enter__(self) -> Strategy:
         self._strategy._require("Strategy.scope")
-        frame = current.frame().with_device(current.frame().device)
+        frame = context_stack.frame().with_device(context_stack.frame().device)
         self._entered.append(frame)
-        current.state.top = frame
+        context_stack.state.top = frame
         return self._strategy
 
 
@@ -109,8 +112,8 @@ class DefaultExtended(StrategyExtended):
         return errors.error("RD20", f"extended.{name}", "the default strategy does not choose devices",
                             "Use OneDeviceStrategy to choose one.", kind=errors.InvalidContextError)
 
-    def _scope_frame(self, top: current.Frame) -> current.Frame:
-        return current.Frame(top, self._strategy, current.CROSS, device=top.device, creators=top.creators)
+    def _scope_frame(self, top: context_stack.Frame) -> context_stack.Frame:
+        return context_stack.Frame(top, self._strategy, context_stack.CROSS, device=top.device, creators=top.creators)
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
         """A scope whose new variables are on the device of the given one, whichever strategy made it.
@@ -135,7 +138,7 @@ class DefaultExtended(StrategyExtended):
         return value_fn(ValueContext())
 
 
-context.install_default(DefaultStrategy())
+replica_context.install_default(DefaultStrategy())
 
 _set: list[Scope] = []
 
@@ -150,10 +153,10 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     """
     if not (strategy is None or isinstance(strategy, Strategy)):
         raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
-    top = current.frame()
-    entered = _set[-1]._entered[-1] if _set else current.BOTTOM
+    top = context_stack.frame()
+    entered = _set[-1]._entered[-1] if _set else context_stack.BOTTOM
     if top is not entered:
-        raise errors.error("RD09", "experimental_set_strategy", f"it was called {current.describe()}",
+        raise errors.error("RD09", "experimental_set_strategy", f"it was called {context_stack.describe()}",
                            "Call it outside every `with strategy.scope():`.")
     if _set:
         _set.pop().__exit__(None, None, None)
@@ -170,4 +173,4 @@ def array_module() -> Any:
     >>> refdist.array_module().__name__
     'numpy'
     """
-    return current_backend().xp(current.frame().device)
+    return current_backend().xp(context_stack.frame().device)

@@ -10,10 +10,11 @@ from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from refdist import call_site, errors
+from refdist import errors
+from refdist.core import call_site
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
-from refdist.inputs import InputContext, InputReplicationMode
+from refdist.input.options import InputContext, InputReplicationMode
 
 
 class InputIterator:

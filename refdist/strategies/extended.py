@@ -11,25 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from refdist import (
-    config,
-    current,
-    errors,
-    journal,
-    lockstep,
-    nest,
-    rules,
-    variable_creation,
-)
-from refdist.backend import Backend, current_backend
-from refdist.communication import check_options
-from refdist.context import ReplicaContext
-from refdist.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
+from refdist import config, errors, journal, nest
+from refdist.array.backend import Backend, current_backend
+from refdist.array.transport import LoneWorker, Transport
+from refdist.core import context_stack, lockstep, rules
 from refdist.strategies.base import OneOfAKind, ValueContext
+from refdist.strategies.communication import check_options
+from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
 from refdist.strategies.reduction import Reduction
-from refdist.strategies.updates import Updates
-from refdist.transport import LoneWorker, Transport
-from refdist.values import (
+from refdist.strategies.replica_context import ReplicaContext
+from refdist.strategies.update import Updates
+from refdist.variables import creation
+from refdist.variables.access import foreign
+from refdist.variables.values import (
     DistributedValues,
     check_components,
     check_count,
@@ -38,8 +32,7 @@ from refdist.values import (
     regroup,
     splitter,
 )
-from refdist.variable_access import foreign
-from refdist.variables import ResourceVariable, Variable
+from refdist.variables.variable import ResourceVariable, Variable
 
 
 class StrategyExtended(OneOfAKind, Updates):
@@ -154,9 +147,9 @@ class StrategyExtended(OneOfAKind, Updates):
 
     # Running.
 
-    def _scope_frame(self, top: current.Frame) -> current.Frame:
+    def _scope_frame(self, top: context_stack.Frame) -> context_stack.Frame:
         creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
-        return current.Frame(top, self._strategy, current.CROSS, device=top.device, creators=creators)
+        return context_stack.Frame(top, self._strategy, context_stack.CROSS, device=top.device, creators=creators)
 
     def call_for_each_replica(self, fn: Callable[..., Any], args: Sequence[Any] = (),
                               kwargs: dict[str, Any] | None = None) -> Any:
@@ -173,14 +166,15 @@ class StrategyExtended(OneOfAKind, Updates):
             check_components([args, kwargs], self._count, "Strategy.run")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
         self.backend  # noqa: B018 - the strategy's own, or an error; chosen now where none was
-        switching = current.switching
-        state = current.state
+        switching = context_stack.switching
+        state = context_stack.state
         before = state.top
         scope = self._scope_frame(before)
         creators = scope.creators
 
         def body(i: int, session: lockstep.Session | None) -> Any:
-            state.top = current.Frame(scope, strategy, current.REPLICA, contexts[i], i, session, names[i], creators)
+            state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, session,
+                                            names[i], creators)
             my_args, my_kwargs = args_of(i), kwargs_of(i)
             if switching is not None:
                 switching.start(names[i])
@@ -274,11 +268,11 @@ class StrategyExtended(OneOfAKind, Updates):
     # Variables.
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        return variable_creation.create(self._strategy, self._kinds, self._parameter_devices, next_creator, kwargs)
+        return creation.create(self._strategy, self._kinds, self._parameter_devices, next_creator, kwargs)
 
     def _create_plain(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         # One array on the parameter device, for strategies whose variables have a single copy.
-        with current.pushed(current.frame().with_device(self._parameter_devices[0])):
+        with context_stack.pushed(context_stack.frame().with_device(self._parameter_devices[0])):
             return next_creator(**{**kwargs, "distribute_strategy": self._strategy})
 
     def variable_created_in_scope(self, v: Any) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refdist import config, errors
-from refdist import devices as names
-from refdist.cross_device_ops import CrossDeviceOps
-from refdist.plans import NcclAllReduce, ReductionToOneDevice
+from refdist.core import devices as names
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
+from refdist.strategies.cross_device_ops import CrossDeviceOps
 from refdist.strategies.extended import StrategyExtended
+from refdist.strategies.plans import NcclAllReduce, ReductionToOneDevice
 
 
 class MirroredStrategy(Strategy):

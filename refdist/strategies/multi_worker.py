@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from refdist import call_site, config, errors
-from refdist import devices as names
-from refdist.backends import mpi, simulated_workers
-from refdist.cluster import check_cluster
+from refdist import config, errors
+from refdist.array.transport import LoneWorker, Transport
+from refdist.backends.mpi import transport as mpi
+from refdist.backends.simulated import workers
 from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.cluster_spec import check_cluster
 from refdist.cluster_resolver.launcher import MPIClusterResolver, launched
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
-from refdist.communication import CommunicationImplementation, CommunicationOptions
+from refdist.core import call_site
+from refdist.core import devices as names
 from refdist.strategies.base import Strategy
+from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 from refdist.strategies.extended import StrategyExtended
-from refdist.transport import LoneWorker, Transport
 
 
 class MultiWorkerMirroredStrategy(Strategy):
@@ -116,7 +118,7 @@ def _default_resolver() -> Any:
 def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Transport:
     spec = resolver.cluster_spec()
     member = check_cluster(spec, resolver.task_type, resolver.task_id)
-    simulated = simulated_workers.running()
+    simulated = workers.running()
     transport: Transport = LoneWorker()
     if simulated is not None:
         transport = simulated

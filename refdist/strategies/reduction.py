@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refdist import collectives, cross_device_ops, current, errors, journal, rules, workers
-from refdist.arrays import short
-from refdist.backend import current_backend
-from refdist.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
-from refdist.indexed_slices import IndexedSlices
-from refdist.lockstep import Request
-from refdist.plans import ReductionToOneDevice, plan_of
-from refdist.rules import ReduceOp
-from refdist.transport import Transport
-from refdist.values import DistributedValues, Mirrored, PerReplica, as_parts, check_count
-from refdist.variables import Variable
+from refdist import errors, journal
+from refdist.array import collectives, workers
+from refdist.array.backend import current_backend
+from refdist.array.convert import short
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.transport import Transport
+from refdist.core import context_stack, rules
+from refdist.core.lockstep import Request
+from refdist.core.rules import ReduceOp
+from refdist.strategies import cross_device_ops
+from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
+from refdist.strategies.plans import ReductionToOneDevice, plan_of
+from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, check_count
+from refdist.variables.variable import Variable
 
 
 class Reduction:
@@ -83,7 +86,7 @@ class Reduction:
 
     def here(self) -> Destinations:
         """Where the result of a call goes that names no destination: the current device, if there is one."""
-        device = current.frame().device
+        device = context_stack.frame().device
         return Destinations((device or current_backend().home(self._devices[0]),), False, bool(device))
 
     def gather(self, parts: Sequence[Any], axis: int, request: Any) -> Any:

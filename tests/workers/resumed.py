@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 
 import refdist
-from refdist import checkpoint_files
+from refdist.checkpoints import files
 
 if __name__ == "__main__":
     folder, kill_at, where = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -26,7 +26,7 @@ if __name__ == "__main__":
     replace = os.replace
 
     def dying(source: str, target: str) -> None:
-        named = "promised" if os.path.basename(target) == checkpoint_files.INDEX else "written"
+        named = "promised" if os.path.basename(target) == files.INDEX else "written"
         if int(step.numpy()) == kill_at and where == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         replace(source, target)

@@ -16,16 +16,22 @@ from typing import TYPE_CHECKING, Any
 from refdist import cluster_resolver
 from refdist.compat.v1 import experimental
 from refdist.compat.v1.strategies import MirroredStrategy, OneDeviceStrategy, Strategy
-from refdist.context import ReplicaContext, get_replica_context, get_strategy, has_strategy, in_cross_replica_context
-from refdist.cross_device_ops import CrossDeviceOps
-from refdist.inputs import InputContext, InputReplicationMode
+from refdist.core.rules import ReduceOp
+from refdist.input.options import InputContext, InputReplicationMode
 from refdist.missing import no_such_name
-from refdist.plans import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
-from refdist.rules import ReduceOp
 from refdist.strategies.base import RunOptions
+from refdist.strategies.cross_device_ops import CrossDeviceOps
 from refdist.strategies.default import experimental_set_strategy
 from refdist.strategies.extended import StrategyExtended
-from refdist.values import DistributedValues
+from refdist.strategies.plans import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice
+from refdist.strategies.replica_context import (
+    ReplicaContext,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+    in_cross_replica_context,
+)
+from refdist.variables.values import DistributedValues
 
 __all__ = [
     "CrossDeviceOps", "DistributedValues", "HierarchicalCopyAllReduce", "InputContext", "InputReplicationMode",

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refdist.communication import (
+from refdist.compat.v1.strategies import CentralStorageStrategy, MultiWorkerMirroredStrategy
+from refdist.missing import no_such_name
+from refdist.strategies.communication import (
     CollectiveCommunication,
     CollectiveHints,
     CommunicationImplementation,
     CommunicationOptions,
 )
-from refdist.compat.v1.strategies import CentralStorageStrategy, MultiWorkerMirroredStrategy
-from refdist.missing import no_such_name
 
 __all__ = [
     "CentralStorageStrategy",

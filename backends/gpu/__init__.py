@@ -1,0 +1,1 @@
+"""Real GPUs of one process, and NCCL between the GPUs of several."""

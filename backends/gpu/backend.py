@@ -1,0 +1,316 @@
+"""CuPy arrays on the GPUs of this process, and NumPy arrays on its CPU.
+
+Work is issued and not waited for: nothing here copies to the host or synchronizes, but `to_numpy`, `put` on a CPU
+and `synchronize`, which say so.  Between GPUs NCCL carries the data (`nccl`), between workers too
+(`transport`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import frozen
+from refdist.array.transport import Transport
+from refdist.backends.gpu import nccl, readonly
+from refdist.backends.gpu.devices import Devices, Streams, library
+from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
+from refdist.backends.gpu.transport import DeviceTransport
+from refdist.backends.simulated.backend import Simulated
+from refdist.core import context_stack
+
+
+class GPU(Simulated):
+    """The GPUs of this process.
+
+    Sums are taken left to right and rounded like NumPy's, so that the bits are those of the simulated world.
+
+    Raises:
+        RD27: CuPy, the driver or a GPU is missing.
+
+    Every call raises:
+        RD28: out of memory (ResourceExhaustedError), or a device or NCCL failed (DeviceError).
+    """
+
+    name = "gpu"
+
+    def __init__(self) -> None:
+        self._cupy: Any = library()
+        self._devices = Devices(self._cupy)
+        self._programs = Programs(self._cupy)
+        readonly.register(self._cupy, self.to_numpy, lambda array: self._cupy.cuda.Device(array.data.device_id))
+        self._rings: dict[tuple[int, ...], nccl.Ring | None] = {}
+        self._between: list[nccl.Ring] = []
+        # Comparisons whose outcome the devices have not said yet.
+        self._unsure: deque[tuple[Any, Any, Callable[[], Exception]]] = deque()
+        self.ordered = nccl.way() != "fastest"
+
+    def xp(self, device: str = "") -> ModuleType:
+        module: ModuleType = np if device and self._devices.of(device) is None else self._cupy
+        return module
+
+    def counts(self) -> dict[str, int] | None:
+        return {"CPU": 1, "GPU": len(self._devices.mine)}
+
+    def place(self, device: str) -> Hashable:
+        return self._devices.of(device)
+
+    def home(self, device: str) -> str:
+        return device
+
+    def switching(self) -> context_stack.Switching | None:
+        return Streams(self._cupy, self._devices)
+
+    def device(self, name: str) -> AbstractContextManager[Any]:
+        gpu = self._devices.of(name)
+        return nullcontext() if gpu is None else self._cupy.cuda.Device(gpu)
+
+    def on(self, gpu: int, what: str) -> Doing:
+        """Makes a GPU current for a `with` block, and turns its errors into refdist's."""
+        return Doing(self._cupy, gpu, what)
+
+    # Moving.
+
+    def to_numpy(self, array: Any) -> Any:
+        if not isinstance(array, self._cupy.ndarray):
+            return np.asarray(array)
+        gpu = array.data.device_id
+        with self.on(gpu, "copy to the host"):
+            nccl.wait(self._cupy, self._between, gpu)
+            found = array.get()
+        self._settle()
+        return found
+
+    def put(self, array: Any, device: str) -> Any:
+        gpu = self._devices.of(device)
+        if isinstance(array, self._cupy.ndarray):
+            if gpu is None:
+                return self.to_numpy(array)
+            return array if array.data.device_id == gpu else self._across(array, gpu)
+        if gpu is None or not isinstance(array, (np.ndarray, np.generic)) or not on_device(array.dtype):
+            return array
+        with self.on(gpu, f"{array.nbytes} bytes to the device"):
+            return self._cupy.asarray(array)
+
+    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+        self._settle()
+        return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
+
+    def _across(self, array: Any, gpu: int) -> Any:
+        # The copy waits for what is still computed there, and what comes next there waits for the copy.
+        cuda, source = self._cupy.cuda, array.data.device_id
+        with self.on(source, f"{array.nbytes} bytes to GPU {gpu}"):
+            array = self._cupy.ascontiguousarray(array)
+            ready = cuda.get_current_stream().record()
+        with self.on(gpu, f"{array.nbytes} bytes from GPU {source}"):
+            stream = cuda.get_current_stream()
+            stream.wait_event(ready)
+            moved = array.copy()
+            done = stream.record()
+        with self.on(source, "waiting for a copy"):
+            cuda.get_current_stream().wait_event(done)
+        return moved
+
+    def _gathered(self, arrays: Sequence[Any]) -> tuple[int | None, Sequence[Any]]:
+        # All arrays where the first one on a GPU is; None when none is on one.
+        gpu = next((array.data.device_id for array in arrays if isinstance(array, self._cupy.ndarray)), None)
+        if gpu is None:
+            return None, arrays
+        return gpu, [self._onto(array, gpu) for array in arrays]
+
+    def _onto(self, array: Any, gpu: int) -> Any:
+        if isinstance(array, self._cupy.ndarray):
+            return array if array.data.device_id == gpu else self._across(array, gpu)
+        with self.on(gpu, f"{array.nbytes} bytes to the device"):
+            return self._cupy.asarray(array)
+
+    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
+        made: dict[Hashable, Any] = {}
+        for device in devices:
+            place = self._devices.of(device)
+            if place not in made:
+                made[place] = frozen(self.put(array, device))
+        return [made[self._devices.of(device)] for device in devices]
+
+    # Computing.
+
+    def sum(self, arrays: Sequence[Any]) -> Any:
+        gpu, parts = self._gathered(arrays)
+        return super().sum(arrays) if gpu is None else self.sums([parts], gpu)[0]
+
+    def sums(self, columns: Sequence[Sequence[Any]], gpu: int, operation: str = "add") -> list[Any]:
+        """The sum of each column of arrays on one GPU, in as few kernels as they fit into."""
+        cupy = self._cupy
+        results, kept = [], []
+        jobs: dict[tuple[str, int], list[Job]] = {}
+        with self.on(gpu, "sum"):
+            for column in columns:
+                # Contiguous copies live until the kernel has been issued; the pool does the rest.
+                parts = [cupy.ascontiguousarray(array) for array in column]
+                result = cupy.empty(parts[0].shape, parts[0].dtype)
+                kept.append(parts)
+                results.append(result)
+                name, each = stored(result.dtype)
+                jobs.setdefault((name, len(parts)), []).append(
+                    Job(result.data.ptr, result.size * each, [part.data.ptr for part in parts]))
+            for (name, _), these in jobs.items():
+                self._programs.combine(name, operation, these)
+        return [frozen(result) for result in results]
+
+    def combine(self, dtype: str, jobs: Sequence[Job]) -> None:
+        """Adds arrays on the current GPU that are given by their addresses."""
+        self._programs.combine(dtype, "add", jobs)
+
+    def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
+        places = [self._devices.of(device) for device in devices]
+        gpus = tuple(dict.fromkeys(place for place in places if place is not None))
+        here = all(isinstance(array, self._cupy.ndarray) for column in columns for array in column)
+        if here and len(gpus) == 1 and None not in places:
+            return [[total] * len(devices) for total in self.sums(columns, gpus[0])]
+        ring = self._ring(gpus) if columns and here and None not in places else None
+        if ring is None:
+            return super().all_reduce(columns, devices)
+        owners = [gpus.index(place) for place in places if place is not None]
+        return nccl.all_reduce(self, ring, columns, owners, owners, self.ordered)
+
+    def _ring(self, gpus: tuple[int, ...]) -> nccl.Ring | None:
+        ring = self._rings.get(gpus)
+        if gpus not in self._rings or (ring is not None and ring.broken):
+            ring = self._rings[gpus] = nccl.alone(self._cupy, gpus)
+        return ring
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        gpu, parts = self._gathered(arrays)
+        if gpu is None:
+            return super().concatenate(arrays, axis)
+        with self.on(gpu, "concatenate"):
+            return frozen(self._cupy.concatenate(parts, axis=axis))
+
+    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
+        gpu, (array, indices, values) = self._gathered([array, indices, values])
+        if gpu is None:
+            return super().scatter(operation, array, indices, values)
+        if array.dtype.kind == "c" and operation not in ("add", "sub", "update"):
+            raise errors.error("RD20", f"scatter_{operation}", f"the dtype is {array.dtype} and the array is on a GPU",
+                               "Compute the whole array and assign it.")
+        cupy = self._cupy
+        name, each = stored(array.dtype)
+        with self.on(gpu, f"scatter_{operation}"):
+            changed = cupy.ascontiguousarray(array).view(cupy.ndarray).copy()
+            if indices.size and changed.size:
+                rows = indices.astype(np.int64)
+                order = cupy.argsort(rows)
+                width = math.prod(array.shape[1:]) * each
+                self._programs.scatter(name, operation, changed, cupy.ascontiguousarray(values), rows[order], order,
+                                       width)
+        return frozen(changed)
+
+    def difference(self, array: Any, other: Any) -> Any:
+        gpu, parts = self._gathered([array, other])
+        return super().difference(array, other) if gpu is None else self.sums([parts], gpu, "sub")[0]
+
+    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+        if not isinstance(total, self._cupy.ndarray):
+            return super().divide(total, count, dtype)
+        with self.on(total.data.device_id, "mean"):
+            total = self._cupy.ascontiguousarray(total).astype(dtype or total.dtype, copy=False)
+            mean = self._cupy.empty(total.shape, total.dtype)
+            name, each = stored(mean.dtype)
+            if mean.size:
+                self._programs.divide(name, mean, total, mean.size * each, float(count), each == 2)
+        return frozen(mean)
+
+    # Waiting.
+
+    def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
+        if first is other:
+            return
+        if first.shape != other.shape or first.dtype != other.dtype:
+            raise complain()
+        gpu, (mine, theirs) = self._gathered([first, other])
+        if gpu is None:
+            super().expect_equal(first, other, complain)
+            return
+        with self.on(gpu, "comparing copies"):
+            differs = mine != theirs
+            if first.dtype.kind in "fcV":  # V: bfloat16
+                differs = differs & ((mine == mine) | (theirs == theirs))
+            said = self._cupy.cuda.alloc_pinned_memory(1)
+            outcome = np.frombuffer(said, np.bool_, 1).reshape(())
+            differs.any().get(out=outcome, blocking=False)
+            self._unsure.append((self._cupy.cuda.get_current_stream().record(), outcome, complain))
+
+    def _settle(self) -> None:
+        # Comparisons that are done by now; nothing is waited for.
+        while self._unsure and self._unsure[0][0].done:
+            _, differs, complain = self._unsure.popleft()
+            if differs:
+                error = complain()
+                error.add_note("found after the call, because GPUs work on their own; "
+                               "`strategy.extended.backend.synchronize()` after it finds it there")
+                raise error
+
+    def synchronize(self) -> None:
+        for gpu in self._devices.mine:
+            with self.on(gpu, "synchronize"):
+                nccl.wait(self._cupy, self._between, gpu)
+                self._cupy.cuda.Device(gpu).synchronize()
+        self._settle()
+
+    def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
+        return transport if transport.size == 1 else DeviceTransport(self, transport, devices)
+
+    def keep(self, ring: nccl.Ring) -> None:
+        """Remembers a ring with other processes, so that waiting for a GPU looks at it."""
+        self._between.append(ring)
+
+    def gpu_of(self, device: str) -> int | None:
+        """The number of the GPU that a device name means; None for the host."""
+        return self._devices.of(device)
+
+
+class Doing:
+    """A `with` block on one GPU, whose errors say what was done where."""
+
+    __slots__ = ("_cupy", "_device", "_gpu", "_what")
+
+    def __init__(self, cupy: Any, gpu: int, what: str) -> None:
+        self._cupy = cupy
+        self._gpu = gpu
+        self._what = what
+        self._device = cupy.cuda.Device(gpu)
+
+    def __enter__(self) -> None:
+        self._device.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._device.__exit__(kind, error, trace)
+        if error is None or isinstance(error, errors.RefdistError):
+            return
+        raised = translated(self._cupy, error, f"{self._what} on GPU {self._gpu} {context_stack.describe()}")
+        if raised is not None:
+            raise raised from error
+
+
+def translated(cupy: Any, error: BaseException, attempted: str) -> errors.RefdistError | None:
+    """An error of CUDA or NCCL as refdist's; None for anything else."""
+    cuda = cupy.cuda
+    if isinstance(error, cuda.memory.OutOfMemoryError):
+        return errors.error("RD28", attempted, f"out of memory: {error}", "Use smaller batches, raise the device's "
+                            "memory_limit, or free what is not needed.", kind=errors.ResourceExhaustedError)
+    if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
+        return errors.error("RD28", attempted, f"CUDA says {error}")
+    if nccl.is_nccl_error(error):
+        return errors.error("RD28", attempted, f"NCCL says {error}", "Set NCCL_DEBUG=INFO to see what it says before.")
+    if type(error).__name__ in ("CompileException", "DynamicLibNotFoundError"):
+        return errors.error("RD28", attempted, f"the kernel cannot be compiled: {str(error).splitlines()[0]}",
+                            "Install CUDA's headers and NVRTC: pip install 'cupy-cuda12x[ctk]'.")
+    return None

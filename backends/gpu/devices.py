@@ -1,0 +1,224 @@
+"""The GPUs of this process: what is missing where there is none, logical devices, memory limits, streams.
+
+What is computed on them is not known here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from refdist import config, errors
+from refdist.core import context_stack, devices
+from refdist.core.lockstep import Request
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525
+_ATTEMPTED = "backend 'gpu'"
+
+
+def library() -> ModuleType:
+    """CuPy, if it and a GPU are here.
+
+    Raises:
+        RD27: CuPy, the driver or a GPU is missing; the error says which and what to do.
+    """
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        raise errors.error("RD27", _ATTEMPTED, f"CuPy cannot be imported: {error}", advice(_driver())) from error
+    runtime = cupy.cuda.runtime
+    if not runtime.driverGetVersion():
+        raise errors.error("RD27", _ATTEMPTED, "there is no NVIDIA driver",
+                           "Install one, or run in a container started with its GPUs (`--gpus all`).")
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        raise errors.error("RD27", _ATTEMPTED, f"CUDA does not start: {error}", advice(_driver())) from error
+    if not count:
+        raise errors.error("RD27", _ATTEMPTED, "there is no GPU",
+                           "Look at CUDA_VISIBLE_DEVICES: it names the GPUs that a process may use.")
+    return cupy
+
+
+def _driver() -> int | None:
+    # The major version of the driver, without any library.
+    try:
+        found = re.search(r"Kernel Module.*?\s(\d+)\.\d", _DRIVER.read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def advice(driver: int | None) -> str:
+    """Which package fits a driver of this major version; None where none was found.
+
+    >>> advice(570)
+    "Install CuPy for this machine's driver (570): pip install 'cupy-cuda12x[ctk]'."
+    """
+    if driver is None:
+        return ("Install CuPy on a machine with an NVIDIA driver: pip install 'cupy-cuda12x[ctk]', or "
+                f"'cupy-cuda13x[ctk]' with a driver from {CUDA_13_DRIVER} on.")
+    wheel = "cupy-cuda13x" if driver >= CUDA_13_DRIVER else "cupy-cuda12x"
+    return f"Install CuPy for this machine's driver ({driver}): pip install '{wheel}[ctk]'."
+
+
+# What launchers call a process's number on its host, and how many there are.
+LOCAL = (("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+         ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"))
+
+
+def share(visible: int, environment: Mapping[str, str]) -> list[int]:
+    """The GPUs of this process, where several processes of one host see the same ones.
+
+    Processes share the GPUs out evenly, in order; with more processes than GPUs, several are on one.  Slurm's
+    `--gpus-per-task` and a single visible GPU have settled it already.
+
+    >>> share(4, {"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"})
+    [2, 3]
+    """
+    for number, size in LOCAL:
+        if environment.get(number, "").isdecimal() and "SLURM_GPUS_PER_TASK" not in environment:
+            rank = int(environment[number])
+            known = environment.get(size, "")
+            processes = max(int(known), rank + 1) if known.isdecimal() else rank + 1
+            if visible < processes:
+                return [rank % visible]
+            return list(range(rank * visible // processes, (rank + 1) * visible // processes))
+    return list(range(visible))
+
+
+class Devices:
+    """Which GPU each logical device is, and what of its memory it may use.
+
+    Attributes:
+        mine: CUDA's numbers of the GPUs that this process uses.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self.mine = share(cupy.cuda.runtime.getDeviceCount(), os.environ)
+        # Outside replicas, too, work belongs to a GPU of this process.
+        cupy.cuda.Device(self.mine[0]).use()
+        self._known: dict[str, int | None] = {}
+        self._parts: list[config.LogicalPart] = []
+        self._pools: dict[str, Any] = {}
+        config.when_changed(self._known.clear)
+
+    def of(self, name: str) -> int | None:
+        """The GPU that a device name means; None for the host.
+
+        Raises:
+            RD24: no such GPU.
+        """
+        try:
+            return self._known[name]
+        except KeyError:
+            found = self._known[name] = self._find(name)
+            return found
+
+    def _find(self, name: str) -> int | None:
+        parts = config.logical_parts("GPU", len(self.mine))
+        if parts is not self._parts:
+            self._parts = parts
+            self._limit(parts)
+        kind, index = devices.device_type(name), devices.index(name)
+        if kind != "GPU":
+            return None
+        if index >= len(self._parts):
+            raise errors.error("RD24", f"device {devices.short(name)}", f"there are {len(self._parts)} logical GPUs on "
+                               f"{len(self.mine)} GPUs", "Use one of them, or divide the GPUs further: "
+                               "REFDIST_DEVICES=GPU:4 or refdist.config.set_logical_device_configuration.")
+        return self.mine[self._parts[index].physical]
+
+    def _limit(self, parts: list[config.LogicalPart]) -> None:
+        # A pool of its own for every logical device with a limit; whose turn it is says the current frame, because
+        # replicas share the thread.
+        cuda, self._pools = self._cupy.cuda, {}
+        for number, part in enumerate(parts):
+            if part.memory_limit is not None:
+                pool = cuda.MemoryPool()
+                with cuda.Device(self.mine[part.physical]):
+                    pool.set_limit(size=part.memory_limit << 20)
+                self._pools[f"GPU:{number}"] = pool
+        if self._pools:
+            common = cuda.MemoryPool()
+            cuda.set_allocator(lambda size: self._pools.get(_here(), common).malloc(size))
+
+
+def _here() -> str:
+    device = context_stack.frame().device
+    return devices.short(device) if device else ""
+
+
+class Streams:
+    """Keeps every replica on its own device while replicas take turns in one thread, in the default streams.
+
+    CuPy remembers by thread which streams to go back to after `with stream:`.  Replicas that took turns inside such
+    blocks would get each other's streams back, so a meeting in another stream than the default one is refused.
+    The code that calls `strategy.run` may be inside such a block: replicas start in the default stream all the same.
+    """
+
+    def __init__(self, cupy: Any, known: Devices) -> None:
+        self._cuda = cupy.cuda
+        self._known = known
+
+    def start(self, device: str) -> None:
+        """A replica begins on `device`, whatever stream the one before it has left current."""
+        self._rest()
+        gpu = self._known.of(device)
+        if gpu is not None and len(self._known.mine) > 1:
+            self._cuda.Device(gpu).use()
+
+    def leave(self, request: Request | None) -> tuple[int, list[tuple[int, Any]]]:
+        """What runs is suspended, at a meeting or to run replicas.
+
+        Returns:
+            The device that was current, and the streams of other than the default kind, with their devices.
+
+        Raises:
+            RD09: at a meeting, in such a stream.
+        """
+        cuda = self._cuda
+        device = cuda.runtime.getDevice()
+        if request is not None:
+            if cuda.get_current_stream().ptr:
+                raise errors.error("RD09", f"{request.kind} ({request.line})",
+                                   "a stream other than the device's default one is current "
+                                   f"{context_stack.describe()}",
+                                   "Close the `with stream:` block before the call, and open another one after it.")
+            return device, []
+        held = []
+        for gpu in self._known.mine if len(self._known.mine) > 1 else [device]:
+            with cuda.Device(gpu):
+                stream = cuda.get_current_stream()
+                if stream.ptr:
+                    cuda.Stream.null.wait_event(stream.record())
+                    cuda.Stream.null.__enter__()
+                    held.append((gpu, stream))
+        return device, held
+
+    def enter(self, where: tuple[int, list[tuple[int, Any]]]) -> None:
+        """Whoever left goes on where it was."""
+        self._rest()
+        cuda = self._cuda
+        device, held = where
+        for gpu, stream in reversed(held):
+            with cuda.Device(gpu):
+                cuda.Stream.null.__exit__(None, None, None)
+                stream.wait_event(cuda.Stream.null.record())
+                stream.use()
+        if len(self._known.mine) > 1:
+            cuda.Device(device).use()
+
+    def _rest(self) -> None:
+        # Back to the default stream, which waits for the one that was left current.
+        stream = self._cuda.get_current_stream()
+        if stream.ptr:
+            self._cuda.Stream.null.wait_event(stream.record())
+            self._cuda.Stream.null.use()

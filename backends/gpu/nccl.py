@@ -1,0 +1,347 @@
+"""NCCL communicators between GPUs, of one process or of many, and the collectives that run over them.
+
+A ring knows ranks and GPUs; replicas are numbers with an owner, workers are not known here.  In order means: every
+rank gets its slice of every replica's array, adds them left to right, and the slices are put together again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from refdist import errors
+from refdist.array.convert import frozen
+from refdist.backends.gpu.kernels import Job, stored
+
+if TYPE_CHECKING:
+    from refdist.backends.gpu.backend import GPU
+
+# What NCCL can add by itself; anything else goes in order.
+NCCL_TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "uint32": "UINT32", "int64": "INT64",
+              "uint64": "UINT64", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32",
+              "float64": "FLOAT64"}
+
+
+VARIABLE = "REFDIST_NCCL"
+WAYS = ("ordered", "fastest", "off")
+
+
+def way() -> str:
+    """How GPUs are connected: NCCL carries and refdist adds in order, NCCL adds too, or NCCL is not used.
+
+    Raises:
+        RD25: the environment says something else.
+    """
+    found = os.environ.get(VARIABLE) or WAYS[0]
+    if found not in WAYS:
+        raise errors.error("RD25", f"environment variable {VARIABLE}={found!r}", "there is no such way",
+                           f"Write {', '.join(WAYS[:-1])} or {WAYS[-1]}.", kind=errors.InvalidValueError)
+    return found
+
+
+def library() -> Any:
+    """CuPy's module for NCCL; None where NCCL is not installed or not wanted."""
+    from cupy.cuda import nccl
+
+    return nccl if nccl.available and way() != "off" else None
+
+
+def _nccl() -> Any:
+    from cupy.cuda import nccl
+
+    return nccl
+
+
+def is_nccl_error(error: BaseException) -> bool:
+    """Whether NCCL raised it; CuPy's wrapper raises KeyError for codes it does not know."""
+    return type(error).__name__ == "NcclError"
+
+
+class Ring:
+    """Communicators of the GPUs that are here.
+
+    Attributes:
+        size: ranks in all.
+        here: (rank, GPU) for every rank of this process.
+        limit: seconds that other processes may take; None when there are none.
+        broken: whether it was given up after an error.
+    """
+
+    def __init__(self, cupy: Any, here: Sequence[tuple[int, int]], size: int, comms: Sequence[Any],
+                 limit: float | None = None) -> None:
+        self.cupy = cupy
+        self.here = list(here)
+        self.size = size
+        self.limit = limit
+        self.broken = False
+        self._comms = list(comms)
+
+    def group(self, calls: Callable[[int, int, Any, int], None], what: str) -> None:
+        """Issues `calls(rank, gpu, communicator, stream)` for every rank here, as one call of NCCL."""
+        nccl, cuda = _nccl(), self.cupy.cuda
+        if self.broken:
+            raise errors.error("RD28", what, "the communicator was given up after an error")
+        try:
+            nccl.groupStart()
+            try:
+                for (rank, gpu), comm in zip(self.here, self._comms, strict=True):
+                    with cuda.Device(gpu):
+                        calls(rank, gpu, comm, cuda.get_current_stream().ptr)
+            finally:
+                # Without its end, every later call of this thread would be queued and never run.
+                nccl.groupEnd()
+        except BaseException as error:
+            self.give_up()
+            if is_nccl_error(error):
+                raise errors.error("RD28", f"{what} over {self.size} GPUs", f"NCCL says {error}",
+                                   "Set NCCL_DEBUG=INFO to see what it says before.") from error
+            raise
+
+    def check(self) -> None:
+        """Raises an error that NCCL met in the meantime."""
+        for comm in self._comms:
+            try:
+                comm.check_async_error()
+            except Exception as error:
+                if isinstance(error, KeyError):  # still at work: a code that CuPy's table does not have
+                    continue
+                self.give_up()
+                raise errors.error("RD28", "waiting for NCCL", f"NCCL says {error}") from error
+
+    def give_up(self) -> None:
+        """Ends what is in flight; the ring is not used again."""
+        self.broken = True
+        comms, self._comms = self._comms, []
+        for comm in comms:
+            comm.abort()
+
+
+def alone(cupy: Any, gpus: Sequence[int]) -> Ring | None:
+    """A ring over GPUs of this process; None where NCCL is not installed."""
+    nccl = library()
+    if nccl is None:
+        return None
+    try:
+        comms = nccl.NcclCommunicator.initAll(list(gpus))
+    except Exception as error:
+        if is_nccl_error(error):
+            raise errors.error("RD28", f"connecting GPUs {list(gpus)}", f"NCCL says {error}",
+                               "Set NCCL_DEBUG=INFO to see what it says before.") from error
+        raise
+    return Ring(cupy, list(enumerate(gpus)), len(gpus), comms)
+
+
+def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> Ring:
+    """A ring over GPUs of several processes, each of which calls this.
+
+    Raises:
+        RD28: NCCL refuses, or somebody does not come within `limit` seconds.
+    """
+    nccl = _nccl()
+    made: list[Any] = []
+    failed: list[BaseException] = []
+
+    def connect() -> None:
+        try:
+            if len(here) > 1:
+                nccl.groupStart()
+            try:
+                for rank, gpu in here:
+                    with cupy.cuda.Device(gpu):
+                        made.append(nccl.NcclCommunicator(size, unique_id, rank))
+            finally:
+                if len(here) > 1:
+                    nccl.groupEnd()
+        except BaseException as error:
+            failed.append(error)
+
+    # In a thread, because it waits for all ranks and has no limit of its own.
+    thread = threading.Thread(target=connect, daemon=True, name="refdist NCCL")
+    thread.start()
+    thread.join(limit)
+    attempted = f"connecting {size} GPUs as rank {here[0][0]}"
+    if thread.is_alive():
+        raise errors.error("RD28", attempted, f"not all came within {limit:g} s",
+                           "Look at the other workers' messages, and set NCCL_DEBUG=INFO.")
+    if failed:
+        raise errors.error("RD28", attempted, f"it failed with {failed[0]}",
+                           "Set NCCL_DEBUG=INFO to see what it says before.") from failed[0]
+    return Ring(cupy, here, size, made, limit)
+
+
+def wait(cupy: Any, rings: Sequence[Ring], gpu: int) -> None:
+    """Waits for the current stream of a GPU, while rings with other processes may still be at work.
+
+    Raises:
+        RD28: NCCL met an error, or the limit has passed; its ring is given up, and what was in flight is lost.
+    """
+    shared = [ring for ring in rings if ring.limit is not None and not ring.broken
+              and any(mine == gpu for _, mine in ring.here)]
+    if not shared:
+        return
+    issued = cupy.cuda.get_current_stream().record()
+    end = time.monotonic() + min(ring.limit for ring in shared if ring.limit is not None)
+    while not issued.done:
+        for ring in shared:
+            ring.check()
+            if time.monotonic() > end:
+                ring.give_up()
+                raise errors.error("RD28", f"waiting for a collective on GPU {gpu}", f"it did not end within "
+                                   f"{ring.limit:g} s", "Another worker has stopped; look at its messages.")
+        time.sleep(0)
+
+
+def all_reduce(backend: GPU, ring: Ring, columns: Sequence[Sequence[Any]], owners: Sequence[int],
+               mine: Sequence[int], ordered: bool) -> list[list[Any]]:
+    """The sum of each column over the replicas of all ranks.
+
+    Args:
+        columns: for every result the arrays of the replicas here, each on its owner's GPU.
+        owners: the rank of every replica, here and elsewhere, in replica order.
+        mine: the rank of each replica here, in the order of the arrays in a column.
+        ordered: whether to add left to right; what NCCL cannot add is always added so.
+
+    Returns:
+        For each column a read-only array per replica here.
+    """
+    results: list[list[Any]] = [[] for _ in columns]
+    by_dtype: dict[Any, list[int]] = {}
+    for number, column in enumerate(columns):
+        by_dtype.setdefault(column[0].dtype, []).append(number)
+    for dtype, numbers in by_dtype.items():
+        name, _ = stored(dtype)
+        flats = []
+        for i, rank in enumerate(mine):
+            with backend.on(dict(ring.here)[rank], "packing"):
+                flats.append(_packed(ring.cupy, [columns[number][i] for number in numbers]))
+        if ordered or name not in NCCL_TYPES:
+            totals = _in_order(backend, ring, name, flats, owners, mine)
+        else:
+            totals = _by_nccl(backend, ring, name, flats, mine)
+        shapes = [columns[number][0].shape for number in numbers]
+        unpacked = {}
+        for rank, gpu in ring.here:
+            with backend.on(gpu, "unpacking"):
+                unpacked[rank] = _unpacked(totals[rank], dtype, shapes)
+        for place, number in enumerate(numbers):
+            results[number] = [unpacked[rank][place] for rank in mine]
+    return results
+
+
+def _packed(cupy: Any, parts: Sequence[Any]) -> Any:
+    flat = [cupy.ascontiguousarray(part).reshape(-1) for part in parts]
+    whole = flat[0] if len(flat) == 1 else cupy.concatenate(flat)
+    return whole.view(stored(whole.dtype)[0]) if whole.dtype.kind == "c" else whole
+
+
+def _unpacked(total: Any, dtype: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    total, start, arrays = total.view(dtype), 0, []
+    for shape in shapes:
+        stop = start + math.prod(shape)
+        arrays.append(frozen(total[start:stop].reshape(shape)))
+        start = stop
+    return arrays
+
+
+def slices(length: int, size: int) -> tuple[int, list[tuple[int, int]]]:
+    """How `length` elements are cut for `size` ranks: the length of a slice, and where each begins and ends.
+
+    >>> slices(5, 2)
+    (3, [(0, 3), (3, 5)])
+    """
+    each = -(-length // size)
+    return each, [(min(rank * each, length), min((rank + 1) * each, length)) for rank in range(size)]
+
+
+def _in_order(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], owners: Sequence[int],
+              mine: Sequence[int]) -> dict[int, Any]:
+    cupy, nccl = ring.cupy, _nccl()
+    length, itemsize = flats[0].size, flats[0].dtype.itemsize
+    each, cuts = slices(length, ring.size)
+    # For every rank here, each replica's slice: a view where the replica is its own, else a buffer.
+    pieces: dict[int, list[Any]] = {}
+    for rank, gpu in ring.here:
+        own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
+        start, stop = cuts[rank]
+        with backend.on(gpu, "receiving"):
+            pieces[rank] = [next(own)[start:stop] if owner == rank else cupy.empty(stop - start, flats[0].dtype)
+                            for owner in owners]
+
+    def exchange(rank: int, gpu: int, comm: Any, stream: int) -> None:
+        own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
+        for piece, owner in zip(pieces[rank], owners, strict=True):
+            if owner == rank:
+                flat = next(own)
+                for peer, (start, stop) in enumerate(cuts):
+                    if peer != rank and stop > start:
+                        comm.send(flat[start:stop].data.ptr, (stop - start) * itemsize, nccl.NCCL_UINT8, peer, stream)
+            elif piece.size:
+                comm.recv(piece.data.ptr, piece.nbytes, nccl.NCCL_UINT8, owner, stream)
+
+    ring.group(exchange, "all_reduce in order")
+    totals = {}
+    for rank, gpu in ring.here:
+        with backend.on(gpu, "sum"):
+            whole = cupy.empty(each * ring.size, flats[0].dtype)
+            start, stop = cuts[rank]
+            target = whole[rank * each:rank * each + (stop - start)]
+            backend.combine(name, [Job(target.data.ptr, target.size, [piece.data.ptr for piece in pieces[rank]])])
+            totals[rank] = whole
+
+    def share(rank: int, gpu: int, comm: Any, stream: int) -> None:
+        whole = totals[rank]
+        if each:
+            comm.allGather(whole[rank * each:].data.ptr, whole.data.ptr, each * itemsize, nccl.NCCL_UINT8, stream)
+
+    ring.group(share, "all_reduce in order")
+    return {rank: whole[:length] for rank, whole in totals.items()}
+
+
+def _by_nccl(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], mine: Sequence[int]) -> dict[int, Any]:
+    nccl = _nccl()
+    totals = {rank: backend.sums([[flat for flat, owner in zip(flats, mine, strict=True) if owner == rank]], gpu)[0]
+              for rank, gpu in ring.here}
+    kind = getattr(nccl, f"NCCL_{NCCL_TYPES[name]}")
+
+    def reduce(rank: int, gpu: int, comm: Any, stream: int) -> None:
+        total = totals[rank]
+        if total.size:
+            comm.allReduce(total.data.ptr, total.data.ptr, total.size, kind, nccl.NCCL_SUM, stream)
+
+    ring.group(reduce, "all_reduce by NCCL")
+    return totals
+
+
+def gather(backend: GPU, ring: Ring, parts: Sequence[Any], mine: Sequence[int], owners: Sequence[int],
+           shapes: Sequence[tuple[int, ...]]) -> dict[int, list[Any]]:
+    """Every replica's array on every rank here; shapes may differ, and are known.
+
+    Args:
+        parts: the arrays of the replicas here, each on its owner's GPU.
+        mine: the rank of each of them.
+        owners: the rank of every replica of all ranks.
+        shapes: the shape of every replica's array.
+    """
+    cupy, nccl = ring.cupy, _nccl()
+    dtype = parts[0].dtype
+    found: dict[int, list[Any]] = {}
+    for rank, gpu in ring.here:
+        own = iter([part for part, owner in zip(parts, mine, strict=True) if owner == rank])
+        with backend.on(gpu, "receiving"):
+            found[rank] = [cupy.ascontiguousarray(next(own)) if owner == rank else cupy.empty(shape, dtype)
+                           for owner, shape in zip(owners, shapes, strict=True)]
+
+    def exchange(rank: int, gpu: int, comm: Any, stream: int) -> None:
+        for array, owner in zip(found[rank], owners, strict=True):
+            for peer in range(ring.size) if owner == rank and array.size else ():
+                if peer != rank:
+                    comm.send(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream)
+            if owner != rank and array.size:
+                comm.recv(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, owner, stream)
+
+    ring.group(exchange, "all_gather")
+    return found

@@ -1,0 +1,104 @@
+"""CuPy's arrays made known to refdist: which types there are, read-only ones, arrays of other libraries.
+
+Which device an array should be on is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from refdist import errors
+from refdist.array import convert as arrays
+
+CUDA = 2  # the device type of DLPack
+_WRITERS = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
+            "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__", "fill", "put", "set", "sort", "partition",
+            "scatter_add", "scatter_max", "scatter_min")
+
+
+def read_only(cupy: Any) -> type:
+    """A subclass of cupy.ndarray whose instances can be made read-only.
+
+    CuPy's arrays cannot say that they are read-only, and several replicas share one, so that writing to it in place
+    would change it for all of them.  Views of a read-only array are read-only too.  Copies are ordinary arrays.
+    Results of arithmetic are of this type, because CuPy keeps it, but can be written to.
+
+    What the array itself is asked to do can be refused.  What CuPy's functions and kernels write to (`out=`, copyto)
+    cannot: they take the pointer without asking.
+    """
+
+    def refuse(array: Any, name: str) -> None:
+        if array._read_only:
+            raise errors.error("RD20", f"{name} of an array that replicas share", f"it is read-only ({array.shape})",
+                               "Write to a copy (`x = x.copy()`), or compute a new array (`x = x + 1`).",
+                               kind=errors.InvalidValueError)
+
+    def guarded(name: str) -> Callable[..., Any]:
+        write = getattr(cupy.ndarray, name)
+
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            refuse(self, name)
+            return write(self, *args, **kwargs)
+        return method
+
+    def part(name: str) -> property:
+        # CuPy makes the real and the imaginary part without saying of what they are views.
+        own = getattr(cupy.ndarray, name)
+
+        def take(self: Any) -> Any:
+            found = own.__get__(self)
+            if self._read_only and found is not self:
+                found = found.view(type(self))
+                found._read_only = True
+            return found
+
+        def write(self: Any, value: Any) -> None:
+            refuse(self, f"{name} =")
+            own.__set__(self, value)
+        return property(take, write)
+
+    def byteswap(self: Any, inplace: bool = False) -> Any:
+        if inplace:
+            refuse(self, "byteswap")
+        return cupy.ndarray.byteswap(self, inplace)
+
+    def interface(self: Any) -> dict[str, Any]:
+        found: dict[str, Any] = cupy.ndarray.__cuda_array_interface__.__get__(self)
+        return {**found, "data": (found["data"][0], self._read_only)}
+
+    def dlpack(self: Any, **options: Any) -> Any:
+        if not options.get("copy"):
+            refuse(self, "__dlpack__")
+        return cupy.ndarray.__dlpack__(self, **options)
+
+    def finalize(self: Any, template: Any) -> None:
+        # Views have a base, new arrays have not.
+        self._read_only = self.base is not None and getattr(template, "_read_only", False)
+
+    return type("ReadOnlyArray", (cupy.ndarray,), {
+        "__doc__": "A cupy.ndarray that may be read-only.", "__module__": __name__, "_read_only": False,
+        "__array_finalize__": finalize, "real": part("real"), "imag": part("imag"), "byteswap": byteswap,
+        "__cuda_array_interface__": property(interface), "__dlpack__": dlpack,
+        **{name: guarded(name) for name in _WRITERS if hasattr(cupy.ndarray, name)}})
+
+
+def register(cupy: Any, to_numpy: Callable[[Any], Any], beside: Callable[[Any], Any]) -> None:
+    """Makes CuPy's arrays known."""
+    known = [kind for kind in arrays.ARRAY_TYPES if issubclass(kind, cupy.ndarray) and kind is not cupy.ndarray]
+    kind: Any = known[0] if known else read_only(cupy)
+
+    def freeze(array: Any) -> Any:
+        if type(array) is kind and array._read_only:
+            return array
+        frozen = array.view(kind)
+        frozen._read_only = True
+        return frozen
+
+    arrays.ARRAY_TYPES[cupy.ndarray] = arrays.ARRAY_TYPES[kind] = arrays.Foreign(freeze, to_numpy, beside)
+
+    def take(value: Any) -> Any:
+        # Arrays of PyTorch, JAX ... on a GPU, without a copy.
+        return cupy.from_dlpack(value) if value.__dlpack_device__()[0] == CUDA else None
+
+    arrays.IMPORTERS[:] = [take]

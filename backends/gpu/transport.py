@@ -1,0 +1,133 @@
+"""Arrays on GPUs between workers: NCCL where every rank has a GPU of its own, else by way of the host.
+
+The requests are compared by the transport underneath before anything moves, so that nobody enters a collective of
+NCCL that others will not come to.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refdist import nest
+from refdist.array import convert as arrays
+from refdist.array.convert import frozen
+from refdist.array.transport import Transport
+from refdist.backends.gpu import nccl as gpu_rings
+from refdist.core.lockstep import Request
+
+if TYPE_CHECKING:
+    from refdist.backends.gpu.backend import GPU
+
+
+class DeviceTransport(Transport):
+    """Carries GPU arrays between workers over another transport.
+
+    Args:
+        backend: the GPUs of this worker.
+        inner: carries NumPy arrays and compares requests.
+        devices: the device of each of this worker's replicas.
+    """
+
+    def __init__(self, backend: GPU, inner: Transport, devices: Sequence[str]) -> None:
+        self._backend = backend
+        self._inner = inner
+        self._devices = list(devices)
+        self.rank = inner.rank
+        self.size = inner.size
+        self._ring: gpu_rings.Ring | None = None
+        self._asked = False
+        # The rank of every replica of all workers, and of those here.
+        self._owners: list[int] = []
+        self._mine: list[int] = []
+
+    def exchange(self, request: Request, value: Any) -> list[Any]:
+        return self._inner.exchange(request, nest.map_structure(_to_host, value))
+
+    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+        ring, direct, _ = self._agree(request, columns, None)
+        results: list[Any] = [None] * len(columns)
+        staged = [number for number in range(len(columns)) if number not in direct]
+        if staged:
+            totals = self._inner.sum(request, self._on_host([columns[number] for number in staged]), ordered)
+            for number, total in zip(staged, totals, strict=True):
+                results[number] = self._back(total, columns[number][0])
+        if ring is not None and direct:
+            there = [columns[number] for number in direct]
+            totals = gpu_rings.all_reduce(self._backend, ring, there, self._owners, self._mine,
+                                          ordered and self._backend.ordered)
+            for number, total in zip(direct, totals, strict=True):
+                results[number] = total[0]
+        return results
+
+    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+        ring, direct, shapes = self._agree(request, columns, [[part.shape for part in column] for column in columns])
+        if ring is None or len(direct) < len(columns):
+            gathered = self._inner.gather(request, self._on_host(columns), axis)
+            return [self._back(found, column[0]) for found, column in zip(gathered, columns, strict=True)]
+        results = []
+        for number, column in enumerate(columns):
+            everybody = [shape for worker in shapes for shape in worker[number]]
+            found = gpu_rings.gather(self._backend, ring, column, self._mine, self._owners, everybody)
+            results.append(self._backend.concatenate(found[self._mine[0]], axis))
+        return results
+
+    def broadcast(self, request: Request, array: Any) -> Any:
+        return self._back(self._inner.broadcast(request, _to_host(array)), array)
+
+    # The way through the host.
+
+    def _on_host(self, columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        return [[_to_host(part) for part in column] for column in columns]
+
+    def _back(self, result: Any, like: Any) -> Any:
+        return frozen(self._backend.put(result, self._devices[0])) if _is_foreign(like) else result
+
+    # Connecting.
+
+    def _agree(self, request: Request, columns: Sequence[Sequence[Any]],
+               say: Any) -> tuple[gpu_rings.Ring | None, list[int], list[Any]]:
+        # The ring, which columns go over it, and what everybody says; the same on every worker.
+        here = [len(column) == len(self._devices) and all(map(_is_foreign, column)) for column in columns]
+        usable = not self._asked or self._ring is None or not self._ring.broken
+        said = self._inner.exchange(request, (usable, here, say))
+        direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in said)]
+        if not all(usable for usable, _, _ in said):
+            if self._ring is not None and not self._ring.broken:
+                self._ring.give_up()
+            self._asked = False
+        if direct and not self._asked:
+            self._ring = self._connect(request)
+            self._asked = True
+        return (self._ring, direct, [words for _, _, words in said]) if self._ring is not None else (None, [], [])
+
+    def _connect(self, request: Request) -> gpu_rings.Ring | None:
+        cupy, backend = self._backend.xp(), self._backend
+        gpus = [backend.gpu_of(device) for device in self._devices]
+        mine = list(dict.fromkeys(gpus))
+        nccl = gpu_rings.library()
+        usable = None not in mine and nccl is not None
+        known = [(socket.gethostname(), cupy.cuda.Device(gpu).pci_bus_id) for gpu in mine] if usable else None
+        everybody = self._inner.exchange(request, (known, [mine.index(gpu) for gpu in gpus]))
+        places = [place for worker, _ in everybody for place in worker or [None]]
+        if None in places or len(set(places)) < len(places):
+            return None  # NCCL refuses two ranks on one GPU
+        unique_id = self._inner.exchange(request, nccl.get_unique_id() if self.rank == 0 else None)[0]
+        starts = np.cumsum([0, *(len(worker) for worker, _ in everybody)]).tolist()
+        self._owners = [start + i for start, (_, replicas) in zip(starts, everybody, strict=False) for i in replicas]
+        self._mine = [starts[self.rank] + i for i in everybody[self.rank][1]]
+        here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(mine) if gpu is not None]
+        ring = gpu_rings.among(cupy, here, len(places), unique_id, self._inner.timeout)
+        backend.keep(ring)
+        return ring
+
+
+def _is_foreign(value: Any) -> bool:
+    return arrays.ARRAY_TYPES.get(type(value)) is not None
+
+
+def _to_host(value: Any) -> Any:
+    return arrays.to_numpy(value) if _is_foreign(value) else value

@@ -1,0 +1,1 @@
+"""Real workers: one process each, connected by MPI."""

@@ -1,0 +1,250 @@
+"""Sums of large arrays over processes.
+
+`SharedSums` is for processes of one host: each sums its own slice of everybody's arrays, in the order of the
+replicas, through memory that all of them share; results lie in that memory and are not copied out.
+`SentSums` is the way through MPI alone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist.array.convert import frozen
+
+_ALIGN = 64
+_CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
+_CHUNK_CROWDED = 1 << 24  # and where processes take turns, so that hand-overs are dear
+_BUFFERS = 64  # as many results can be alive at once as the mask of a header has bits
+_BLOCK = 1 << 18  # bytes of a running sum that stay in the cache
+
+Columns = Sequence[Sequence[Any]]  # for every result, the contiguous arrays of this process's replicas
+Wait = Callable[[Any], None]
+
+
+class Layout:
+    """Where every array lies among all bytes of a sum; each begins at a multiple of 64."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.offsets = []
+        end = 0
+        for column in columns:
+            self.offsets.append(end)
+            end += -(-column[0].nbytes // _ALIGN) * _ALIGN
+        self.total = end
+        self.dtypes = [column[0].dtype for column in columns]
+        self.sizes = [column[0].nbytes for column in columns]
+        self.shapes = [column[0].shape for column in columns]
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """(column, first byte and end within its array, first byte among all) of what lies in [start, stop)."""
+        low = int(np.searchsorted(self.offsets, start, "right")) - 1
+        for i in range(max(low, 0), len(self.offsets)):
+            offset = self.offsets[i]
+            if offset >= stop:
+                return
+            first, end = max(start - offset, 0), min(stop - offset, self.sizes[i])
+            if first < end:
+                yield i, first, end, offset + first
+
+    def slice(self, start: int, stop: int, rank: int, size: int) -> tuple[int, int]:
+        """The part of [start, stop) that one of `size` processes sums."""
+        each = -(-(stop - start) // (size * _ALIGN)) * _ALIGN
+        return min(start + rank * each, stop), min(start + (rank + 1) * each, stop)
+
+
+def _flat(columns: Columns) -> list[list[Any]]:
+    return [[part.reshape(-1).view(np.uint8) for part in column] for column in columns]
+
+
+def add_in_order(sources: Sequence[Any], result: Any) -> None:
+    """Writes the left-to-right sum of equally long arrays into `result`, block by block."""
+    if len(sources) == 1:
+        result[...] = sources[0]
+        return
+    step = max(_BLOCK // result.itemsize, 1) if len(sources) > 2 else max(result.size, 1)
+    for start in range(0, result.size, step):
+        block = result[start:start + step]
+        np.add(sources[0][start:start + step], sources[1][start:start + step], out=block)
+        for source in sources[2:]:
+            np.add(block, source[start:start + step], out=block)
+
+
+class SharedSums:
+    """Sums through windows that all processes of the host see."""
+
+    def __init__(self, mpi: Any, comm: Any, wait: Wait, crowded: bool) -> None:
+        self._mpi = mpi
+        self._comm = comm
+        self._wait = wait
+        self._rank, self._size = comm.Get_rank(), comm.Get_size()
+        self._chunk = _CHUNK_CROWDED if crowded else _CHUNK
+        self._staging: tuple[Any, list[Any]] | None = None
+        self._windows: list[tuple[Any, Any]] = []
+        self._mine = (1 << _BUFFERS) - 1  # results that this process does not hold any more
+        self._free = self._mine  # results that nobody holds, as of the last meeting
+
+    def released(self) -> int:
+        """The mask of results that this process has let go of."""
+        return self._mine
+
+    def let_go(self, masks: Sequence[int]) -> None:
+        """Takes what all processes have said in a meeting."""
+        free = masks[0]
+        for mask in masks[1:]:
+            free &= mask
+        self._free = free
+
+    def sum(self, columns: Columns, ordered: bool) -> list[Any]:
+        """The sum of each column over all processes, as views of shared memory."""
+        layout = Layout(columns)
+        buffer, number = self._result(layout.total)
+        flat = _flat(columns)
+        local = len(columns[0])
+        staging = self._stage(local)
+        bounds = range(0, layout.total, self._chunk)
+        for turn, start in enumerate(bounds):
+            stop = min(start + self._chunk, layout.total)
+            half = turn % 2
+            low, high = layout.slice(start, stop, self._rank, self._size)
+            mine = staging[self._rank][half]
+            # What this process sums itself it reads where it lies.
+            for first, end in ((start, low), (high, stop)):
+                for i, a, b, at in layout.pieces(first, end):
+                    for r in range(local):
+                        mine[r, at - start:at - start + b - a] = flat[i][r][a:b]
+            # A half is written again only after the next barrier, and by then everybody has read it.
+            self._barrier()
+            for i, a, b, at in layout.pieces(low, high):
+                dtype = layout.dtypes[i]
+                sources = [flat[i][r][a:b].view(dtype) if rank == self._rank
+                           else staging[rank][half][r, at - start:at - start + b - a].view(dtype)
+                           for rank in range(self._size) for r in range(local)]
+                add_in_order(sources, buffer[at:at + b - a].view(dtype))
+        self._barrier()
+        return self._results(layout, buffer, number)
+
+    def _barrier(self) -> None:
+        self._wait(self._comm.Ibarrier())
+
+    def _results(self, layout: Layout, buffer: Any, number: int) -> list[Any]:
+        root = np.frombuffer(memoryview(buffer)[:layout.total], np.uint8)
+        root.flags.writeable = False
+        self._mine &= ~(1 << number)
+        weakref.finalize(root, self._release, number)
+        return [root[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
+                in zip(layout.offsets, layout.sizes, layout.dtypes, layout.shapes, strict=True)]
+
+    def _release(self, number: int) -> None:
+        self._mine |= 1 << number
+
+    def _result(self, nbytes: int) -> tuple[Any, int]:
+        # All processes know the same free buffers, so they choose the same one.
+        fitting = [(len(memory), number) for number, (_, memory) in enumerate(self._windows)
+                   if self._free >> number & 1 and len(memory) >= nbytes]
+        if fitting:
+            _, number = min(fitting)
+            return self._windows[number][1], number
+        unused = [number for number in range(len(self._windows)) if self._free >> number & 1]
+        number = unused[0] if unused else len(self._windows)
+        if number == _BUFFERS:
+            raise MemoryError(f"{_BUFFERS} results of large sums are alive; copy what is to be kept")
+        window = self._mpi.Win.Allocate_shared(nbytes if self._rank == 0 else 0, 1, comm=self._comm)
+        memory = np.frombuffer(window.Shared_query(0)[0], np.uint8)
+        if unused:
+            self._windows[number][0].Free()
+            self._windows[number] = (window, memory)
+        else:
+            self._windows.append((window, memory))
+        return memory, number
+
+    def _stage(self, local: int) -> list[Any]:
+        # Two halves for each replica of each process.
+        nbytes = 2 * local * self._chunk
+        if self._staging is None or self._staging[1][0].size < nbytes:
+            if self._staging is not None:
+                self._staging[0].Free()
+            window = self._mpi.Win.Allocate_shared(nbytes, 1, comm=self._comm)
+            self._staging = window, [np.frombuffer(window.Shared_query(rank)[0], np.uint8)
+                                     for rank in range(self._size)]
+        return [memory[:nbytes].reshape(2, local, self._chunk) for memory in self._staging[1]]
+
+
+class SentSums:
+    """Sums in which processes send each other slices; also between hosts."""
+
+    def __init__(self, mpi: Any, comm: Any, wait: Wait) -> None:
+        self._mpi = mpi
+        self._comm = comm
+        self._wait = wait
+        self._size = comm.Get_size()
+
+    def released(self) -> int:
+        """Nothing is shared."""
+        return 0
+
+    def let_go(self, masks: Sequence[int]) -> None:
+        """Nothing is shared."""
+
+    def sum(self, columns: Columns, ordered: bool) -> list[Any]:
+        """The sum of each column over all processes."""
+        return self._ordered(columns) if ordered else self._unordered(columns)
+
+    def _unordered(self, columns: Columns) -> list[Any]:
+        totals, waiting = [], []
+        for column in columns:
+            total = np.array(column[0])
+            for part in column[1:]:
+                np.add(total, part, out=total)
+            totals.append(total)
+            flat = total.reshape(-1)
+            step = max(_CHUNK // total.itemsize, 1)
+            for start in range(0, flat.size, step):
+                waiting.append(self._comm.Iallreduce(self._mpi.IN_PLACE, flat[start:start + step], self._mpi.SUM))
+        for request in waiting:
+            self._wait(request)
+        return [frozen(total) for total in totals]
+
+    def _ordered(self, columns: Columns) -> list[Any]:
+        layout = Layout(columns)
+        local, size = len(columns[0]), self._size
+        each = -(-max(layout.total, 1) // (size * _ALIGN)) * _ALIGN
+        out = np.zeros((size, local, each), np.uint8)
+        flat = _flat(columns)
+        for rank in range(size):
+            for i, a, b, at in layout.pieces(rank * each, (rank + 1) * each):
+                for r in range(local):
+                    out[rank, r, at - rank * each:at - rank * each + b - a] = flat[i][r][a:b]
+        received = np.empty_like(out)
+        self._wait(self._comm.Ialltoall(out, received))
+        low = self._comm.Get_rank() * each
+        mine = np.zeros(each, np.uint8)
+        for i, a, b, at in layout.pieces(low, low + each):
+            dtype = layout.dtypes[i]
+            sources = [received[rank, r, at - low:at - low + b - a].view(dtype)
+                       for rank in range(size) for r in range(local)]
+            add_in_order(sources, mine[at - low:at - low + b - a].view(dtype))
+        everything = np.empty(size * each, np.uint8)
+        self._wait(self._comm.Iallgather(mine, everything))
+        return [frozen(everything[offset:offset + nbytes].view(dtype).reshape(shape)) for offset, nbytes, dtype, shape
+                in zip(layout.offsets, layout.sizes, layout.dtypes, layout.shapes, strict=True)]
+
+
+def make(mpi: Any, comm: Any, node: Any, wait: Wait, cores: int, sent: bool) -> SharedSums | SentSums:
+    """The best way for these processes.
+
+    Args:
+        mpi: mpi4py.MPI.
+        comm: all processes.
+        node: those of this host.
+        wait: waits for an MPI request, with a limit.
+        cores: of this host.
+        sent: whether to use MPI alone even on one host.
+    """
+    hosts = comm.allreduce(1 if node.Get_rank() == 0 else 0)
+    if sent or hosts > 1:
+        return SentSums(mpi, comm, wait)
+    return SharedSums(mpi, comm, wait, node.Get_size() > cores)

@@ -1,0 +1,331 @@
+"""Workers that are processes started by `mpiexec` or `srun`: collectives through mpi4py.
+
+A meeting begins with one small all-gather in which every worker says what it came for, and which carries the
+data too when they are small.  No wait is without a limit.  How large arrays are summed is in `reduce`, who is
+lost in `failure`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import pickle
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import frozen
+from refdist.array.transport import Transport, add
+from refdist.backends.mpi import failure
+from refdist.backends.mpi import reduce as mpi_sums
+from refdist.core import call_site, lockstep
+from refdist.core.lockstep import Request
+
+TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
+CHECKS_VARIABLE = "REFDIST_CHECKS"
+SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on one host
+CHECKS = ("all", "first", "off")
+DEFAULT_TIMEOUT = 300.0  # seconds
+
+# What every worker says first: number of the meeting and fingerprint, which must agree; buffers it has let go of,
+# and bytes that follow.
+_HEADER = struct.Struct("<QQQQ")
+_RELEASED_AND_SIZE = struct.Struct("<QQ")
+_AGREED = 16
+_BLOCK = 256
+_INLINE = _BLOCK - _HEADER.size
+_SMALL = 1 << 16
+_UNCHECKED = 0
+
+_transport: list[MPITransport] = []
+
+
+class _Seen:
+    """What is told of a request to other processes; compared like one."""
+
+    def __init__(self, kind: str, signature: tuple[Any, ...], site: call_site.Site) -> None:
+        self.kind = kind
+        self.signature = signature
+        self.site = site
+
+
+class MPITransport(Transport):
+    """This process and those started together with it."""
+
+    def __init__(self, mpi: Any, watch: failure.Watch, timeout: float) -> None:
+        self._mpi = mpi
+        self._comm = mpi.COMM_WORLD.Dup()
+        self.rank = self._comm.Get_rank()
+        self.size = self._comm.Get_size()
+        self._watch = watch
+        self.timeout = timeout
+        self._level = _level()
+        self._count = 0
+        self._fingerprints: dict[Any, int] = {}
+        self._seen: set[Any] = set()
+        self._out = bytearray(_BLOCK)
+        self._in = bytearray(_BLOCK * self.size)
+        self._starts = range(0, _BLOCK * self.size, _BLOCK)
+        node = self._comm.Split_type(mpi.COMM_TYPE_SHARED)
+        cores = len(os.sched_getaffinity(0))
+        self._spin = node.Get_size() <= cores
+        self._sums = mpi_sums.make(mpi, self._comm, node, self._wait, cores, _sent())
+        node.Free()
+        watch.know(self._exchange_raw(watch.card()))
+
+    # Waiting.
+
+    def _wait(self, request: Any) -> None:
+        try:
+            self._poll(request)
+        except self._mpi.Exception as error:
+            # OpenMPI says itself that a process is gone.
+            raise self._lost(self._watch.dead()) from error
+
+    def _poll(self, request: Any) -> None:
+        if request.Test():
+            return
+        spin, test = self._spin, request.Test
+        start = time.monotonic()
+        look = start + 0.05
+        while True:
+            for _ in range(64):
+                if test():
+                    return
+                if not spin:
+                    time.sleep(0)
+            now = time.monotonic()
+            if now > look:
+                look = now + 0.05
+                gone = self._watch.dead()
+                if gone or now - start > self.timeout or self._watch.given_up >= self._count:
+                    raise self._lost(gone)
+
+    def _lost(self, gone: list[int]) -> errors.RefdistError:
+        what = f"{lockstep.names(gone, 'worker')} died" if gone else f"not all workers came within {self.timeout:.0f} s"
+        return _everywhere(errors.error(
+            "RD01", self._watch.doing(), f"{what}:\n{self._watch.roll_call()}\n",
+            "Look at the lines of those who are missing; a longer wait is "
+            f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}."))
+
+    # Meeting.
+
+    def _meet(self, request: Request, data: bytes) -> tuple[int, ...]:
+        """Lets all workers say what they came for.
+
+        Returns:
+            How many bytes each brought; they are in `_in` already where they fit.
+        """
+        self._count += 1
+        self._watch.at(self._count, request)
+        out, blocks = self._out, self._in
+        _HEADER.pack_into(out, 0, self._count, self._fingerprint(request), self._sums.released(), len(data))
+        if len(data) <= _INLINE:
+            out[_HEADER.size:_HEADER.size + len(data)] = data
+        self._wait(self._comm.Iallgather(out, blocks))
+        mine = out[:_AGREED]
+        for start in self._starts:
+            if blocks[start:start + _AGREED] != mine:
+                raise self._difference(request)
+        released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
+                              strict=True)
+        self._sums.let_go(released)
+        return sizes
+
+    def _fingerprint(self, request: Request) -> int:
+        if self._level == "off":
+            return _UNCHECKED
+        key = (request.kind, request.signature, tuple(map(id, request.site)))
+        if self._level == "first":
+            if key[2] in self._seen:
+                return _UNCHECKED
+            self._seen.add(key[2])
+        known = self._fingerprints.get(key)
+        if known is None:
+            seen = _described(request)
+            text = repr((seen.kind, seen.signature, seen.site))
+            digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
+            known = self._fingerprints[key] = digest
+        return known
+
+    def _difference(self, request: Request) -> errors.RefdistError:
+        seen = _described(request)
+        found = [_Seen(*one) for one in self._exchange_raw((seen.kind, seen.signature, seen.site))]
+        try:
+            lockstep.compare(found, noun="worker")
+        except errors.RefdistError as error:
+            return _everywhere(error)
+        return _everywhere(errors.error(
+            "RD02", request.kind, "the workers have made different numbers of calls that need all of them: worker "
+            f"{self.rank} is at its number {self._count}, {request}"))
+
+    def _exchange_raw(self, value: Any) -> list[Any]:
+        data = np.frombuffer(pickle.dumps(value), np.uint8)
+        sizes = np.zeros(self.size, np.int64)
+        self._wait(self._comm.Iallgather(np.array([data.size], np.int64), sizes))
+        return [pickle.loads(part.tobytes()) for part in self._gather_bytes(data, sizes)]
+
+    def _gather_bytes(self, data: Any, sizes: Any) -> list[Any]:
+        everything = np.empty(int(sum(sizes)), np.uint8)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._wait(self._comm.Iallgatherv(data, [everything, (sizes, offsets[:-1])]))
+        return [everything[offsets[i]:offsets[i + 1]] for i in range(self.size)]
+
+    def _all(self, request: Request, data: bytes) -> list[Any]:
+        """The bytes of all workers."""
+        sizes = self._meet(request, data)
+        if max(sizes) <= _INLINE:
+            first = _HEADER.size
+            return [self._in[start + first:start + first + size]
+                    for start, size in zip(self._starts, sizes, strict=True)]
+        return self._gather_bytes(np.frombuffer(data, np.uint8), np.array(sizes, np.int64))
+
+    # The contract.
+
+    def exchange(self, request: Request, value: Any) -> list[Any]:
+        return [pickle.loads(part) for part in self._all(request, pickle.dumps(value))]
+
+    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+        total = sum(part.nbytes for column in columns for part in column)
+        if total <= _SMALL:
+            return self._sum_small(request, columns)
+        self._meet(request, b"")
+        parts = [[np.asarray(part, order="C") for part in column] for column in columns]
+        return self._sums.sum(parts, ordered)
+
+    def _sum_small(self, request: Request, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        mine = b"".join([part.tobytes() for column in columns for part in column])
+        everybody = self._all(request, mine)
+        totals, start = [], 0
+        for column in columns:
+            first = column[0]
+            step = first.nbytes
+            parts = [np.ndarray(first.shape, first.dtype, data, start + i * step)
+                     for data in everybody for i in range(len(column))]
+            totals.append(add(parts))
+            start += step * len(column)
+        return totals
+
+    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+        if any(part.dtype.hasobject for column in columns for part in column):
+            found = self.exchange(request, columns)
+        else:
+            shapes = self.exchange(request, [[part.shape for part in column] for column in columns])
+            mine = b"".join([part.tobytes() for column in columns for part in column])
+            sizes = [sum(int(np.prod(shape)) * column[0].dtype.itemsize
+                         for column, others in zip(columns, theirs, strict=True) for shape in others)
+                     for theirs in shapes]
+            everybody = self._gather_bytes(np.frombuffer(mine, np.uint8), np.array(sizes, np.int64))
+            found = [_unpacked(data, theirs, columns) for data, theirs in zip(everybody, shapes, strict=True)]
+        return [frozen(np.concatenate([part for column in same for part in column], axis))
+                for same in zip(*found, strict=True)]
+
+    def broadcast(self, request: Request, array: Any) -> Any:
+        if array.dtype.hasobject or array.dtype.kind in "USV":
+            return self.exchange(request, array)[0]
+        self._meet(request, b"")
+        copy = np.array(array)
+        self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
+        return frozen(copy)
+
+    def finish(self) -> None:
+        """Says that this worker's program has ended; the others must have come to their end too."""
+        try:
+            self._meet(Request("the end of the program", lockstep.NOTHING_TO_COMPARE, site=()), b"")
+        except errors.RefdistError as error:
+            os.write(2, f"[worker {self.rank}] {error}\n".encode())
+            failure.let_others_speak()
+            self._mpi.COMM_WORLD.Abort(70)
+
+
+def _everywhere(error: errors.RefdistError) -> errors.RefdistError:
+    error.on_every_worker = True
+    return error
+
+
+def _unpacked(data: Any, shapes: Sequence[Any], columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    found, start = [], 0
+    for column, theirs in zip(columns, shapes, strict=True):
+        dtype, parts = column[0].dtype, []
+        for shape in theirs:
+            stop = start + int(np.prod(shape)) * dtype.itemsize
+            parts.append(data[start:stop].view(dtype).reshape(shape))
+            start = stop
+        found.append(parts)
+    return found
+
+
+def _described(request: Request) -> _Seen:
+    # Files may lie elsewhere on another host, so only their last name counts.
+    site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in request.site)
+    target, op, axis, structure, *arrays = request.signature
+    return _Seen(request.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site)
+
+
+def _level() -> str:
+    level = os.environ.get(CHECKS_VARIABLE, "all")
+    if level not in CHECKS:
+        raise errors.error("RD25", f"environment variable {CHECKS_VARIABLE}={level!r}", "there is no such level",
+                           f"Write one of {', '.join(CHECKS)}.", kind=errors.InvalidValueError)
+    return level
+
+
+def _sent() -> bool:
+    way = os.environ.get(SUMS_VARIABLE, "shared")
+    if way not in ("shared", "sent"):
+        raise errors.error("RD25", f"environment variable {SUMS_VARIABLE}={way!r}", "there is no such way",
+                           "Write shared or sent.", kind=errors.InvalidValueError)
+    return way == "sent"
+
+
+def _timeout(wanted: float | None) -> float:
+    text = os.environ.get(TIMEOUT_VARIABLE)
+    try:
+        seconds = wanted if wanted is not None else float(text) if text else DEFAULT_TIMEOUT
+    except ValueError as error:
+        raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is no number",
+                           f"Write {TIMEOUT_VARIABLE}=60.", kind=errors.InvalidValueError) from error
+    return seconds
+
+
+def connected() -> bool:
+    """Whether this process has joined the others."""
+    return bool(_transport)
+
+
+def connect(timeout: float | None = None) -> MPITransport:
+    """The transport of this process, made at the first call.
+
+    Args:
+        timeout: seconds that a meeting may take; None for REFDIST_TIMEOUT, or 300.
+
+    Raises:
+        RD01: not all processes came in time.  RD27: mpi4py or an MPI library is not installed.
+    """
+    if _transport:
+        if timeout is not None:
+            _transport[0].timeout = timeout
+        return _transport[0]
+    seconds = _timeout(timeout)
+    if "mpi4py.MPI" not in sys.modules and os.environ.get("PMI_FD"):
+        failure.supervise()
+    watch = failure.Watch(0)
+    alarm = failure.limit_start(seconds)
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
+                           "Run `pip install mpi4py mpich`, which brings an MPI library and its mpiexec.") from error
+    watch.rank = MPI.COMM_WORLD.Get_rank()
+    failure.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
+    transport = MPITransport(MPI, watch, seconds)
+    alarm.cancel()
+    _transport.append(transport)
+    atexit.register(transport.finish)
+    return transport

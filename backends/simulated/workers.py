@@ -1,0 +1,162 @@
+"""Workers simulated in one process: each runs the whole program, in lock step with the others.
+
+A worker has its own TF_CONFIG, strategy and variables, and its own state of the random number generators.
+Modules are shared, so what a program keeps in an imported module is seen by all workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from refdist import config, errors
+from refdist.array.convert import frozen
+from refdist.array.transport import Transport, add
+from refdist.core import context_stack, lockstep
+from refdist.core.lockstep import Request
+
+_ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
+           "on each simulated worker.")
+_running: list[SimulatedWorker] = []
+
+
+class SimulatedWorker(Transport):
+    """One of several workers in this process.
+
+    Attributes:
+        joined: whether a strategy of several workers was made.
+    """
+
+    def __init__(self, rank: int, size: int, session: lockstep.Session) -> None:
+        self.rank = rank
+        self.size = size
+        self.joined = False
+        self._session = session
+        cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
+        self._config: str | None = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+
+    def enter(self) -> None:
+        """Makes this the worker that the program runs as."""
+        _running[:] = [self]
+        _set_config(self._config)
+
+    def _meet(self, request: Request, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
+        def answer(requests: list[Request]) -> Sequence[Any]:
+            # As between processes, a difference is an error of every worker, and each may go on after it.
+            try:
+                lockstep.compare(requests, noun="worker")
+            except errors.RefdistError as error:
+                return [(None, error)] * len(requests)
+            return [(act([one.payload for one in requests]), None)] * len(requests)
+
+        # The program may have written another TF_CONFIG than the one it was given.
+        self._config = os.environ.get("TF_CONFIG")
+        mine = random.getstate(), np.random.get_state()
+        try:
+            found, error = lockstep.meet(
+                self._session, Request(request.kind, request.signature, payload, answer, request.site))
+            if error is not None:
+                raise type(error)(str(error), error.code)
+            return found
+        finally:
+            self.enter()
+            random.setstate(mine[0])
+            np.random.set_state(mine[1])
+
+    def exchange(self, request: Request, value: Any) -> list[Any]:
+        found: list[Any] = self._meet(request, value, list)
+        return found
+
+    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+        def act(payloads: list[Any]) -> Any:
+            return [add([part for column in same for part in column]) for same in zip(*payloads, strict=True)]
+
+        found: list[Any] = self._meet(request, columns, act)
+        return found
+
+    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+        def act(payloads: list[Any]) -> Any:
+            return [frozen(np.concatenate([part for column in same for part in column], axis))
+                    for same in zip(*payloads, strict=True)]
+
+        found: list[Any] = self._meet(request, columns, act)
+        return found
+
+    def broadcast(self, request: Request, array: Any) -> Any:
+        return self._meet(request, array, lambda payloads: payloads[0])
+
+
+def running() -> SimulatedWorker | None:
+    """The simulated worker that the program runs as, None outside `simulate_workers`."""
+    return _running[0] if _running else None
+
+
+def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: int = 1) -> list[Any]:
+    """Calls `fn()` once for each of several workers, in lock step, in this process.
+
+    Each finds its own TF_CONFIG, so `MultiWorkerMirroredStrategy()` in `fn` is a worker's strategy.
+
+    Args:
+        fn: the program of a worker.
+        workers: how many there are.
+        replicas_per_worker: with more than one, every worker has that many simulated GPUs.
+
+    Returns:
+        What `fn` returned for each worker.
+
+    >>> import refdist
+    >>> def program():
+    ...     strategy = refdist.MultiWorkerMirroredStrategy()
+    ...     return strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+    >>> [float(total) for total in simulate_workers(program, workers=3)]
+    [3.0, 3.0, 3.0]
+
+    Raises:
+        RD01 ... RD07: workers that do not meet, with the lines of both.  RD09: inside a scope or a replica.
+        RD25: bad arguments.
+        Whatever a worker raised first, with a note that says which one.
+
+    Source: refdist's own; TensorFlow needs a process for each worker.
+    """
+    attempted = "simulate_workers"
+    if not callable(fn):
+        raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function without arguments.")
+    for name, value in (("workers", workers), ("replicas_per_worker", replicas_per_worker)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.",
+                               kind=errors.InvalidValueError)
+    if _running or context_stack.frame().kind != context_stack.OUTSIDE:
+        raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
+                           "Call it outside every scope and every other simulation.")
+
+    def body(i: int, session: lockstep.Session) -> Any:
+        context_stack.state.top = context_stack.BOTTOM
+        SimulatedWorker(i, workers, session).enter()
+        return fn()
+
+    with _machine(replicas_per_worker):
+        return lockstep.run(workers, body, config.order(workers), attempted, noun="worker", compared=False)
+
+
+@contextmanager
+def _machine(replicas: int) -> Any:
+    before = os.environ.get("TF_CONFIG")
+    with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas, advice=_ADVICE):
+        try:
+            yield
+        finally:
+            _running.clear()
+            _set_config(before)
+
+
+def _set_config(text: str | None) -> None:
+    if text is None:
+        os.environ.pop("TF_CONFIG", None)
+    else:
+        os.environ["TF_CONFIG"] = text

@@ -1,0 +1,1 @@
+"""What holds, moves and adds arrays: conversion, the contracts of backends and transports, and collectives."""

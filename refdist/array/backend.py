@@ -1,0 +1,233 @@
+"""The contract of a backend: devices of this process and arrays on them; and how one is found and chosen.
+
+Towards backends the words are MPI's and NCCL's.  Which replica means what is not known here: a backend
+gets one array per device and gives arrays back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any
+
+from refdist import config, errors
+from refdist.array.convert import to_array
+from refdist.array.transport import Transport
+from refdist.core import context_stack
+
+BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "simulated": "refdist.backends.simulated:Simulated"}
+GROUP = "refdist.backends"
+VARIABLE = "REFDIST_BACKEND"
+
+
+class Backend(ABC):
+    """Devices of one process, and the collectives between them.
+
+    All arrays passed together have one dtype; sums are taken left to right in the order of the list, so that
+    every backend gives the same bits.  Results may be shared by all receivers and are read-only where the
+    array type can say so.  Arguments are never changed.
+
+    Attributes:
+        name: what it was chosen by.
+    """
+
+    name: str = ""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backend:
+        return self  # the devices of a process exist once
+
+    @abstractmethod
+    def xp(self, device: str = "") -> ModuleType:
+        """The module for arrays on `device`, or on most devices: numpy, cupy."""
+
+    def counts(self) -> dict[str, int] | None:
+        """How many devices of each type there are; None where every device exists that a program names."""
+        return None
+
+    @abstractmethod
+    def place(self, device: str) -> Hashable:
+        """Where the arrays of `device` lie; devices of one place share arrays."""
+
+    @abstractmethod
+    def home(self, device: str) -> str:
+        """The device for a result nobody asked a device for, made of values on `device`."""
+
+    @abstractmethod
+    def to_numpy(self, array: Any) -> Any:
+        """The array as a numpy.ndarray; waits for it."""
+
+    @abstractmethod
+    def put(self, array: Any, device: str) -> Any:
+        """The array on `device` (a canonical name); the same object when it is there already."""
+
+    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+        """Each array on the device of the same number."""
+        return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
+
+    @abstractmethod
+    def device(self, name: str) -> AbstractContextManager[Any]:
+        """Makes `name` the current device of this thread for a `with` block."""
+
+    @abstractmethod
+    def sum(self, arrays: Sequence[Any]) -> Any:
+        """Element-wise sum, left to right, on the first array's device; all of one shape and dtype."""
+
+    def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
+        """The sum of each column, whose arrays lie on `devices`, on every one of `devices`."""
+        return [self.broadcast(self.sum(arrays), devices) for arrays in columns]
+
+    @abstractmethod
+    def difference(self, array: Any, other: Any) -> Any:
+        """`array - other`, of one shape, dtype and device."""
+
+    @abstractmethod
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        """The arrays one after another along `axis`, on the first array's device."""
+
+    @abstractmethod
+    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
+        """The array on every device; copies may be shared when they are read-only."""
+
+    @abstractmethod
+    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
+        """A new array: `array` with rows changed one after another in the order of `indices`.
+
+        Args:
+            operation: "add", "sub", "mul", "div" (integers towards zero), "min", "max" or "update".
+            array: shape [rows, ...].
+            indices: integers of shape [n], each a row of `array`; they may repeat.
+            values: shape [n, ...] and the array's dtype, on the same device.
+        """
+
+    @abstractmethod
+    def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
+        """Raises `complain()` unless two arrays hold the same values, NaN beside NaN.
+
+        A backend whose devices work on their own may raise it at a later call instead of waiting for them.
+        """
+
+    @abstractmethod
+    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+        """`total` divided by a positive int, in a float or complex dtype; None means the dtype of `total`."""
+
+    def switching(self) -> context_stack.Switching | None:
+        """What follows the replicas of one thread from device to device; None where nothing has to."""
+        return None
+
+    def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
+        """The transport for arrays of this backend, given one for NumPy arrays; `devices` are this worker's."""
+        return transport
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Waits until all work issued to the devices is done."""
+
+
+_chosen: list[Backend] = []
+# Each is made once, so that a strategy that goes back to its backend finds the same one.
+_made: dict[str, Backend] = {}
+
+
+def current_backend() -> Backend:
+    """The backend in use: the one that `set_backend` chose, else REFDIST_BACKEND, else the simulated one."""
+    return _chosen[0] if _chosen else _choose(os.environ.get(VARIABLE) or "simulated")
+
+
+def _choose(name: str) -> Backend:
+    backend = _made.get(name) or _made.setdefault(name, find(name)())
+    backend.name = name
+    context_stack.switching = backend.switching()
+    _chosen[:] = [backend]
+    return backend
+
+
+def set_backend(name: str) -> None:
+    """Chooses where arrays live: "simulated" (pretend devices), "gpu", or one that a package offers.
+
+    A strategy can only be used with the backend it was made with, so choose first; the default strategy follows.
+    Its mirrored variables can still be read (`.numpy()`).
+
+    >>> import refdist
+    >>> refdist.set_backend("simulated")
+    >>> refdist.array_module().__name__
+    'numpy'
+
+    Raises:
+        RD09: inside a scope or a replica.  RD27: no such backend, or it cannot work here.
+        RD25: not a string.
+    """
+    if not isinstance(name, str):
+        raise errors.error("RD25", "set_backend", f"got {name!r}", "Pass a name such as \"gpu\".")
+    if context_stack.frame().kind != context_stack.OUTSIDE:
+        raise errors.error("RD09", "set_backend", f"it was called {context_stack.describe()}",
+                           "Call it outside every scope, best at the beginning of the program.")
+    _choose(name)
+
+
+config.machine_of(lambda: current_backend().counts())
+
+
+def constant(value: Any, dtype: Any = None) -> Any:
+    """`value` as an array, in a replica on its device; arrays keep their dtype.
+
+    Args:
+        value: a number, string, nested list, array, or an object with `__array__`; Python numbers become
+            int32, float32 or complex128.
+        dtype: the dtype wanted, or None.
+
+    >>> import refdist
+    >>> refdist.constant([1, 2])
+    array([1, 2], dtype=int32)
+
+    Raises:
+        RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
+        RD05: a dtype that would lose the value's kind.
+
+    Source: tf.constant.
+    """
+    array = to_array(value, dtype)
+    device = context_stack.state.top.device
+    return current_backend().put(array, device) if device else array
+
+
+def names() -> list[str]:
+    """Names of the built-in backends and of those that installed packages offer."""
+    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def find(name: str) -> type[Backend]:
+    """The backend class with this name; a plugin cannot replace a built-in one.
+
+    Raises:
+        RD27: no such backend, two packages offer it, it cannot be imported, or is not a whole backend.
+    """
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        found: type[Backend] = getattr(importlib.import_module(module), attribute)
+        return found
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
+        raise errors.error("RD27", f"backend {name!r}", "no backend has this name",
+                           f"The backends here are {', '.join(names())}.")
+    if len(points) > 1:
+        offers = ", ".join(sorted(point.dist.name if point.dist else "?" for point in points))
+        raise errors.error("RD27", f"backend {name!r}", f"{len(points)} packages offer it: {offers}",
+                           "Uninstall all but one.")
+    attempted = f"backend {name!r} of {points[0].dist.name if points[0].dist else '?'}"
+    try:
+        loaded = points[0].load()
+    except (ImportError, AttributeError) as error:
+        raise errors.error("RD27", attempted, f"it cannot be imported: {error}") from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
+        raise errors.error("RD27", attempted, f"{loaded!r} is not a subclass of refdist.array.backend.Backend",
+                           "Offer the class itself, as docs/writing-a-backend.md shows.")
+    missing = sorted(loaded.__abstractmethods__)
+    if missing:
+        raise errors.error("RD27", attempted, f"{loaded.__name__} lacks the methods {', '.join(missing)}",
+                           "Implement them, or inherit from refdist.backends.simulated.Simulated.")
+    return loaded

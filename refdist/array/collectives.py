@@ -1,0 +1,246 @@
+"""Collectives as pure functions of a list of arrays indexed by replica.
+
+Everything is checked before anything is computed.  How the replicas came together, and what the results are
+wrapped in, is not known here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.backend import Backend, current_backend
+from refdist.array.convert import as_array, beside, kind_of
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import rules
+from refdist.core.rules import ReduceOp
+
+Part = Any  # an array of the backend, or IndexedSlices
+
+
+def reducible(part: Part, attempted: str) -> None:
+    """Raises unless the dtype of `part` can be summed.
+
+    Raises:
+        RD23: booleans, strings, objects.
+    """
+    dtype = part.dtype
+    if dtype.kind not in rules.REDUCIBLE_KINDS and kind_of(dtype) not in rules.REDUCIBLE_KINDS:
+        raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
+
+
+def agree(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
+    """Raises unless all parts fit together, naming the first replica that does not.
+
+    Args:
+        axis: the dimension that may differ (gather), None when none may.
+
+    Raises:
+        RD04 / RD07: shape.  RD05: dtype.  RD21: rows of an array on one replica, an array on another.
+    """
+    first = parts[0]
+    sparse = isinstance(first, IndexedSlices)
+    for i, part in enumerate(parts):
+        if isinstance(part, IndexedSlices) != sparse:
+            raise errors.error("RD21", attempted, f"replica 0 brought {type(first).__name__}, replica {i} "
+                               f"{type(part).__name__}", "Bring the same kind of value on every replica.")
+        if part.dtype != first.dtype:
+            raise errors.error("RD05", attempted, f"replica 0 brought dtype {first.dtype}, replica {i} "
+                               f"{part.dtype}")
+        if sparse and part.shape != first.shape:
+            raise errors.error("RD04", attempted, f"replica 0 brought slices of shape {first.shape}, replica {i} "
+                               f"of {part.shape}")
+        if _rigid(part, axis) != _rigid(first, axis):
+            code, what = ("RD04", "shape") if axis is None else ("RD07", f"shape (gathered along axis {axis})")
+            raise errors.error(code, attempted, f"replica 0 brought {what} {_shape(first)}, replica {i} "
+                               f"{_shape(part)}")
+
+
+def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:
+    """(dtype, shape) of a part as compared between replicas; free dimensions are None."""
+    if axis is None and type(part) is not IndexedSlices:
+        return part.dtype, part.shape
+    return part.dtype, _rigid(part, axis)
+
+
+def _shape(part: Part) -> tuple[int, ...]:
+    shape: tuple[int, ...] = part.values.shape if isinstance(part, IndexedSlices) else part.shape
+    return shape
+
+
+def _rigid(part: Part, axis: int | None) -> Any:
+    shape = _shape(part)
+    if isinstance(part, IndexedSlices):
+        return ("rows of", *shape[1:])
+    if axis is None or not shape:
+        return shape
+    axis %= len(shape)
+    return (*shape[:axis], None, *shape[axis + 1:])
+
+
+def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
+    """One value from one part per replica, summed left to right; MEAN divides by the number of parts.
+
+    IndexedSlices are put one after another, without adding up equal indices.
+
+    >>> import numpy as np
+    >>> from refdist.backends.simulated import Simulated
+    >>> reduce(Simulated(), ReduceOp.MEAN, [np.int32([1]), np.int32([2])])
+    array([1.5])
+    """
+    first = parts[0]
+    if isinstance(first, IndexedSlices):
+        values = backend.concatenate([part.values for part in parts], 0)
+        indices = backend.concatenate([part.indices for part in parts], 0)
+        if op is ReduceOp.MEAN:
+            values = divide(values, len(parts))
+        return IndexedSlices(values, indices, first.dense_shape)
+    total = backend.sum(parts)
+    return total if op is ReduceOp.SUM else divide(total, len(parts))
+
+
+def all_reduce(backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Part]],
+               devices: Sequence[str]) -> list[list[Part]]:
+    """For each column of parts, which lie on `devices`, its reduction on every one of `devices`."""
+    if op is ReduceOp.SUM and not any(type(parts[0]) is IndexedSlices for parts in columns):
+        return backend.all_reduce(columns, devices)
+    dense = [parts for parts in columns if type(parts[0]) is not IndexedSlices]
+    totals = iter(backend.all_reduce(dense, devices))
+    results = []
+    for parts in columns:
+        if type(parts[0]) is IndexedSlices:
+            results.append(broadcast(backend, reduce(backend, op, parts), devices))
+        else:
+            total = next(totals)
+            results.append(_means(total, len(parts)) if op is ReduceOp.MEAN else total)
+    return results
+
+
+def _means(total: Sequence[Any], count: int) -> list[Any]:
+    # Devices of one place share an array, and it is divided once.
+    means = {key: divide(array, count) for key, array in {id(array): array for array in total}.items()}
+    return [means[id(array)] for array in total]
+
+
+def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Part]:
+    """Each part on the device of the same number."""
+    if type(parts[0]) is not IndexedSlices:
+        return backend.put_all(parts, devices)
+    values = backend.put_all([part.values for part in parts], devices)
+    indices = backend.put_all([part.indices for part in parts], devices)
+    return [IndexedSlices(rows, numbers, part.dense_shape)
+            for rows, numbers, part in zip(values, indices, parts, strict=True)]
+
+
+def put(backend: Backend, part: Part, device: str) -> Part:
+    """The part on a device."""
+    return put_all(backend, [part], [device])[0]
+
+
+def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Part]:
+    """The part on every device."""
+    if not isinstance(part, IndexedSlices):
+        return backend.broadcast(part, devices)
+    pairs = zip(backend.broadcast(part.values, devices), backend.broadcast(part.indices, devices), strict=True)
+    return [IndexedSlices(values, indices, part.dense_shape) for values, indices in pairs]
+
+
+def divide(total: Any, count: int) -> Any:
+    """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
+    return current_backend().divide(total, count, rules.MEAN_DTYPE.get(total.dtype.name))
+
+
+def integer(value: Any, argument: str, attempted: str) -> int:
+    """The value of an argument as a Python int.
+
+    Raises:
+        RD25: not an integer.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int.")
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}, a {type(value).__name__}",
+                           "Pass an int.") from error
+
+
+def check_gather(part: Part, axis: int, attempted: str) -> None:
+    """Raises unless `part` has a dimension `axis`.
+
+    Raises:
+        RD08: a scalar, or an axis outside [-rank, rank).  RD20: IndexedSlices.
+    """
+    if isinstance(part, IndexedSlices):
+        raise errors.error("RD20", attempted, "IndexedSlices cannot be gathered",
+                           "Gather `.values` and `.indices` one by one.")
+    rank = part.ndim
+    if not -rank <= axis < rank:
+        raise errors.error("RD08", attempted, f"axis is {axis} and the value has rank {rank}",
+                           "" if rank == 0 else f"The axis lies in [{-rank}, {rank}).",
+                           kind=errors.InvalidArgumentError)
+
+
+def gather(backend: Backend, parts: Sequence[Part], axis: int) -> Part:
+    """The parts one after another along `axis`; lengths along it may differ."""
+    return backend.concatenate(parts, axis % parts[0].ndim)
+
+
+def dense(backend: Backend, part: Part, attempted: str) -> Any:
+    """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
+
+    Raises:
+        RD25: slices without a dense shape, or with one that they do not fit.
+    """
+    if not isinstance(part, IndexedSlices):
+        return part
+    shape, indices = part.shape, part.indices
+    if shape is None:
+        raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
+                           "Pass one: `IndexedSlices(values, indices, dense_shape)`.", kind=errors.InvalidValueError)
+    if not shape or part.values.shape[1:] != shape[1:] or (
+            indices.size and not (indices.min() >= 0 and indices.max() < shape[0])):
+        raise errors.error("RD25", attempted, f"slices of shape {part.values.shape[1:]} at {indices} do not fit "
+                           f"into dense_shape {shape}", "Pass the shape of the whole array.",
+                           kind=errors.InvalidValueError)
+    # Zeros like the values, so that they lie on the same device.
+    with beside(part.values):
+        zeros = np.zeros_like(part.values, shape=part.shape)
+    return backend.scatter("add", zeros, part.indices, part.values)
+
+
+def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
+    """The axis argument of `Strategy.reduce` as a tuple of ints.
+
+    Raises:
+        RD25: neither an int nor a sequence of ints.
+    """
+    if isinstance(axis, (list, tuple)):
+        return tuple(integer(item, "axis", attempted) for item in axis)
+    return (integer(axis, "axis", attempted),)
+
+
+def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, int]:
+    """The sum of one replica's array over `axes` in its own dtype, and how many elements each sum has.
+
+    Raises:
+        RD08: an axis the array does not have, or the same one twice.
+    """
+    rank = part.ndim
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise errors.error("RD08", attempted, f"axis is {axis} and the value has rank {rank}",
+                               "Use `axis=None` for values without a batch dimension.")
+    positive = {axis % rank for axis in axes}
+    if len(positive) != len(axes):
+        raise errors.error("RD08", attempted, f"axes {axes} name a dimension twice")
+    count = 1
+    for axis in positive:
+        count *= part.shape[axis]
+    with beside(part):
+        total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
+    return as_array(total), count

@@ -1,0 +1,80 @@
+"""`IndexedSlices`: some rows of a larger array, as sparse gradients come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import to_array
+
+
+class IndexedSlices:
+    """The slices `values[i]` of an array, each belonging at `indices[i]` of its first dimension.
+
+    Args:
+        values: array of shape [n, ...].
+        indices: integer array of shape [n]; an index may occur more than once.
+        dense_shape: shape of the whole array as a 1-D integer array, or None when it is not known.
+
+    >>> import refdist
+    >>> refdist.IndexedSlices([[1.0, 2.0]], [3], [5, 2])
+    IndexedSlices(values=[[1. 2.]], indices=[3], dense_shape=[5 2])
+
+    Raises:
+        RD25: indices that are not a vector of integers, or of another length than values.
+
+    Source: tf.IndexedSlices (TensorFlow 2.21), constructor.
+    """
+
+    __slots__ = ("_dense_shape", "_indices", "_values")
+
+    def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
+        self._values = to_array(values, argument="values")
+        self._indices = to_array(indices, argument="indices")
+        self._dense_shape = None if dense_shape is None else to_array(dense_shape, argument="dense_shape")
+        shape = np.shape(self._indices)
+        if len(shape) != 1 or self._indices.dtype.kind not in "iu":
+            raise errors.error("RD25", "IndexedSlices", f"indices have dtype {self._indices.dtype} and shape "
+                               f"{shape}", "Pass a vector of integers.", kind=errors.InvalidValueError)
+        if self._values.ndim < 1 or self._values.shape[0] != shape[0]:
+            raise errors.error("RD25", "IndexedSlices", f"{shape[0]} indices and values of shape "
+                               f"{self._values.shape}", "Pass one index for each row of values.",
+                               kind=errors.InvalidValueError)
+
+    @property
+    def values(self) -> Any:
+        """The rows, shape [n, ...]."""
+        return self._values
+
+    @property
+    def indices(self) -> Any:
+        """Where each row belongs, shape [n]."""
+        return self._indices
+
+    @property
+    def dense_shape(self) -> Any:
+        """Shape of the whole array, or None."""
+        return self._dense_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values."""
+        dtype: np.dtype[Any] = self._values.dtype
+        return dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and the indices."""
+        nbytes: int = self._values.nbytes + self._indices.nbytes
+        return nbytes
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The dense shape as a tuple, or None."""
+        return None if self._dense_shape is None else tuple(int(n) for n in self._dense_shape)
+
+    def __repr__(self) -> str:
+        return (f"IndexedSlices(values={self._values}, indices={self._indices}, "
+                f"dense_shape={self._dense_shape})")

@@ -1,0 +1,160 @@
+"""`CheckpointManager`: the last few checkpoints of a folder, also after a restart."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.checkpoints import files
+from refdist.checkpoints.checkpoint import Checkpoint, by_first_worker
+from refdist.checkpoints.files import file_of
+
+
+class CheckpointManager:
+    """Keeps the last few checkpoints of a folder.
+
+    It deletes only what it saved, or what the folder's newest save by a manager promised when it was made.
+
+    Args:
+        checkpoint: a Checkpoint.
+        directory: the folder, which is made.
+        max_to_keep: how many stay; None for all.
+        keep_checkpoint_every_n_hours: one that is this much younger than the last one kept stays for good.
+        checkpoint_name: the beginning of the files' names.
+        step_counter: a variable with the number of the step, for `checkpoint_interval`.
+        checkpoint_interval: `save(check_interval=True)` saves only after so many steps.
+        init_fn: what `restore_or_initialize` calls when there is nothing to restore.
+        last_checkpoint_step: the step from which the first interval counts; None for none, or what
+            `restore_or_initialize` restores.
+
+    Raises:
+        RD25: bad arguments.  RD31: the folder cannot be made.
+
+    Source: tf.train.CheckpointManager.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, directory: str | os.PathLike[str], max_to_keep: int | None,
+                 keep_checkpoint_every_n_hours: float | None = None, checkpoint_name: str = "ckpt",
+                 step_counter: Any = None, checkpoint_interval: int | None = None,
+                 init_fn: Callable[[], Any] | None = None, last_checkpoint_step: int | None = None) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise errors.error("RD25", "CheckpointManager", f"got {checkpoint!r}", "Pass a Checkpoint.")
+        if max_to_keep is not None and (not isinstance(max_to_keep, int) or max_to_keep < 1):
+            raise errors.error("RD25", "CheckpointManager", f"max_to_keep is {max_to_keep!r}",
+                               "Pass an int of 1 or more, or None.", kind=errors.InvalidValueError)
+        if checkpoint_interval is not None and step_counter is None:
+            raise errors.error("RD25", "CheckpointManager", "checkpoint_interval is given and step_counter is not",
+                               "Give both.", kind=errors.InvalidValueError)
+        self._checkpoint, self._keep = checkpoint, max_to_keep
+        self._directory = files.path_of(directory, "CheckpointManager")
+        self._prefix = os.path.join(self._directory, checkpoint_name)
+        self._every = keep_checkpoint_every_n_hours
+        self._counter, self._interval = step_counter, checkpoint_interval
+        self._init = init_fn
+        self._last_step = last_checkpoint_step
+        files.make_folder(self._directory)
+        now, promised = time.time(), files.index(self._directory)
+        self._latest: str | None = promised.get("latest")
+        # A clock that was set back must not keep everything from being preserved.
+        self._preserved_at = min(promised.get("preserved_at", now), now)
+        self._managed = {name: promised.get("times", {}).get(name, self._preserved_at)
+                         for name in promised.get("all", [])}
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What is saved."""
+        return self._checkpoint
+
+    @property
+    def directory(self) -> str:
+        """The folder."""
+        return self._directory
+
+    @property
+    def checkpoint_interval(self) -> int | None:
+        """After how many steps it saves again, None for always."""
+        return self._interval
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The paths of the checkpoints that are kept, oldest first."""
+        return [path for path in map(self._path, self._managed) if os.path.exists(file_of(path))]
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The path of the newest checkpoint, None when there is none."""
+        path = None if self._latest is None else self._path(self._latest)
+        return path if path is not None and os.path.exists(file_of(path)) else None
+
+    def save(self, checkpoint_number: int | None = None, check_interval: bool = True,
+             options: Any = None) -> str | None:
+        """Saves, and deletes what is too old.
+
+        Args:
+            checkpoint_number: behind the name; None for the next one.
+            check_interval: whether to wait until `checkpoint_interval` steps have passed.
+
+        Returns:
+            The path, or None when it is too early, or the step is saved already.
+
+        Source: tf.train.CheckpointManager.save.
+        """
+        attempted = "CheckpointManager.save"
+        step = None if self._interval is None else int(self._counter.numpy())
+        if self._interval is not None and step is not None and self._last_step is not None:
+            if step == self._last_step or (check_interval and step < self._last_step + self._interval):
+                return None
+        self._checkpoint._begin(attempted)
+        counter = self._checkpoint.save_counter
+        if checkpoint_number is None:
+            checkpoint_number = int(counter) + 1
+        counter.assign(np.int64(checkpoint_number))
+        path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted)
+        self._last_step = step
+        self._latest = os.path.relpath(path, self._directory)
+        self._managed.pop(self._latest, None)
+        self._managed[self._latest] = time.time()
+        too_old = self._too_old()
+        by_first_worker(self._checkpoint._variables(), attempted, lambda: self._promise(too_old))
+        return path
+
+    def _too_old(self) -> list[str]:
+        found = []
+        while self._keep and len(self._managed) > self._keep:
+            name = next(iter(self._managed))
+            saved_at = self._managed.pop(name)
+            if self._every is not None and saved_at - self._every * 3600 >= self._preserved_at:
+                self._preserved_at = saved_at
+            else:
+                found.append(name)
+        return found
+
+    def _promise(self, too_old: list[str]) -> None:
+        # First it is no longer promised, then it goes.
+        files.write_index(self._directory, {
+            "latest": self._latest, "all": list(self._managed), "times": self._managed,
+            "preserved_at": self._preserved_at})
+        for name in too_old:
+            Path(file_of(self._path(name))).unlink(missing_ok=True)
+
+    def restore_or_initialize(self) -> str | None:
+        """Restores the newest checkpoint and returns its path; calls `init_fn` when there is none.
+
+        Source: tf.train.CheckpointManager.restore_or_initialize.
+        """
+        path = self.latest_checkpoint
+        self._checkpoint.restore(path)
+        if path is not None and self._interval is not None:
+            self._last_step = int(self._counter.numpy())
+        if path is None and self._init is not None:
+            self._init()
+        return path

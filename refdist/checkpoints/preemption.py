@@ -1,0 +1,160 @@
+"""`PreemptionCheckpointHandler`: a worker that is told to end saves first, and all end after the same step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.checkpoints.checkpoint import Checkpoint, counter, transport_of
+from refdist.checkpoints.manager import CheckpointManager
+from refdist.core import lockstep
+
+
+class TerminationConfig:
+    """How a program learns that it is to end, and how it ends.
+
+    Args:
+        termination_watcher_fn: returns True when this worker is to end; None waits for SIGTERM.
+        exit_fn: ends the program after the checkpoint; None for `sys.exit(42)`.
+        grace_period: seconds from the signal to the end, during which training goes on; None for 0.  A checkpoint is
+            saved at their beginning too: the end may come earlier than was said.
+        save_fn: saves instead of the checkpoint manager.
+
+    Source: tf.distribute.experimental.TerminationConfig.
+    """
+
+    def __init__(self, termination_watcher_fn: Callable[[], bool] | None = None,
+                 exit_fn: Callable[[], Any] | None = None, grace_period: float | None = None,
+                 save_fn: Callable[..., Any] | None = None) -> None:
+        self.termination_watcher_fn = termination_watcher_fn
+        self.exit_fn = exit_fn
+        self.grace_period = grace_period or 0.0
+        self.save_fn = save_fn
+
+
+class PreemptionCheckpointHandler:
+    """Restores the newest checkpoint when it is made, and saves one when a worker is to end.
+
+    Args:
+        cluster_resolver: says which worker this is.
+        checkpoint_or_checkpoint_manager: what is saved.
+        checkpoint_dir: where, for a Checkpoint.
+        termination_config: a TerminationConfig, or None.
+
+    Raises:
+        RD25: bad arguments.
+
+    Source: tf.distribute.experimental.PreemptionCheckpointHandler.
+    """
+
+    def __init__(self, cluster_resolver: Any, checkpoint_or_checkpoint_manager: Any, checkpoint_dir: Any = None,
+                 termination_config: TerminationConfig | None = None) -> None:
+        attempted = "PreemptionCheckpointHandler"
+        if isinstance(checkpoint_or_checkpoint_manager, Checkpoint):
+            if checkpoint_dir is None:
+                raise errors.error("RD25", attempted, "there is no checkpoint_dir", "Say where to save.",
+                                   kind=errors.InvalidValueError)
+            manager = CheckpointManager(checkpoint_or_checkpoint_manager, checkpoint_dir, max_to_keep=1)
+        elif isinstance(checkpoint_or_checkpoint_manager, CheckpointManager):
+            manager = checkpoint_or_checkpoint_manager
+        else:
+            raise errors.error("RD25", attempted, f"got {checkpoint_or_checkpoint_manager!r}",
+                               "Pass a Checkpoint or a CheckpointManager.")
+        self._manager = manager
+        self._config = termination_config or TerminationConfig()
+        self._told = threading.Event()
+        self._told_at = 0.0
+        self._saved_first = False
+        self._counter: Any = counter()
+        manager.checkpoint.preemption_run_counter = self._counter
+        if self._config.termination_watcher_fn is None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: self._note())
+        manager.restore_or_initialize()
+
+    @property
+    def total_run_calls(self) -> int:
+        """How often `run` was called, before earlier ends too."""
+        return int(self._counter.numpy())
+
+    def run(self, distributed_train_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, once; saves and ends afterwards when some worker is to end.
+
+        Source: tf.distribute.experimental.PreemptionCheckpointHandler.run.
+        """
+        result = distributed_train_function(*args, **kwargs)
+        self._counter.assign_add(np.int64(1))
+        self.save_checkpoint_if_preempted()
+        return result
+
+    def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
+        """Saves when some worker is to end, and ends when its time is over; the arguments are `save`'s.
+
+        Source: tf.distribute.experimental.PreemptionCheckpointHandler.save_checkpoint_if_preempted.
+        """
+        watcher = self._config.termination_watcher_fn
+        if watcher is not None and not self._told.is_set() and watcher():
+            self._note()
+        # The one that was told says whether its time is over: only it knows when it began.
+        mine = (self._told.is_set(),
+                self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
+        # Asked every time: variables may be made in the first step.
+        transport = transport_of(self._manager.checkpoint._variables())
+        known = [mine] if transport is None else transport.exchange(
+            lockstep.Request("asking whether a worker is to end", lockstep.NOTHING_TO_COMPARE), mine)
+        over = any(ends for _, ends in known)
+        if over or (any(told for told, _ in known) and not self._saved_first):
+            self._saved_first = True
+            (self._config.save_fn or self._save)(*args, **kwargs)
+        if over:
+            (self._config.exit_fn or _exit)()
+
+    def _note(self) -> None:
+        if not self._told.is_set():
+            self._told_at = time.monotonic()
+            self._told.set()
+
+    def _save(self, *args: Any, **kwargs: Any) -> None:
+        self._manager.save(*args, **{"check_interval": False, **kwargs})
+
+    @contextmanager
+    def watch_preemption_scope(self) -> Iterator[None]:
+        """A block at whose end the program is saved and ended when some worker is to end.
+
+        Source: tf.distribute.experimental.PreemptionCheckpointHandler.watch_preemption_scope.
+        """
+        yield
+        self.save_checkpoint_if_preempted()
+
+
+class PreemptionWatcher:
+    """Notes the signal by which a worker is told to end.
+
+    Source: tf.distribute.experimental.PreemptionWatcher.
+    """
+
+    def __init__(self) -> None:
+        self._told = threading.Event()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: self._told.set())
+
+    @property
+    def preemption_message(self) -> str | None:
+        """What was said, None before."""
+        return f"process {os.getpid()} was told to end" if self._told.is_set() else None
+
+    def block_until_worker_exit(self) -> None:
+        """Waits until the worker is told to end."""
+        self._told.wait()
+
+
+def _exit() -> None:
+    sys.exit(42)

@@ -1,0 +1,1 @@
+"""The semantics without arrays: who is asking, the tables of rules, and how replicas run and meet."""

@@ -1,0 +1,153 @@
+"""The stack of active contexts, and nothing else.
+
+Values and variables ask here which strategy is current and which replica they are in, without importing
+`context`.  The stack is a linked list of immutable frames, one per thread; lock step swaps its top when it
+switches replicas, so a replica carries its own scopes with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from refdist import errors
+
+if TYPE_CHECKING:
+    from refdist.core import lockstep
+
+Creator = Callable[..., Any]
+# What an update has to restore if it fails: each variable that it wrote, with the arrays it had before, by its id.
+Undo = dict[int, tuple[Any, list[Any]]]
+
+# The six situations in which a call on a strategy S can be made; the columns of the tables in rules.py.
+OUTSIDE, CROSS, UPDATE, REPLICA = "outside", "cross", "update", "replica"
+OTHER_CROSS, OTHER_REPLICA = "other cross", "other replica"
+SITUATIONS = (OUTSIDE, CROSS, UPDATE, REPLICA, OTHER_CROSS, OTHER_REPLICA)
+
+
+class Frame:
+    """One entry of the stack.
+
+    Attributes:
+        strategy: the current strategy, or None for the default one.
+        kind: OUTSIDE, CROSS, REPLICA or UPDATE.
+        replica: the ReplicaContext when kind is REPLICA.
+        replica_id: the replica (REPLICA) or the copy being updated (UPDATE).
+        run: the lock step that this replica takes part in, None when it is alone.
+        device: the innermost `device()` scope, canonical, or "".
+        creators: variable creators, outermost first.
+        undo: what the update around this frame has written so far, None outside updates.
+    """
+
+    __slots__ = ("creators", "device", "kind", "parent", "replica", "replica_id", "run", "strategy", "undo")
+
+    def __init__(self, parent: Frame | None, strategy: Any, kind: str, replica: Any = None,
+                 replica_id: int | None = None, run: lockstep.Session | None = None, device: str = "",
+                 creators: tuple[Creator, ...] = (), undo: Undo | None = None) -> None:
+        self.parent = parent
+        self.strategy = strategy
+        self.kind = kind
+        self.replica = replica
+        self.replica_id = replica_id
+        self.run = run
+        self.device = device
+        self.creators = creators
+        self.undo = undo
+
+    def with_device(self, device: str) -> Frame:
+        return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.run, device,
+                     self.creators, self.undo)
+
+    def with_creator(self, creator: Creator) -> Frame:
+        return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.run, self.device,
+                     (*self.creators, creator), self.undo)
+
+
+BOTTOM = Frame(None, None, OUTSIDE)
+
+
+class _State(threading.local):
+    top: Frame = BOTTOM
+
+
+state = _State()
+
+
+class Switching(Protocol):
+    """What follows the replicas of a backend whose devices belong to the thread."""
+
+    def start(self, device: str) -> None:
+        """A replica begins on `device`."""
+
+    def leave(self, request: Any) -> Any:
+        """What runs is suspended, at a meeting with this request, or (None) to run replicas.
+
+        Returns:
+            Where it was.
+
+        Raises:
+            RD09: replicas cannot meet there.
+        """
+
+    def enter(self, where: Any) -> None:
+        """What was suspended goes on where it was."""
+
+
+# None where a device is only a name.
+switching: Switching | None = None
+
+
+def frame() -> Frame:
+    """The top of this thread's stack."""
+    return state.top
+
+
+@contextmanager
+def pushed(new: Frame) -> Iterator[Frame]:
+    """Makes `new` the top for the length of a `with` block."""
+    old = state.top
+    state.top = new
+    try:
+        yield new
+    finally:
+        state.top = old
+
+
+def leave(entered: list[Frame], what: str) -> None:
+    """Pops the last of the frames entered, which must be the top of the stack.
+
+    Raises:
+        RD09: there is none, or scopes are left in another order than they were entered.
+    """
+    if not entered:
+        raise errors.error("RD09", f"leaving {what}", "it is not open", "Use a `with` block.")
+    frame = entered.pop()
+    if state.top is not frame or frame.parent is None:
+        raise errors.error("RD09", f"leaving {what}", "a scope that was entered later is still open",
+                           "Leave scopes in the reverse order, best by nested `with` blocks.")
+    state.top = frame.parent
+
+
+def situation(strategy: Any) -> str:
+    """Which of SITUATIONS a call on `strategy` is made in."""
+    top = state.top
+    if top.kind == OUTSIDE:
+        return OUTSIDE
+    if top.strategy is strategy:
+        return top.kind
+    return OTHER_REPLICA if top.kind == REPLICA else OTHER_CROSS
+
+
+def describe() -> str:
+    """Where we are, in words for an error message."""
+    top = state.top
+    if top.kind == OUTSIDE:
+        return "outside every scope"
+    name = type(top.strategy).__name__
+    if top.kind == REPLICA:
+        return f"in replica {top.replica._id} of {top.strategy.num_replicas_in_sync} of {name}"
+    if top.kind == UPDATE:
+        return f"in an update of copy {top.replica_id} under {name}"
+    return f"in the cross-replica context of {name}"

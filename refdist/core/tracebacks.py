@@ -1,0 +1,91 @@
+"""What of a traceback is shown: the lines of the user's program.
+
+An error says itself what was attempted and where, so frames of refdist between the user's lines, and below the last of
+them, only hide those.  They are left out where an uncaught exception is printed, in threads too, and in reports of
+pytest; an exception that is caught keeps them all.  They stay with REFDIST_TRACEBACK=full, and where the exception was
+raised by refdist itself without a code, because then they are what a report of the fault needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+from refdist.core.call_site import is_ours
+from refdist.errors import InternalError, RefdistError
+
+VARIABLE = "REFDIST_TRACEBACK"
+_COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py")
+
+
+def install() -> None:
+    """From now on printed tracebacks are cut; whatever printed them before still does."""
+    before, before_in_threads = sys.excepthook, threading.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, cut(error).__traceback__)
+
+    def hook_in_threads(args: Any) -> None:
+        if args.exc_value is not None:
+            trace = cut(args.exc_value).__traceback__
+            args = threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread))
+        before_in_threads(args)
+
+    sys.excepthook, threading.excepthook = hook, hook_in_threads
+    for name, module in list(sys.modules.items()):
+        if is_ours(name):
+            vars(module)["__tracebackhide__"] = _hides  # what pytest asks about a frame
+
+
+def cut(error: BaseException) -> BaseException:
+    """The same exception; from now on its traceback, and those of its causes, have only lines of the user's program."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if not _is_kept(one):
+            one.__traceback__ = _without(_frames(one.__traceback__))
+        waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return error
+
+
+def _hides(raised: Any) -> bool:
+    return not _is_kept(raised.value)
+
+
+def _is_kept(error: BaseException) -> bool:
+    if os.environ.get(VARIABLE) == "full":
+        return True
+    frames = _frames(error.__traceback__)
+    if isinstance(error, RefdistError) and not isinstance(error, InternalError):
+        return all(map(_is_frame_of_ours, frames))
+    return not frames or _is_frame_of_ours(frames[-1])
+
+
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found
+
+
+def _without(frames: list[TracebackType]) -> TracebackType | None:
+    rest: TracebackType | None = None
+    for frame in reversed(frames):
+        if not _is_frame_of_ours(frame):
+            rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return rest
+
+
+def _is_frame_of_ours(frame: TracebackType) -> bool:
+    module = frame.tb_frame.f_globals.get("__name__", "")
+    if module == "__main__":  # the command, or the script that it runs
+        return frame.tb_frame.f_code.co_filename == _COMMAND
+    return is_ours(module) or module == "runpy"

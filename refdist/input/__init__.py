@@ -1,0 +1,1 @@
+"""Distributed input: which replica gets which rows of a dataset."""

@@ -1,0 +1,298 @@
+"""Distributed datasets: which replica gets which rows of every batch.
+
+How the rows are shared out is chosen in `sharding.py`; elements become PerReplica values here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Iterator as PythonIterator
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.array.convert import has_dtype
+from refdist.array.transport import Transport
+from refdist.core import call_site, lockstep
+from refdist.data import elements
+from refdist.data.dataset import Dataset
+from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
+from refdist.data.iterator import Iterator
+from refdist.data.options import UnevenEnd
+from refdist.data.origin import Origin
+from refdist.data.spec import TensorSpec, common, spec_of, with_rows
+from refdist.input import sharding
+from refdist.input.explanation import Explanation
+from refdist.input.options import InputContext, InputOptions, InputReplicationMode
+from refdist.variables.values import PerReplica, per_replica
+
+
+class DistributedIterator(Iterator):
+    """Reads a distributed dataset once, from its beginning.
+
+    Source: tf.distribute.DistributedIterator.
+    """
+
+    def __init__(self, dataset: DistributedDataset) -> None:
+        super().__init__(dataset, iter(()))
+        self._strategy = dataset._strategy
+        extended = dataset._strategy.extended
+        self._devices = extended._worker_devices
+        self._fetches = dataset._options.experimental_fetch_to_device
+        self._steps = dataset._steps()
+
+    def __next__(self) -> Any:
+        self._strategy._require("DistributedIterator.get_next")
+        extended = self._strategy.extended
+        transport, put = extended.transport, extended.backend.put if self._fetches else None
+        step = next(self._steps) if transport.size == 1 else self._next_of_all(transport)
+        if put is not None:
+            step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
+        step = list(map(elements.handed, step))
+        return step[0] if len(step) == 1 else per_replica(step, self._devices, "dataset element")
+
+    def _next_of_all(self, transport: Transport) -> list[Any]:
+        # A worker whose rows have ended gets empty elements until those of all have.
+        step = next(self._steps, None)
+        request = lockstep.Request("next element of a distributed dataset", lockstep.NOTHING_TO_COMPARE)
+        if not any(transport.exchange(request, step is not None)):
+            raise StopIteration
+        if step is None:
+            step = [self._dataset._empty] * len(self._devices)
+        return step
+
+
+class DistributedDataset:
+    """One element per replica and step; can be read again and again.
+
+    Source: tf.distribute.DistributedDataset.
+    """
+
+    def __init__(self, strategy: Any, split: sharding.Split, options: InputOptions) -> None:
+        self._strategy = strategy
+        self._split = split
+        self._options = options
+        for text in split.warnings:
+            call_site.warn(text)
+
+    def _steps(self) -> PythonIterator[list[Any]]:
+        return self._split.steps(self._split.open(), self._strategy.extended._worker_index)
+
+    @cached_property
+    def _empty(self) -> Any:
+        # Lengths that the spec does not tell are those of the first element.
+        source = self._split.pipelines[0]
+        for element in source._read(PEEK) if isinstance(source, Dataset) else source:
+            return sharding.empty_of(self._split.spec(spec_of(element)))
+        return sharding.empty_of(self.element_spec)
+
+    def __iter__(self) -> DistributedIterator:
+        return DistributedIterator(self)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """`reduce_func(state, element)` over all elements, beginning with `initial_state`."""
+        state = initial_state
+        for element in self:
+            state = reduce_func(state, element)
+        return state
+
+    @property
+    def cardinality(self) -> np.int64:
+        """The number of elements of the dataset that was distributed; -1 infinite, -2 unknown."""
+        source = self._split.pipelines[0]
+        if isinstance(source, Dataset):
+            return source.cardinality()
+        return np.int64(len(source) if hasattr(source, "__len__") else UNKNOWN_CARDINALITY)
+
+    @property
+    def element_spec(self) -> Any:
+        """A nest of PerReplica values with a TensorSpec for each replica; bare with one replica.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> batches = refdist.data.Dataset.range(7).batch(4, drop_remainder=True)
+        >>> strategy.experimental_distribute_dataset(batches).element_spec.values[0]
+        TensorSpec(shape=(2,), dtype=int64)
+
+        Source: tf.distribute.DistributedDataset.element_spec.
+        """
+        devices = self._strategy.extended._worker_devices
+        spec = self._split.spec(_spec_of(self._split.pipelines[0]))
+        return spec if len(devices) == 1 else nest.map_structure(
+            lambda one: PerReplica([one] * len(devices), devices), spec)
+
+    def explain(self, steps: int = 3) -> Explanation:
+        """Who gets which rows: the policy and why, and the numbers of the rows in the first steps.
+
+        The first elements are read for it.  Rows of `range` and `from_tensor_slices` keep their numbers when they are
+        shuffled, chosen, filtered, mapped one by one and batched; else their positions are counted, and it says so.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> print(strategy.experimental_distribute_dataset(refdist.data.Dataset.range(7).batch(4)).explain())
+        MirroredStrategy: 2 replicas on 1 worker
+        AUTO: every batch is cut into pieces of the same rounded-up size, as no files are read
+        <BLANKLINE>
+                   step 0  step 1
+        replica 0  0-1     4-5
+        replica 1  2-3     6
+
+        Raises:
+            RD15: what is read cannot be split.  RD25: `steps` is no int.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise errors.error("RD25", "DistributedDataset.explain", f"steps is {steps!r}", "Pass an int of 1 or more.")
+        extended = self._strategy.extended
+        local, total = len(extended._worker_devices), extended._num_workers
+        shares: list[tuple[str, list[Any]]] = []
+        origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
+        looks = self._split.reading._replace(peek=True)
+        for worker in range(total) if self._split.others else [extended._worker_index]:
+            numbered: list[Iterable[Any]] = (
+                [*map(_numbered, self._split.open(peek=True))] if None in origins
+                else [map(np.asarray, origin.read(looks)) for origin in origins if origin])
+            read = list(islice(self._split.steps(numbered, worker), steps))
+            of = f" of worker {worker}" if total > 1 else ""
+            shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
+                       for i in range(local)]
+        title = (f"{type(self._strategy).__name__}: {sharding.counted(local * total, 'replica')} on "
+                 f"{sharding.counted(total, 'worker')}")
+        explanation = Explanation(title, self._split.policy, shares, self._split.warnings)
+        if None in origins and any(isinstance(pipeline, Dataset) for pipeline in self._split.pipelines):
+            positions = "positions in the stream that is shared out, as its rows cannot be followed from their source"
+            return explanation._replace(numbers=positions)
+        return explanation
+
+
+def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
+    """The options, None replaced by the defaults, of a dataset that can be distributed.
+
+    Raises:
+        RD25: an array, a dataset that cannot be iterated again, or bad options.
+    """
+    if has_dtype(dataset):
+        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}, whose rows are not batches",
+                           "Pass `refdist.data.Dataset.from_tensor_slices(array).batch(global_batch_size)`.")
+    if isinstance(dataset, (str, bytes, dict, PerReplica, DistributedDataset)) or not hasattr(dataset, "__iter__") \
+            or hasattr(dataset, "__next__"):
+        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
+                           "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
+    if isinstance(dataset, Dataset) and not callable(dataset._facts.spec):
+        _check_arrays(dataset.element_spec, attempted)
+    return _check_options(options, attempted)
+
+
+def distribute(strategy: Any, dataset: Any, options: Any) -> Any:
+    """What `Strategy.experimental_distribute_dataset` returns.
+
+    Raises:
+        RD18: the files or rows cannot be shared out.  RD20: the mode PER_REPLICA.
+        RD25: a dataset that cannot be iterated again, or bad options.
+    """
+    attempted = "experimental_distribute_dataset"
+    options = check(dataset, options, attempted)
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA",
+                           "PER_WORKER is the only mode for a dataset.")
+    return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
+
+
+def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext], Any],
+                             options: Any) -> DistributedDataset:
+    """What `Strategy.distribute_datasets_from_function` returns.
+
+    Raises:
+        RD20: a mode that the strategy does not have.
+        RD25: bad arguments, or a dataset that cannot be iterated again.
+    """
+    attempted = "distribute_datasets_from_function"
+    if not callable(dataset_fn):
+        raise errors.error("RD25", attempted, f"dataset_fn is {dataset_fn!r}", "Pass a function of an InputContext.")
+    options = _check_options(options, attempted)
+    extended = strategy.extended
+    local, workers = len(extended._worker_devices), extended._num_workers
+    per_replica_mode = options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
+    if options.experimental_place_dataset_on_device and not (
+            per_replica_mode and not options.experimental_fetch_to_device):
+        found = ("it is to be fetched to the device too" if per_replica_mode else "the replication mode is PER_WORKER")
+        raise errors.error("RD25", attempted, f"the dataset is to be placed on the device, and {found}",
+                           "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
+                           "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
+    if per_replica_mode and workers > 1:
+        raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA on several workers",
+                           "Use PER_WORKER.")
+    count = workers * local
+    contexts = [InputContext(local, i, count) for i in range(local)] if per_replica_mode else [
+        InputContext(workers, extended._worker_index, count)]
+    datasets = [dataset_fn(context) for context in contexts]
+    for dataset in datasets:
+        check(dataset, options, f"the dataset_fn of {attempted}")
+    problems = []
+    pipelines = max(workers, len(contexts))
+    if pipelines > 1 and not any(context._asked for context in contexts):
+        problems.append(f"dataset_fn did not ask for input_pipeline_id, so all {pipelines} pipelines may read the same "
+                        "rows; use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`")
+    split = sharding.of_pipelines(extended, datasets, per_replica_mode, options.uneven_end)
+    return DistributedDataset(strategy, split._replace(warnings=problems), options)
+
+
+def _on_device(put: Callable[[Any, str], Any], element: Any, device: str) -> Any:
+    if not nest.is_nested(element):
+        return put(element, device)
+    return nest.map_structure(lambda leaf: put(leaf, device), element)
+
+
+def _origin(pipeline: Any, cuts: bool) -> Origin | None:
+    # A single row that is cut, a vector say, has no numbers for its parts.
+    origin = pipeline._origin if isinstance(pipeline, Dataset) else None
+    return None if origin is None or (cuts and origin.single) else origin
+
+
+def _numbered(pipeline: Iterable[Any]) -> PythonIterator[Any]:
+    # The numbers of the rows in place of the rows, so that the split itself tells who gets which.
+    start = 0
+    for element in pipeline:
+        leaf = nest.flatten(element)[0]
+        count = len(leaf) if np.ndim(leaf) else 1
+        yield np.arange(start, start + count) if np.ndim(leaf) else np.asarray(start)
+        start += count
+
+
+def _rows_of(element: Any) -> Any:
+    if isinstance(element, tuple):
+        rows, mask = element
+        return rows[mask]
+    return element
+
+
+def _spec_of(source: Iterable[Any]) -> Any:
+    if isinstance(source, Dataset):
+        _check_arrays(source.element_spec, "DistributedDataset.element_spec")
+        return source.element_spec
+    # What was read from the first element says nothing of the number of rows of the others.
+    specs = [spec_of(element) for element in (source if isinstance(source, (list, tuple)) else islice(source, 1))]
+    if specs:
+        return with_rows(common(specs if nest.compare(specs) is None else specs[:1]), None)
+    raise errors.error("RD29", "DistributedDataset.element_spec", "there is no element to tell it from",
+                       "Give a dataset with at least one element.")
+
+
+def _check_arrays(spec: Any, attempted: str) -> None:
+    for one in nest.flatten(spec):
+        if not isinstance(one, TensorSpec):
+            what = "None" if one is None else "a dataset"
+            raise errors.error("RD25", attempted, f"a component of the elements is {what}, and only arrays are divided",
+                               "Leave it out, for example `dataset.map(lambda x, _: x)`.")
+
+
+def _check_options(options: Any, attempted: str) -> InputOptions:
+    if options is None:
+        return InputOptions()
+    if not isinstance(options, InputOptions):
+        raise errors.error("RD25", attempted, f"options is {options!r}", "Pass InputOptions or None.")
+    if not isinstance(options.uneven_end, UnevenEnd):
+        raise errors.error("RD25", attempted, f"uneven_end is {options.uneven_end!r}", "Pass a refdist.data.UnevenEnd.")
+    return options

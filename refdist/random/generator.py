@@ -1,0 +1,368 @@
+"""What TensorFlow keeps under `tf.random`, as far as it concerns distribution: generators with a stream per replica.
+
+The numbers are TensorFlow's (`philox`).  The state is a variable: a counter and a key.  Made under a strategy, each
+replica has a copy and advances it alone, and mixes its id into the key.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.backend import constant, current_backend
+from refdist.array.convert import to_array, to_numpy
+from refdist.backends.simulated import workers
+from refdist.core import context_stack
+from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.random import philox
+from refdist.random import state as random_state
+from refdist.random.state import Algorithm, create_rng_state
+from refdist.variables.values import Mirrored
+from refdist.variables.variable import Variable
+
+__all__ = ["Algorithm", "Generator", "create_rng_state", "get_global_generator", "set_global_generator"]
+
+_REAL = ("float16", "float32", "float64")
+_RANGED = ("int32", "int64")
+_WHOLE = ("int32", "int64", "uint32", "uint64")
+
+
+class Generator:
+    """Random numbers, the same in every run from the same seed, and other ones in each replica.
+
+    Args:
+        copy_from: a generator whose state is copied.
+        state: three int64, counter and key; a variable is used as it is.
+        alg: "philox", or an Algorithm, or its number.
+
+    `from_seed`, `from_state`, `from_key_counter` and `from_non_deterministic_state` make one too.  Made in a strategy's
+    scope, every replica draws from a stream of its own, whichever worker it runs on; outside replicas the numbers are
+    those of no replica.  A generator from outside every scope is one stream, from which replicas draw in turn.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> with strategy.scope():
+    ...     generator = refdist.random.Generator.from_seed(1234)
+    >>> strategy.run(lambda: generator.uniform([2], 0, 100, "int32")).values
+    (array([24, 24], dtype=int32), array([74, 53], dtype=int32))
+
+    Raises:
+        RD20: ThreeFry.  RD25: a state of another size, or another algorithm.
+
+    Source: tf.random.Generator.
+    """
+
+    def __init__(self, copy_from: Generator | None = None, state: Any = None, alg: Any = None) -> None:
+        attempted = "Generator"
+        if copy_from is not None:
+            if state is not None or alg is not None or not isinstance(copy_from, Generator):
+                raise errors.error("RD25", attempted, f"copy_from is {copy_from!r}, state {state!r}, alg {alg!r}",
+                                   "Pass another generator alone, or a state and an algorithm.",
+                                   kind=errors.InvalidValueError)
+            state, self._alg = copy_from.state.numpy(), copy_from.algorithm
+        else:
+            self._alg = random_state.algorithm(alg, attempted)
+        if isinstance(state, Variable):
+            random_state.check(state.shape, state.dtype, attempted)
+            self._state: Any = state
+        else:
+            # Copies that replicas write alone, and of which the first is the one that others see.
+            self._state = Variable(random_state.state_of(state, attempted), trainable=False, name="StateVar",
+                                   synchronization=VariableSynchronization.ON_READ,
+                                   aggregation=VariableAggregation.ONLY_FIRST_REPLICA)
+
+    @classmethod
+    def from_state(cls, state: Any, alg: Any) -> Generator:
+        """A generator with this state.
+
+        Source: tf.random.Generator.from_state.
+        """
+        return cls(alg=alg, state=state)
+
+    @classmethod
+    def from_seed(cls, seed: Any, alg: Any = None) -> Generator:
+        """A generator whose state is made of an int or of several.
+
+        Source: tf.random.Generator.from_seed.
+        """
+        alg = random_state.algorithm(Algorithm.PHILOX if alg is None else alg, "Generator.from_seed")
+        return cls(state=create_rng_state(seed, alg), alg=alg)
+
+    @classmethod
+    def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
+        """A generator with a state of the operating system's random numbers; under a strategy all copies have the same.
+
+        Source: tf.random.Generator.from_non_deterministic_state.
+        """
+        alg = random_state.algorithm(Algorithm.PHILOX if alg is None else alg, "Generator.from_non_deterministic_state")
+        return cls(state=np.frombuffer(os.urandom(8 * random_state.SIZE), np.int64), alg=alg)
+
+    @classmethod
+    def from_key_counter(cls, key: Any, counter: Any, alg: Any) -> Generator:
+        """A generator with this key, an int, and this counter, two ints.
+
+        Source: tf.random.Generator.from_key_counter.
+        """
+        return cls(state=random_state.of_key_counter(key, counter, "Generator.from_key_counter"), alg=alg)
+
+    def reset(self, state: Any) -> None:
+        """Gives the generator another state."""
+        self._state.assign(random_state.state_of(state, "Generator.reset"))
+
+    def reset_from_seed(self, seed: Any) -> None:
+        """Gives the generator the state that `from_seed` would make."""
+        self._state.assign(create_rng_state(seed, self._alg))
+
+    def reset_from_key_counter(self, key: Any, counter: Any) -> None:
+        """Gives the generator the state that `from_key_counter` would make."""
+        self._state.assign(random_state.of_key_counter(key, counter, "Generator.reset_from_key_counter"))
+
+    @property
+    def state(self) -> Any:
+        """The state, a variable: two int64 of counter and one of key."""
+        return self._state
+
+    @property
+    def algorithm(self) -> int:
+        """The number of the algorithm."""
+        return self._alg
+
+    @property
+    def key(self) -> Any:
+        """The key, an int64."""
+        return self._state[-1]
+
+    def _checkpoint_items(self) -> dict[str, Any]:
+        # TensorFlow's name.
+        return {"_state_var": self._state}
+
+    def skip(self, delta: Any) -> Any:
+        """Advances the state as drawing `delta` numbers does, and returns the state from before.
+
+        Across replicas every copy is advanced.
+
+        Source: tf.random.Generator.skip.
+        """
+        steps = to_numpy(to_array(delta))
+        if steps.ndim or steps.dtype.kind not in "iu":
+            raise errors.error("RD25", "Generator.skip", f"delta is {delta!r}", "Pass an int.")
+        return self._skip(int(steps))
+
+    def _skip(self, count: int) -> Any:
+        state, strategy = self._state, self._state._strategy
+        if strategy is None:
+            # One stream for all callers, replicas too, in the order of the calls.
+            before = state._read()
+            state._store(current_backend().put(random_state.advanced(before, count), state._device))
+            return before
+        situation = context_stack.situation(strategy)
+        if situation in (context_stack.OTHER_CROSS, context_stack.OTHER_REPLICA):
+            raise errors.error("RD10", "drawing random numbers", f"the generator was made under "
+                               f"{type(strategy).__name__} and the code runs {context_stack.describe()}",
+                               "Make the generator in the scope of the strategy that uses it.")
+        if situation == context_stack.REPLICA:
+            before = state._read()
+            state.assign(random_state.advanced(before, count))
+            return before
+
+        def advance(copy: Any) -> Any:
+            before = copy._array
+            copy.assign(random_state.advanced(before, count))
+            return before
+
+        return strategy.extended.update(state, advance)
+
+    def _stream(self, count: int) -> tuple[int, int]:
+        # Key and counter for so many numbers.
+        before = self._skip(count)
+        low, high, key = map(int, to_numpy(before._read() if isinstance(before, Mirrored) else before).view(np.uint64))
+        strategy = self._state._strategy
+        if strategy is not None and context_stack.situation(strategy) == context_stack.REPLICA:
+            key = int(philox.bits(key, context_stack.frame().replica.replica_id_in_sync_group, 1, 8)[0])
+        return key, low | high << 64
+
+    def normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = np.float32,
+               name: str | None = None) -> Any:
+        """Numbers of a normal distribution.
+
+        Args:
+            shape: ints.
+            mean, stddev: numbers, or arrays that fit the shape.
+            dtype: float16, float32 or float64.
+
+        Returns:
+            An array.  The last bits of one number in a hundred differ from TensorFlow's.
+
+        Raises:
+            RD04: `mean` or `stddev` that do not fit.  RD25: bad arguments.
+
+        Source: tf.random.Generator.normal.
+        """
+        return self._scaled(philox.normal, "Generator.normal", shape, mean, stddev, dtype)
+
+    def truncated_normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = np.float32,
+                         name: str | None = None) -> Any:
+        """As `normal`, without numbers more than two standard deviations from the mean.
+
+        Source: tf.random.Generator.truncated_normal.
+        """
+        return self._scaled(philox.truncated_normal, "Generator.truncated_normal", shape, mean, stddev, dtype)
+
+    def _scaled(self, draw: Any, attempted: str, shape: Any, offset: Any, factor: Any, dtype: Any) -> Any:
+        sizes, dtype = _shape(shape, attempted), _dtype(dtype, _REAL, attempted)
+        offset, factor = (_fitting(value, sizes, dtype, attempted) for value in (offset, factor))
+        count = math.prod(sizes)
+        return constant(draw(*self._stream(count), count, dtype).reshape(sizes) * factor + offset)
+
+    def uniform(self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = np.float32,
+                name: str | None = None) -> Any:
+        """Numbers from `minval` up to, but without, `maxval`, all as likely.
+
+        Args:
+            shape: ints.
+            minval, maxval: numbers; of floats also arrays that fit the shape, and None for `maxval` is 1.  Both None
+                for all values of an integer dtype.
+            dtype: float16, float32, float64, int32 or int64; of whole ranges also uint32 and uint64.
+
+        Returns:
+            An array, to the bit TensorFlow's.
+
+        Raises:
+            RD04: bounds that do not fit.  RD25: bad arguments.
+
+        Source: tf.random.Generator.uniform.
+        """
+        attempted = "Generator.uniform"
+        dtype = _dtype(dtype, (*_REAL, *_WHOLE), attempted)
+        if dtype.kind == "f":
+            low, high = (_fitting(value, _shape(shape, attempted), dtype, attempted)
+                         for value in (minval, 1 if maxval is None else maxval))
+            return self._scaled(philox.uniform, attempted, shape, low, high - low, dtype)
+        if minval is None and maxval is None:
+            return self._bits(attempted, shape, dtype)
+        _dtype(dtype, _RANGED, attempted)
+        sizes = _shape(shape, attempted)
+        low, high = (_bound(value, attempted) for value in (minval, maxval))
+        limits = np.iinfo(dtype)
+        if not limits.min <= low < high <= limits.max:
+            raise errors.error("RD25", attempted, f"minval is {low} and maxval {high}, for {dtype}",
+                               "Pass a minval below maxval.", kind=errors.InvalidArgumentError)
+        words = self._words(sizes, dtype)
+        return constant((words % words.dtype.type(high - low) + words.dtype.type(low & 2**(8 * dtype.itemsize) - 1))
+                        .view(dtype).reshape(sizes))
+
+    def uniform_full_int(self, shape: Any, dtype: Any = np.uint64, name: str | None = None) -> Any:
+        """Integers of the whole range of a dtype: int32, int64, uint32 or uint64.
+
+        Source: tf.random.Generator.uniform_full_int.
+        """
+        attempted = "Generator.uniform_full_int"
+        return self._bits(attempted, shape, _dtype(dtype, _WHOLE, attempted))
+
+    def _bits(self, attempted: str, shape: Any, dtype: np.dtype[Any]) -> Any:
+        sizes = _shape(shape, attempted)
+        return constant(self._words(sizes, dtype).view(dtype).reshape(sizes))
+
+    def _words(self, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        count = math.prod(sizes)
+        return philox.bits(*self._stream(count), count, dtype.itemsize)
+
+    def make_seeds(self, count: int = 1) -> Any:
+        """Pairs of int64 that can serve as seeds.
+
+        Returns:
+            int64, shape [2, count]; the second row is 0.
+
+        Source: tf.random.Generator.make_seeds.
+        """
+        keys = self._bits("Generator.make_seeds", [count], np.dtype(np.int64))
+        seeds = np.zeros((2, count), np.int64)
+        seeds[0] = to_numpy(keys)
+        return constant(seeds)
+
+    def split(self, count: int = 1) -> list[Generator]:
+        """New generators, independent of this one and of each other; this one is advanced.
+
+        Source: tf.random.Generator.split.
+        """
+        keys = to_numpy(self._bits("Generator.split", [count], np.dtype(np.int64)))
+        return [Generator(state=[0, 0, int(key)], alg=self._alg) for key in keys]
+
+
+class _Process:
+    """The key of a program that is not simulated."""
+
+
+# Simulated workers are programs of their own.
+_process = _Process()
+_global: WeakKeyDictionary[Any, Generator] = WeakKeyDictionary()
+
+
+def get_global_generator() -> Generator:
+    """The generator that `set_global_generator` gave, else one whose state is not deterministic.
+
+    It is made where it is first asked for; each simulated worker has one of its own.
+
+    Source: tf.random.get_global_generator.
+    """
+    program = workers.running() or _process
+    if program not in _global:
+        _global[program] = Generator.from_non_deterministic_state()
+    return _global[program]
+
+
+def set_global_generator(generator: Generator) -> None:
+    """Replaces the global generator.
+
+    Raises:
+        RD25: not a generator.
+
+    Source: tf.random.set_global_generator.
+    """
+    if not isinstance(generator, Generator):
+        raise errors.error("RD25", "set_global_generator", f"got {generator!r}", "Pass a Generator.")
+    _global[workers.running() or _process] = generator
+
+
+def _dtype(dtype: Any, known: Sequence[str], attempted: str) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] | None = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found.name not in known:
+        raise errors.error("RD25", attempted, f"dtype is {dtype!r}", f"Pass one of {', '.join(known)}.")
+    return found
+
+
+def _shape(shape: Any, attempted: str) -> tuple[int, ...]:
+    if isinstance(shape, (list, tuple)) and not shape:
+        return ()
+    sizes = to_numpy(to_array(shape))
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a list of ints of 0 or more.",
+                           kind=errors.InvalidArgumentError)
+    return tuple(map(int, sizes))
+
+
+def _bound(value: Any, attempted: str) -> int:
+    array = None if value is None else to_numpy(to_array(value))
+    if array is None or array.ndim or array.dtype.kind not in "iu":
+        raise errors.error("RD25", attempted, f"minval or maxval is {value!r}",
+                           "Pass two ints for integers, or None for both.", kind=errors.InvalidValueError)
+    return int(array)
+
+
+def _fitting(value: Any, sizes: tuple[int, ...], dtype: np.dtype[Any], attempted: str) -> Any:
+    array = to_numpy(to_array(value, dtype))
+    try:
+        np.broadcast_to(array, sizes)
+    except ValueError as error:
+        raise errors.error("RD04", attempted, f"{value!r} does not fit shape {list(sizes)}",
+                           "Pass a number.") from error
+    return array

@@ -1,0 +1,139 @@
+"""The state of a generator, three int64: a counter of 128 bits and a key of 64; how states are made and advanced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import frozen, to_numpy
+from refdist.random import philox
+from refdist.variables.values import ArrayOperators
+
+SIZE = 3
+_MASK = 2**64 - 1
+
+
+class Algorithm(Enum):
+    """How random bits are made: PHILOX, which AUTO_SELECT means too; THREEFRY is not part of refdist.
+
+    Source: tf.random.Algorithm.
+    """
+
+    PHILOX = 1
+    THREEFRY = 2
+    AUTO_SELECT = 3
+
+
+def create_rng_state(seed: Any, alg: Any) -> Any:
+    """The state that is made of a seed.
+
+    Args:
+        seed: an int, of which 192 bits count, or several; too few are filled up with zeros from the left.
+        alg: "philox", or an Algorithm, or its number.
+
+    Returns:
+        int64, shape [3].
+
+    >>> create_rng_state(1234, "philox"), create_rng_state([12, 34], "philox")
+    (array([1234,    0,    0]), array([ 0, 12, 34]))
+
+    Raises:
+        RD20: ThreeFry.  RD25: not integers.
+
+    Source: tf.random.create_rng_state.
+    """
+    attempted = "create_rng_state"
+    algorithm(alg, attempted)
+    if isinstance(seed, int):
+        words = _integers([seed >> 64 * i & _MASK for i in range(SIZE)], attempted)
+    else:
+        words = _integers(seed, attempted).reshape(-1)[:SIZE]
+    return np.concatenate([np.zeros(SIZE - len(words), np.int64), words])
+
+
+def algorithm(alg: Any, attempted: str) -> int:
+    """The number of an algorithm that refdist has.
+
+    Raises:
+        RD20: ThreeFry.  RD25: anything else.
+    """
+    if isinstance(alg, str):
+        name = alg.strip().lower().replace("-", "").replace("_", "")
+        found = next((one for one in Algorithm if one.name.lower().replace("_", "") == name), None)
+    elif isinstance(alg, Algorithm):
+        found = alg
+    elif isinstance(alg, (int, np.integer)):
+        found = next((one for one in Algorithm if one.value == alg), None)
+    else:
+        raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".")
+    if found is None:
+        raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".", kind=errors.InvalidValueError)
+    if found is Algorithm.THREEFRY:
+        raise errors.error("RD20", attempted, "ThreeFry is not part of refdist", "Pass \"philox\".")
+    number: int = found.value
+    return number
+
+
+def _integers(value: Any, attempted: str) -> Any:
+    # Integers of 64 bits, with or without a sign, as int64.
+    if isinstance(value, ArrayOperators):
+        value = value.numpy()
+    try:
+        array = np.asarray(value, None if hasattr(value, "dtype") else object)
+        fits = array.dtype.kind in "iu" or all(
+            isinstance(one, (int, np.integer)) and -2**63 <= one < 2**64 for one in array.reshape(-1))
+    except (TypeError, ValueError, errors.RefdistError):
+        fits = False
+    if not fits:
+        raise errors.error("RD25", attempted, f"got {value!r}", "Pass ints of 64 bits.")
+    if array.dtype == object:
+        array = np.array([int(one) & _MASK for one in array.reshape(-1)], np.uint64).reshape(array.shape)
+    return array.astype(np.int64)
+
+
+def state_of(value: Any, attempted: str) -> Any:
+    """Integers as a state, int64 of shape [3].
+
+    Raises:
+        RD25: not integers, or not three.
+    """
+    state = _integers(value, attempted)
+    check(state.shape, state.dtype, attempted)
+    return state
+
+
+def check(shape: Sequence[Any], dtype: np.dtype[Any], attempted: str) -> None:
+    """Raises unless an array of this shape and dtype is a state.
+
+    Raises:
+        RD25: it is not.
+    """
+    if tuple(shape) != (SIZE,) or dtype != np.int64:
+        raise errors.error("RD25", attempted, f"the state has shape {tuple(shape)} and dtype {dtype}",
+                           f"Pass {SIZE} int64: two of counter, one of key.", kind=errors.InvalidValueError)
+
+
+def of_key_counter(key: Any, counter: Any, attempted: str) -> Any:
+    """The state with this key and this counter.
+
+    Raises:
+        RD25: not integers, or not one and two.
+    """
+    words, last = _integers(counter, attempted), _integers(key, attempted)
+    if words.shape != (SIZE - 1,) or last.ndim:
+        raise errors.error("RD25", attempted, f"the counter has shape {words.shape} and the key {last.shape}",
+                           "Pass two ints as the counter and one as the key.", kind=errors.InvalidValueError)
+    return np.append(words, last)
+
+
+def advanced(state: Any, count: int) -> Any:
+    """The state after `count` numbers."""
+    low, high, key = map(int, to_numpy(state).view(np.uint64))
+    counter = (low | high << 64) + count * philox.RESERVED
+    return frozen(np.array([counter & _MASK, counter >> 64 & _MASK, key], np.uint64).view(np.int64))
+
+

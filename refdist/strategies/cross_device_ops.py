@@ -1,0 +1,286 @@
+"""CrossDeviceOps: how the values of several devices are brought together, and the hooks for a program's own way.
+
+Refdist's own ways are in `plans`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from refdist import errors, journal
+from refdist.array import collectives
+from refdist.array.backend import Backend, current_backend
+from refdist.array.convert import frozen, is_array, may_be_kept, to_array
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import context_stack, devices, rules
+from refdist.core.rules import ReduceOp
+from refdist.strategies.communication import CommunicationOptions
+from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
+from refdist.variables.variable import Variable
+
+
+class Transfer(NamedTuple):
+    """Bytes that move from one device to another."""
+
+    source: str
+    destination: str
+    nbytes: int
+
+
+class Destinations(NamedTuple):
+    """Where a result goes: the devices, and whether it becomes a Mirrored over them.
+
+    Attributes:
+        asked: False where no device was named, so that the result stays where it was made.
+        given: what the caller named, for a program's own CrossDeviceOps.
+    """
+
+    devices: tuple[str, ...]
+    distributed: bool
+    asked: bool = True
+    given: Any = None
+
+    def copies(self, backend: Backend, result: Any) -> list[Any]:
+        """A result on every device."""
+        return collectives.broadcast(backend, result, self.devices) if self.asked else [result]
+
+    def wrapped(self, copies: Sequence[Any]) -> Any:
+        """The copies as they are given to the caller."""
+        return Mirrored(copies, self.devices) if self.distributed else copies[0]
+
+
+def destinations_of(destinations: Any, attempted: str) -> Destinations:
+    """The devices meant by a device name, an array, a variable or a distributed value.
+
+    Raises:
+        RD24: an unknown name.  RD25: anything else.
+    """
+    if isinstance(destinations, str):
+        return Destinations((devices.canonical(destinations),), False, given=destinations)
+    if isinstance(destinations, DistributedValues):
+        found = devices_of(destinations)
+        return Destinations(found, len(found) > 1, given=destinations)
+    if isinstance(destinations, Variable):
+        return Destinations((destinations.device,), False, given=destinations)
+    if is_array(destinations) or isinstance(destinations, IndexedSlices):
+        return Destinations((context_stack.frame().device or devices.CPU,), False, given=destinations)
+    raise errors.error("RD25", attempted, f"destinations is {destinations!r}",
+                       "Pass a device name, an array, a variable or a distributed value.",
+                       kind=errors.InvalidValueError)
+
+
+class CrossDeviceOps:
+    """How the values of several devices become one.
+
+    A program's own subclass defines `reduce_implementation` and `batch_reduce_implementation`.  A strategy that was
+    made with it reduces through `batch_reduce` in all_reduce and batch_reduce_to, and through `reduce` everywhere
+    else.
+
+    >>> import refdist
+    >>> ops = refdist.ReductionToOneDevice()
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"], cross_device_ops=ops)
+    >>> value = strategy.run(lambda: refdist.constant(1.0))
+    >>> ops.reduce("SUM", value, destinations="CPU:0")
+    array(2., dtype=float32)
+
+    Source: tf.distribute.CrossDeviceOps.
+    """
+
+    def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any = None) -> Any:
+        """Checks the arguments and calls `reduce_implementation`.
+
+        Args:
+            reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name.
+            per_replica_value: a DistributedValues, or one array for a single replica.
+            destinations: a device name, an array, a variable or a distributed value.
+            options: a CommunicationOptions, or None.
+
+        Returns:
+            A Mirrored over the devices, or one read-only array for a single device.
+
+        Raises:
+            RD04, RD05, RD23: values that do not fit.  RD20: no implementation.  RD25: bad arguments.
+        """
+        op = rules.reduce_op(reduce_op, "reduce")
+        destinations_of(destinations, "reduce")
+        value = _checked(per_replica_value, "reduce")
+        return self.reduce_implementation(op, value, destinations, options or CommunicationOptions())
+
+    def batch_reduce(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]],
+                     options: Any = None) -> list[Any]:
+        """Checks several (value, destinations) pairs and calls `batch_reduce_implementation`.
+
+        Raises:
+            RD04, RD05, RD23: values that do not fit.  RD20: no implementation.  RD25: bad arguments.
+        """
+        op = rules.reduce_op(reduce_op, "batch_reduce")
+        pairs = []
+        for value, destinations in check_pairs(value_destination_pairs, "batch_reduce"):
+            destinations_of(destinations, "batch_reduce")
+            pairs.append((_checked(value, "batch_reduce"), destinations))
+        found: list[Any] = self.batch_reduce_implementation(op, pairs, options or CommunicationOptions())
+        return found
+
+    def broadcast(self, tensor: Any, destinations: Any) -> Any:
+        """Checks the arguments and calls `broadcast_implementation`.
+
+        Returns:
+            A Mirrored over the devices, or the array itself for a single device.
+
+        Raises:
+            RD25: bad arguments.
+        """
+        destinations_of(destinations, "broadcast")
+        part = tensor if isinstance(tensor, IndexedSlices) else to_array(tensor, argument="tensor")
+        return self.broadcast_implementation(part, destinations)
+
+    def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
+                              options: Any) -> Any:
+        """The hook behind `reduce`, for subclasses.
+
+        Args:
+            reduce_op: a ReduceOp.
+            per_replica_value: a DistributedValues whose components fit together.
+            destinations: as it was given.
+            options: a CommunicationOptions.
+
+        Returns:
+            A DistributedValues over the devices of `destinations`, or one array for all of them.
+
+        Raises:
+            RD20: the subclass does not define it.
+        """
+        raise _abstract(self, "reduce_implementation")
+
+    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+        """The hook behind `batch_reduce`, for subclasses: a list with one result for each pair.
+
+        Raises:
+            RD20: the subclass does not define it.
+        """
+        raise _abstract(self, "batch_reduce_implementation")
+
+    def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
+        """The hook behind `broadcast`; subclasses may replace it."""
+        target = destinations_of(destinations, "broadcast")
+        source = context_stack.frame().device or devices.CPU
+        write_transfers([Transfer(source, device, tensor.nbytes) for device in target.devices])
+        copied = target.distributed and not isinstance(tensor, IndexedSlices)
+        part = frozen(tensor.copy()) if copied else shared(tensor)
+        return target.wrapped(target.copies(current_backend(), part))
+
+
+def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica], targets: Sequence[Destinations],
+                  options: Any, batch: bool) -> list[list[Any]]:
+    """Reduces by a program's own CrossDeviceOps.
+
+    Args:
+        values: checked contributions.
+        targets: where each result goes.
+        batch: whether `batch_reduce` is asked once for all of them; otherwise `reduce`, for each.
+
+    Returns:
+        For every value the result on each device of its target.
+
+    Raises:
+        RD25: results that do not fit the destinations.
+    """
+    pairs = [(value, _named(value, target)) for value, target in zip(values, targets, strict=True)]
+    attempted = f"{type(ops).__name__}.{'batch_reduce' if batch else 'reduce'}"
+    found = (ops.batch_reduce(op, pairs, options) if batch
+             else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
+    if not isinstance(found, (list, tuple)) or len(found) != len(values):
+        returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"a {type(found).__name__}"
+        raise errors.error("RD25", attempted, f"{len(values)} values were reduced, and it returned {returned}",
+                           "Return a list with one result for each pair.", kind=errors.InvalidValueError)
+    return [_results(result, target, attempted) for result, target in zip(found, targets, strict=True)]
+
+
+def _named(value: PerReplica, target: Destinations) -> Any:
+    if target.given is not None:
+        return target.given
+    return value if target.devices == value._devices else target.devices[0]
+
+
+def _results(result: Any, target: Destinations, attempted: str) -> list[Any]:
+    if not isinstance(result, DistributedValues):
+        return target.copies(current_backend(), _received(result))
+    if len(result.values) != len(target.devices):
+        raise errors.error("RD25", attempted, f"it returned {len(result.values)} values for "
+                           f"{len(target.devices)} devices", "Return one value per destination, or one array.",
+                           kind=errors.InvalidValueError)
+    return [_received(part) for part in result.values]
+
+
+def _received(part: Any) -> Any:
+    return part if isinstance(part, IndexedSlices) else kept(to_array(_read(part)))
+
+
+def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:
+    return errors.error("RD20", f"{type(ops).__name__}.{name}", "the class does not define it",
+                        "Use ReductionToOneDevice, NcclAllReduce or HierarchicalCopyAllReduce, or define it.")
+
+
+def kept(array: Any) -> Any:
+    """The array if it can no longer be written to, else a read-only copy."""
+    return array if may_be_kept(array) else frozen(array.copy())
+
+
+def check_pairs(pairs: Any, attempted: str) -> Sequence[tuple[Any, Any]]:
+    """The (value, destinations) pairs of a batch.
+
+    Raises:
+        RD25: anything else.
+    """
+    if not isinstance(pairs, (list, tuple)):
+        raise errors.error("RD25", attempted, f"value_destination_pairs is a {type(pairs).__name__}",
+                           "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise errors.error("RD25", attempted, f"got {type(pair).__name__} where a pair was expected",
+                               "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+    return pairs
+
+
+def components(value: Any) -> list[Any]:
+    """The contributions of all replicas here, as they were given."""
+    return list(value.values) if isinstance(value, DistributedValues) else [value]
+
+
+def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
+    """The values of all replicas as arrays that can be summed.
+
+    Raises:
+        RD04, RD05, RD21: values that do not fit together.  RD23: not numbers.  RD25: not arrays.
+    """
+    parts = as_parts([_read(value) for value in values], attempted)
+    for part in parts:
+        collectives.reducible(part, attempted)
+    collectives.agree(parts, attempted)
+    return parts
+
+
+def _checked(value: Any, attempted: str) -> Any:
+    # As the hooks get it: always distributed.
+    parts = check_parts(components(value), attempted)
+    return value if isinstance(value, DistributedValues) else PerReplica(parts, devices_of(value))
+
+
+def _read(value: Any) -> Any:
+    return value._array if hasattr(value, "_array") else value
+
+
+def devices_of(value: Any) -> tuple[str, ...]:
+    """Where the components of a value are."""
+    if isinstance(value, DistributedValues):
+        return value._devices or (devices.CPU,) * len(value.values)
+    return (devices.CPU,)
+
+
+def write_transfers(moves: Sequence[Transfer]) -> None:
+    """Notes transfers between different devices in the journal."""
+    for move in moves:
+        if move.source != move.destination and move.nbytes:
+            journal.write("transfer", None, f"{devices.short(move.source)} -> {devices.short(move.destination)}",
+                          move.nbytes)

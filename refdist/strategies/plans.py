@@ -1,0 +1,236 @@
+"""Plans: refdist's own CrossDeviceOps, each a list of transfers for a number of bytes.
+
+The numbers themselves are summed left to right over the replica ids whatever the plan, so that all of them give the
+same bits; the journal records the transfers the plan makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from refdist import errors, journal
+from refdist.array import collectives
+from refdist.array.backend import Backend, constant, current_backend
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import devices
+from refdist.core.rules import ReduceOp
+from refdist.strategies.cross_device_ops import (
+    CrossDeviceOps,
+    Destinations,
+    Transfer,
+    check_parts,
+    components,
+    destinations_of,
+    devices_of,
+    kept,
+    write_transfers,
+)
+
+
+class Plan(CrossDeviceOps):
+    """Base of refdist's own CrossDeviceOps: they list their transfers and leave the sums to the backend."""
+
+    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
+        """The transfers for a value of `nbytes` bytes on each of `sources`: by way of the first destination."""
+        return _by_way_of(destinations[0], sources, destinations, nbytes)
+
+    def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
+                              options: Any) -> Any:
+        """The sum, by this plan."""
+        return self._reduced(reduce_op, [(per_replica_value, destinations)])[0]
+
+    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+        """`reduce_implementation` for each pair."""
+        return [self.reduce_implementation(reduce_op, value, destinations, options)
+                for value, destinations in value_destination_pairs]
+
+    def _reduced(self, op: ReduceOp, pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
+        # Of pairs with the same devices.
+        target = destinations_of(pairs[0][1], "reduce")
+        columns = [check_parts(components(value), "reduce") for value, _ in pairs]
+        results = self.carry_out(current_backend(), op, columns, devices_of(pairs[0][0]), target)
+        return [target.wrapped(copies) for copies in results]
+
+    def carry_out(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]], sources: Sequence[str],
+                  target: Destinations) -> list[list[Any]]:
+        """Reduces columns of checked contributions and records the transfers.
+
+        Args:
+            backend: holds the arrays.
+            op: SUM or MEAN.
+            columns: for every result one contribution per device of `sources`.
+            sources: where the contributions are.
+            target: where the results go.
+
+        Returns:
+            For every column the result on each device of `target`.
+        """
+        if target.asked and (target.devices is sources or target.devices == sources):
+            self.check_devices(sources)
+            results = self._everywhere(backend, op, [collectives.put_all(backend, parts, sources) for parts in columns],
+                                       sources)
+        else:
+            results = [target.copies(backend, self._one(backend, op, parts, target.devices)) for parts in columns]
+        if journal.active is not None:
+            self.record(columns, sources, target)
+        return results
+
+    def record(self, columns: Sequence[Sequence[Any]], sources: Sequence[str], target: Destinations) -> None:
+        """Writes down the transfers of one call."""
+        for nbytes in self._packs([parts[0].nbytes for parts in columns]):
+            write_transfers(self.transfers(sources, target.devices, nbytes))
+
+    def check_devices(self, sources: Sequence[str]) -> None:
+        """Raises when no value can be reduced to all of these devices."""
+
+    def _one(self, backend: Backend, op: ReduceOp, parts: Sequence[Any], destinations: Sequence[str]) -> Any:
+        return collectives.reduce(backend, op, parts)
+
+    def _everywhere(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
+                    devices: Sequence[str]) -> list[list[Any]]:
+        return collectives.all_reduce(backend, op, columns, devices)
+
+    def _packs(self, sizes: Sequence[int]) -> Sequence[int]:
+        return sizes
+
+
+class ReductionToOneDevice(Plan):
+    """All values go to one device, are summed there, and the result goes back to every destination.
+
+    Args:
+        reduce_to_device: the device that sums; None means the first destination.
+        accumulation_fn: called with a list of arrays instead of the sum; None means the sum.
+
+    Source: tf.distribute.ReductionToOneDevice.
+    """
+
+    def __init__(self, reduce_to_device: str | None = None,
+                 accumulation_fn: Callable[[list[Any]], Any] | None = None) -> None:
+        if accumulation_fn is not None and not callable(accumulation_fn):
+            raise errors.error("RD25", "ReductionToOneDevice", f"accumulation_fn is {accumulation_fn!r}",
+                               "Pass a function of a list of arrays, or None.")
+        self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device, "reduce_to_device")
+        self._accumulate = accumulation_fn
+
+    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
+        """n transfers to the summing device and one to each destination."""
+        return _by_way_of(self._device or destinations[0], sources, destinations, nbytes)
+
+    def _one(self, backend: Backend, op: ReduceOp, parts: Sequence[Any], destinations: Sequence[str]) -> Any:
+        if self._accumulate is None or isinstance(parts[0], IndexedSlices):
+            return super()._one(backend, op, parts, destinations)
+        center = [self._device or destinations[0]] * len(parts)
+        total = kept(constant(self._accumulate(list(collectives.put_all(backend, parts, center)))))
+        return total if op is ReduceOp.SUM else collectives.divide(total, len(parts))
+
+    def _everywhere(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
+                    devices: Sequence[str]) -> list[list[Any]]:
+        if self._accumulate is None:
+            return super()._everywhere(backend, op, columns, devices)
+        return [collectives.broadcast(backend, self._one(backend, op, parts, devices), devices) for parts in columns]
+
+
+class _Packed(Plan):
+    def __init__(self, num_packs: int = 1) -> None:
+        if isinstance(num_packs, bool) or not isinstance(num_packs, int) or num_packs < 0:
+            raise errors.error("RD25", f"{type(self).__name__}(num_packs={num_packs!r})",
+                               "it is not a number of packs", "Pass an int of at least 0.",
+                               kind=errors.InvalidValueError)
+        self._num_packs = num_packs
+        self._checked: Sequence[str] | None = None
+
+    def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
+        """Of an all-reduce when the value goes to all of `sources`, else by way of the first destination."""
+        if set(sources) != set(destinations):
+            return super().transfers(sources, destinations, nbytes)
+        return self._all_reduce_transfers(sources, nbytes)
+
+    def _all_reduce_transfers(self, sources: Sequence[str], nbytes: int) -> list[Transfer]:
+        raise errors.InternalError("abstract")
+
+    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+        """The sums of all pairs in one call when all go where they come from, else one by one."""
+        if value_destination_pairs and len({place for value, destinations in value_destination_pairs for place in (
+                devices_of(value), destinations_of(destinations, "batch_reduce").devices)}) == 1:
+            return self._reduced(reduce_op, value_destination_pairs)
+        return super().batch_reduce_implementation(reduce_op, value_destination_pairs, options)
+
+    def _packs(self, sizes: Sequence[int]) -> list[int]:
+        # Neighbouring values travel together in packs of about equal size; 0 packs means one by one.
+        if self._num_packs == 0 or len(sizes) <= self._num_packs:
+            return list(sizes)
+        each = -(-len(sizes) // self._num_packs)
+        return [sum(sizes[i:i + each]) for i in range(0, len(sizes), each)]
+
+
+class NcclAllReduce(_Packed):
+    """A ring: each device passes 2 (n - 1) chunks of 1 / n of the bytes to its neighbour.
+
+    Args:
+        num_packs: into how many packs the values of one call are put; 0 sends them one by one.
+
+    A value that goes to some of the devices only travels as with ReductionToOneDevice.
+
+    Raises:
+        RD25: at the first reduction to all devices, when one of them is not a GPU.
+
+    Source: tf.distribute.NcclAllReduce.
+    """
+
+    def _all_reduce_transfers(self, sources: Sequence[str], nbytes: int) -> list[Transfer]:
+        # 2 (n - 1) rounds around the ring.
+        count = len(sources)
+        chunks = [nbytes * (i + 1) // count - nbytes * i // count for i in range(count)]
+        return [Transfer(sources[i], sources[(i + 1) % count], chunks[(i - step) % count])
+                for step in range(2 * (count - 1)) for i in range(count)]
+
+    def check_devices(self, sources: Sequence[str]) -> None:
+        """Raises unless all devices are GPUs."""
+        if sources is self._checked:
+            return
+        for device in sources:
+            if devices.device_type(device) != "GPU":
+                raise errors.error("RD25", "NcclAllReduce", f"{devices.short(device)} is not a GPU",
+                                   "Use ReductionToOneDevice or HierarchicalCopyAllReduce between other devices.",
+                                   kind=errors.InvalidArgumentError)
+        self._checked = sources
+
+
+class HierarchicalCopyAllReduce(_Packed):
+    """Two groups reduce to their first device, the two exchange their sums, and each group gets the result.
+
+    Args:
+        num_packs: into how many packs the values of one call are put; 0 sends them one by one.
+
+    A value that goes to some of the devices only travels as with ReductionToOneDevice.
+
+    Source: tf.distribute.HierarchicalCopyAllReduce.
+    """
+
+    def _all_reduce_transfers(self, sources: Sequence[str], nbytes: int) -> list[Transfer]:
+        # To the first device of each half, between these two, and back.
+        half = max(1, len(sources) // 2)
+        groups = [group for group in (sources[:half], sources[half:]) if group]
+        up = [Transfer(device, group[0], nbytes) for group in groups for device in group[1:]]
+        heads = [group[0] for group in groups]
+        across = [Transfer(one, other, nbytes) for one in heads for other in heads if one != other]
+        return [*up, *across, *(Transfer(move.destination, move.source, nbytes) for move in up)]
+
+
+_ENTRIES = ("reduce", "batch_reduce", "reduce_implementation", "batch_reduce_implementation")
+_OWN = (ReductionToOneDevice, NcclAllReduce, HierarchicalCopyAllReduce)
+
+
+def plan_of(ops: CrossDeviceOps) -> Plan | None:
+    """`ops` as a plan that may be carried out at once; None where a program's own methods have to be called."""
+    base = next((base for base in _OWN if isinstance(ops, base)), None)
+    if base is None or any(getattr(type(ops), name) is not getattr(base, name) for name in _ENTRIES):
+        return None
+    assert isinstance(ops, Plan)
+    return ops
+
+
+def _by_way_of(center: str, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
+    return [*(Transfer(source, center, nbytes) for source in sources if source != center),
+            *(Transfer(center, device, nbytes) for device in destinations if device != center)]

@@ -1,0 +1,346 @@
+"""What code may ask and do where: `ReplicaContext`, `merge_call`, and the questions about the current context.
+
+The stack itself is in `current`; the replicas meet in `lockstep`; arrays are combined in `collectives`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from refdist import errors, nest
+from refdist.array import collectives
+from refdist.array.convert import ARRAY_TYPES, to_array
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import context_stack, lockstep, rules
+from refdist.strategies.communication import check_options
+from refdist.variables.values import (
+    ArrayOperators,
+    check_components,
+    is_splittable,
+    none_given,
+    regroup,
+    shared,
+    splitter,
+)
+
+
+class ReplicaContext:
+    """What a replica can ask and do: who am I, meet the others, reduce, gather.
+
+    Args:
+        strategy: the strategy that runs the replica.
+        replica_id_in_sync_group: a number from 0 to `num_replicas_in_sync - 1`.
+
+    It is given by `get_replica_context()` inside the function passed to `strategy.run`.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> strategy.run(lambda: refdist.get_replica_context().replica_id_in_sync_group).values
+    (0, 1)
+
+    Source: tf.distribute.ReplicaContext.
+    """
+
+    __slots__ = ("_entered", "_id", "_strategy")
+
+    def __init__(self, strategy: Any, replica_id_in_sync_group: int) -> None:
+        count = getattr(strategy, "num_replicas_in_sync", None)
+        if not isinstance(count, int):
+            raise errors.error("RD25", "ReplicaContext", f"strategy is {strategy!r}", "Pass a strategy.")
+        number = collectives.integer(replica_id_in_sync_group, "replica_id_in_sync_group", "ReplicaContext")
+        if not 0 <= number < count:
+            raise errors.error("RD25", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
+                               f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.",
+                               kind=errors.InvalidValueError)
+        self._set(strategy, number)
+
+    def _set(self, strategy: Any, number: int) -> None:
+        self._strategy = strategy
+        self._id = number
+        self._entered: list[context_stack.Frame] = []
+
+    @classmethod
+    def _of(cls, strategy: Any, number: int) -> ReplicaContext:
+        # While the strategy is being made.
+        made = cls.__new__(cls)
+        made._set(strategy, number)
+        return made
+
+    def __enter__(self) -> ReplicaContext:
+        top = context_stack.frame()
+        frame = context_stack.Frame(top, self._strategy, context_stack.REPLICA, self, self._id, top.run, top.device,
+                              top.creators, top.undo)
+        self._entered.append(frame)
+        context_stack.state.top = frame
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        context_stack.leave(self._entered, "a replica context")
+
+    @property
+    def strategy(self) -> Any:
+        """The current strategy."""
+        return self._strategy
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas there are."""
+        count: int = self._strategy.num_replicas_in_sync
+        return count
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """This replica's number, a Python int from 0."""
+        return self._id
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """This replica's device in a tuple of length 1."""
+        self._require("ReplicaContext.devices")
+        return (self._strategy.extended._replica_device(self._id),)
+
+    def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (),
+                   kwargs: dict[str, Any] | None = None) -> Any:
+        """Lets all replicas meet and calls `merge_fn(strategy, *args, **kwargs)` once, across replicas.
+
+        Args:
+            merge_fn: replica 0's is called.
+            args, kwargs: what the replicas brought, put together as the results of `run` are.
+
+        Returns:
+            The result, with PerReplica values taken apart again.
+
+        Raises:
+            RD01 ... RD06: replicas that do not come, or come with other calls.
+            RD09: outside the replica that this context belongs to.  RD21: structures differ.
+
+        Source: tf.distribute.ReplicaContext.merge_call.
+        """
+        frame = self._require("ReplicaContext.merge_call")
+        if not callable(merge_fn):
+            raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
+        args, kwargs = call_arguments(args, kwargs, "merge_call")
+        request = lockstep.Request("merge_call", (_Function(merge_fn), None, None, None, None, None),
+                                   (merge_fn, args, kwargs), self._merge)
+        return lockstep.meet(frame.run, request)
+
+    def _merge(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+        strategy = self._strategy
+        component_devices = strategy.extended._worker_devices
+        owner = strategy.extended.value_container
+        merge_fn = requests[0].payload[0]
+        args, kwargs = (regroup([nest.map_structure(shared, request.payload[i]) for request in requests],
+                                component_devices, "merge_call", owner) for i in (1, 2))
+        top = context_stack.frame()
+        with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
+                                                      creators=top.creators, undo=top.undo)):
+            result = merge_fn(strategy, *args, **kwargs)
+        check_components(result, len(requests), "result of merge_fn")
+        part = splitter((result,))
+        return [part(i)[0] for i in range(len(requests))]
+
+    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """Reduces `value` over all replicas and gives everyone the result.
+
+        Args:
+            reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
+            value: an array, a number, IndexedSlices, or a nest of them; equal shapes and dtypes everywhere.
+            options: a CommunicationOptions, or None.
+
+        Returns:
+            The same nest of read-only arrays.  SUM keeps the dtype; MEAN of integers is a float.  The sum is
+            taken left to right over the replica ids, so that every run gives the same bits.
+
+        The gradient of an all_reduce is the all_reduce of the gradients with the same op.
+
+        >>> import refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0)).values[1]
+        array(2., dtype=float32)
+
+        Raises:
+            RD01 ... RD06, RD21: replicas that do not come, or come with something else.
+            RD23: a dtype that is no number.  RD25: a bad reduce op or options.
+
+        Source: tf.distribute.ReplicaContext.all_reduce.
+        """
+        frame = self._require("ReplicaContext.all_reduce")
+        op = rules.reduce_op(reduce_op, "all_reduce")
+        act = self._reduce
+        if options is not None:
+            check_options(options, "all_reduce")
+            act = functools.partial(self._reduce, options=options)
+        if not nest.is_nested(value):
+            part = _part(value, "all_reduce")
+            collectives.reducible(part, "all_reduce")
+            request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
+                                       [part], act)
+            return lockstep.meet(frame.run, request)[0]
+        parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
+        for part in parts:
+            collectives.reducible(part, "all_reduce")
+        if not parts:
+            return value
+        request = lockstep.Request("all_reduce", _signature(op, None, value, parts), parts, act)
+        return nest.pack_sequence_as(value, lockstep.meet(frame.run, request))
+
+    def _reduce(self, requests: list[lockstep.Request], options: Any = None) -> Sequence[Any]:
+        op = requests[0].signature[1]
+        reduction = self._strategy.extended.reduction
+        columns = zip(*[request.payload for request in requests], strict=True)
+        results = reduction(op, [list(column) for column in columns], reduction.everywhere, requests[0],
+                            options=options)
+        return list(zip(*results, strict=True))
+
+    def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
+        """Puts the values of all replicas one after another along `axis` and gives everyone the result.
+
+        Args:
+            value: an array of rank 1 or more, or a nest of them; only the length along `axis` may differ.
+            axis: an int in [-rank, rank).
+            options: a CommunicationOptions, or None.
+
+        Returns:
+            The same nest of read-only arrays, replica 0's part first.
+
+        The gradient of an all_gather is this replica's slice of the summed gradients.
+
+        Raises:
+            RD01 ... RD07, RD21: replicas that do not come, or come with something that does not fit.
+            RD08: no such axis.  RD20: IndexedSlices.
+
+        Source: tf.distribute.ReplicaContext.all_gather.
+        """
+        frame = self._require("ReplicaContext.all_gather")
+        axis = collectives.integer(axis, "axis", "all_gather")
+        check_options(options, "all_gather")
+        parts = [_part(leaf, "all_gather") for leaf in nest.flatten(value)]
+        for part in parts:
+            collectives.check_gather(part, axis, "all_gather")
+        if not parts:
+            return value
+        request = lockstep.Request("all_gather", _signature(None, axis, value, parts), parts, self._gather)
+        gathered = lockstep.meet(frame.run, request)
+        return nest.pack_sequence_as(value, gathered)
+
+    def _gather(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+        axis = requests[0].signature[2]
+        extended = self._strategy.extended
+        columns = zip(*[request.payload for request in requests], strict=True)
+        backend, devices = extended.backend, extended._worker_devices
+        results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, requests[0]),
+                                     devices) for column in columns]
+        return list(zip(*results, strict=True))
+
+    def _require(self, call: str) -> context_stack.Frame:
+        frame = context_stack.frame()
+        code: str = self._strategy._rule(call)
+        if code == "ok":
+            if frame.replica is self or frame.replica is None or frame.replica._id == self._id:
+                return frame
+            code = "RD09"
+        found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
+                f"runs {context_stack.describe()}"
+        raise errors.error(code, call, found, rules.INSTEAD["ReplicaContext.merge_call"])
+
+    def __repr__(self) -> str:
+        return f"ReplicaContext(replica {self._id} of {self.num_replicas_in_sync}, " \
+               f"{type(self._strategy).__name__})"
+
+
+class _Function:
+    """Which function is called: equal where name and code are."""
+
+    __slots__ = ("code", "name")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = f"merge_fn {getattr(function, '__qualname__', type(function).__name__)}"
+        self.code = getattr(function, "__code__", None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Function) and self.code is other.code and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def call_arguments(args: Any, kwargs: Any, attempted: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments for a function that a caller passes.
+
+    Raises:
+        RD25: `args` is not a list or tuple, or `kwargs` not a dict.
+    """
+    if not isinstance(args, (list, tuple)):
+        raise errors.error("RD25", attempted, f"args is a {type(args).__name__}",
+                           "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise errors.error("RD25", attempted, f"kwargs is a {type(kwargs).__name__}", "Pass a dict.")
+    return tuple(args), kwargs or {}
+
+
+def _part(leaf: Any, attempted: str) -> Any:
+    # What one replica brings for one leaf: an array or IndexedSlices.
+    if type(leaf) in ARRAY_TYPES or isinstance(leaf, IndexedSlices):
+        return leaf
+    if is_splittable(leaf):
+        return _part(leaf._local(), attempted)
+    if leaf is None:
+        raise none_given(f"{attempted} {context_stack.describe()}", "the value is None")
+    return to_array(leaf._read() if isinstance(leaf, ArrayOperators) else leaf)
+
+
+def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> tuple[Any, ...]:
+    pairs = [collectives.signature(part, axis) for part in parts]
+    structure = nest.structure_of(value) if nest.is_nested(value) else None
+    return (None, op, axis, structure, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+
+
+# --- Questions about the current context -----------------------------------------------------------------------
+
+_default: list[Any] = []
+
+
+def install_default(strategy: Any) -> None:
+    """Sets the default strategy and its replica context, once."""
+    _default[:] = [strategy, ReplicaContext(strategy, 0)]
+
+
+def get_strategy() -> Any:
+    """The current strategy, or the default one outside every scope.
+
+    Source: tf.distribute.get_strategy.
+    """
+    strategy = context_stack.frame().strategy
+    return _default[0] if strategy is None else strategy
+
+
+def has_strategy() -> bool:
+    """Whether a strategy other than the default one is current.
+
+    Source: tf.distribute.has_strategy.
+    """
+    return get_strategy() is not _default[0]
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """The context of the replica that asks; None in a cross-replica context.
+
+    Outside every scope this is the default context, replica 0 of 1.
+
+    Source: tf.distribute.get_replica_context.
+    """
+    frame = context_stack.frame()
+    if frame.kind == context_stack.OUTSIDE:
+        context: ReplicaContext = _default[1]
+        return context
+    return frame.replica if frame.kind == context_stack.REPLICA else None
+
+
+def in_cross_replica_context() -> bool:
+    """Whether the code runs in a cross-replica context: in a scope, a merge_fn or an update.
+
+    Source: tf.distribute.in_cross_replica_context.
+    """
+    return context_stack.frame().kind in (context_stack.CROSS, context_stack.UPDATE)

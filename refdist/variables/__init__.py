@@ -1,0 +1,1 @@
+"""Distributed values and variables: how they are made, read and written."""

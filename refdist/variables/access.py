@@ -1,0 +1,61 @@
+"""Whether a variable may be read or written where the code runs, and what to write instead where it may not.
+
+The answers are in `rules.READS` and `rules.WRITES`; here are the situation that is looked up there and the
+words of the refusals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refdist import errors
+from refdist.core import context_stack, rules
+
+# What to write instead, where it can be said better than in the catalogue: by the code, and the class of the
+# operation or the kind of context.
+ADVICE = {
+    ("RD12", context_stack.REPLICA):
+        "Reduce the value first, for example `get_replica_context().all_reduce(\"MEAN\", value)`, or give the "
+        "variable an aggregation (SUM, MEAN, ONLY_FIRST_REPLICA).",
+    ("RD12", context_stack.OUTSIDE):
+        "Reduce the value first: `strategy.reduce(\"MEAN\", value, axis=None)`.",
+    ("RD12", context_stack.UPDATE):
+        "Give every copy the same update; reduce per-replica values before it: "
+        "`strategy.reduce(\"MEAN\", value, axis=None)`.",
+    ("RD13", context_stack.REPLICA):
+        "Create the variable with an aggregation: SUM or MEAN where every replica brings a part, ONLY_FIRST_REPLICA "
+        "where all bring the same, as after `all_reduce`, which SUM would multiply.",
+    ("RD20", rules.SCATTER): "Assign the whole value instead.",
+    ("RD20", rules.SCATTER_PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
+    ("RD20", rules.BATCH_SCATTER): "Use `scatter_update`.",
+}
+
+
+def write_situation(strategy: Any) -> str:
+    """The situation for the table of writes; a lone replica of another strategy overwrites no other's value."""
+    situation = context_stack.situation(strategy)
+    if situation == context_stack.OTHER_REPLICA and context_stack.frame().strategy.num_replicas_in_sync == 1:
+        return context_stack.OTHER_CROSS
+    return situation
+
+
+def refused(code: str, attempted: str, variable: Any, operation: str = "") -> errors.RefdistError:
+    """The error for a cell of the tables that refuses a read, or a write of a class of operations."""
+    if code in ("RD10", "RD11"):
+        return foreign(attempted, variable, code)
+    found = (f"the variable has {variable.synchronization} and {variable.aggregation} "
+             f"and the code runs {context_stack.describe()}")
+    return errors.error(code, attempted, found, ADVICE.get((code, operation), "")
+                        or ADVICE.get((code, context_stack.frame().kind), ""))
+
+
+def foreign(attempted: str, variable: Any, code: str = "RD11") -> errors.RefdistError:
+    """The error for a variable that was made elsewhere: where, and under which strategy."""
+    strategy, made = variable._strategy, variable._primary._made
+    if strategy is None:
+        whose, fix = "was made outside every scope" + (f" at {made}" if made else ""), ""
+    else:
+        whose = f"belongs to a {type(strategy).__name__} of {strategy.num_replicas_in_sync} replicas"
+        whose += f" (made at {made})" if made else ""
+        fix = "" if code == "RD10" else "Use one strategy object, for the scope that creates variables and for `run`."
+    return errors.error(code, attempted, f"the variable {whose} and the code runs {context_stack.describe()}", fix)

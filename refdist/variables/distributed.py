@@ -1,0 +1,383 @@
+"""Variables with a copy per replica, or with one copy that several replicas update.
+
+What a read or a write does is looked up in `rules.READS` and `rules.WRITES` by kind, aggregation and
+situation, and carried out here.  Updates by several replicas meet in lock step first.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, journal
+from refdist.array import collectives, workers
+from refdist.array.backend import current_backend
+from refdist.array.convert import as_array, beside, cast, frozen, kind_of, to_numpy
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import context_stack, lockstep, rules
+from refdist.core.rules import ReduceOp, VariableAggregation
+from refdist.variables.access import ADVICE, refused, write_situation
+from refdist.variables.operations import prepare, update
+from refdist.variables.values import DistributedValues, Mirrored, is_splittable
+from refdist.variables.variable import ResourceVariable, Variable
+
+_REDUCE = {rules.REDUCE_SUM: ReduceOp.SUM, rules.REDUCE_MEAN: ReduceOp.MEAN}
+
+
+class _Shared(Variable):
+    """What all kinds have in common; `_copies` holds the components."""
+
+    __slots__ = ()
+    _kind = ""
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        raise errors.InternalError("abstract")
+
+    @property
+    def _strategy(self) -> Any:
+        return self._copies[0]._created_by
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        return self._copies[0]
+
+    @property
+    def device(self) -> str:
+        """Canonical name of the device of the copy that a read would use."""
+        return self._own()._device
+
+    def _own(self) -> ResourceVariable:
+        frame = context_stack.frame()
+        copies = self._copies
+        if frame.replica_id is None or frame.strategy is not self._strategy or len(copies) == 1:
+            return copies[0]
+        return copies[frame.replica_id]
+
+    def _read(self) -> Any:
+        situation = context_stack.situation(self._strategy)
+        action = rules.READS[self._kind, self._aggregation, situation]
+        if action == rules.OWN_COPY:
+            own = self._own()
+            return own._here(own._array)
+        if action == rules.FIRST_COPY:
+            return self._here(self._first())
+        if action.startswith("RD"):
+            raise refused(action, f"reading variable {self.name}", self)
+        op = ReduceOp.SUM if action == rules.SUM_OF_COPIES else ReduceOp.MEAN
+        arrays = [variable._array for variable in self._copies]
+        attempted = f"reading variable {self.name}"
+        collectives.reducible(arrays[0], attempted)
+        signature = (self.name, op, None, None, *collectives.signature(arrays[0]))
+        reduction = self._strategy.extended.reduction
+        [[total]] = reduction(op, [arrays], reduction.here(), lockstep.Request(attempted, signature))
+        return total
+
+    def _first(self) -> Any:
+        return self._copies[0]._array
+
+    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+        attempted = f"{operation} of variable {self.name}"
+        situation = write_situation(self._strategy)
+        action = rules.WRITES[self._kind, self._aggregation, situation, rules.OPERATIONS[operation]]
+        if action.startswith("RD"):
+            raise refused(action, attempted, self, rules.OPERATIONS[operation])
+        if action == rules.OWN_COPY:
+            own = self._own()
+            new = update(operation, own._array, prepare(own, operation, _component(value), attempted), own._device)
+            self._note_update()
+            own._store(new)
+            return own._array if read_value else None
+        if situation == context_stack.REPLICA:
+            prepared = prepare(self._primary, operation, _component(value), attempted)
+            new = self._meet(operation, action, attempted, prepared)
+            return self._here(new) if read_value else None
+        self._write_across(operation, action, attempted, self._one(operation, value, attempted))
+        return self._written() if read_value else None
+
+    def _one(self, operation: str, value: Any, attempted: str) -> Any:
+        # The one value that a cross-replica write brings, checked and converted.
+        if not is_splittable(value):
+            return prepare(self._primary, operation, value, attempted)
+        parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
+        if self._kind == rules.ON_READ:
+            check_equal(parts, attempted, "RD19")
+        else:
+            check_equal(parts, attempted, "RD12", fix=ADVICE["RD12", context_stack.OUTSIDE])
+        return parts[0]
+
+    def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
+        copies = self._copies
+        extended = self._strategy.extended
+        if extended.transport.size > 1:
+            signature = (self.name, None, None, None, *collectives.signature(value))
+            workers.agree(extended.transport, lockstep.Request(attempted, signature), value, _brief(value))
+        if action == rules.SHARED_OUT:
+            shares = _shares(value, extended._total, attempted)[extended._first:extended._first + len(copies)]
+            self._store_each(collectives.put_all(extended.backend, shares, [copy._device for copy in copies]))
+            return
+        self._store_each(self._updated(operation, self._spread(value)))
+
+    def _spread(self, value: Any) -> list[Any]:
+        # The value beside every copy.
+        return collectives.broadcast(self._strategy.extended.backend, value, [copy._device for copy in self._copies])
+
+    def _updated(self, operation: str, values: Sequence[Any]) -> list[Any]:
+        # What every copy becomes; copies that share one array keep sharing one.
+        made: dict[int, Any] = {}
+        new = []
+        for variable, mine in zip(self._copies, values, strict=True):
+            key = id(variable._array)
+            if key not in made:
+                made[key] = update(operation, variable._array, mine, variable._device)
+            new.append(made[key])
+        return new
+
+    def _meet(self, operation: str, action: str, attempted: str, value: Any) -> Any:
+        signature = (self.name, None, None, None, *collectives.signature(value))
+        act = functools.partial(self._update_from_replicas, operation, action)
+        request = lockstep.Request(attempted, signature, [value], act)
+        return lockstep.meet(context_stack.frame().run, request)
+
+    def _update_from_replicas(self, operation: str, action: str,
+                              requests: list[lockstep.Request]) -> Sequence[Any]:
+        attempted = requests[0].kind
+        parts = [request.payload[0] for request in requests]
+        primary = self._primary
+        extended = self._strategy.extended
+        if action == rules.AGREED:
+            check_equal(parts, attempted, "RD12", [request.line for request in requests],
+                        fix=ADVICE["RD12", context_stack.REPLICA])
+            if extended.transport.size > 1:
+                workers.agree(extended.transport, requests[0], parts[0], _brief(parts[0]))
+            values = self._spread(parts[0])
+        elif action == rules.FIRST_REPLICA:
+            values = self._spread(workers.first(extended.transport, requests[0], parts[0]))
+        else:
+            collectives.reducible(parts[0], attempted)
+            devices = [copy._device for copy in self._copies]
+            values = extended.reduction.onto(_REDUCE[action], parts, devices, requests[0])
+            if values[0].dtype != primary.dtype:
+                values = [_cast(value, primary.dtype, attempted) for value in values]
+        new = self._updated(operation, values)
+        self._store_each(new)
+        return new if len(new) == len(parts) else new * len(parts)
+
+    def _unite(self, arrays: Sequence[Any]) -> list[Any]:
+        # Equal copies on devices of one place become one array.
+        place = self._strategy.extended.backend.place
+        firsts: dict[Hashable, Any] = {}
+        return [firsts.setdefault(place(copy._device), array)
+                for copy, array in zip(self._copies, arrays, strict=True)]
+
+    def _store_each(self, arrays: Sequence[Any]) -> None:
+        self._note_update()
+        for variable, array in zip(self._copies, arrays, strict=True):
+            variable._array = array
+        if journal.active is not None:
+            journal.write("update", None, self.name, sum(array.nbytes for array in arrays))
+
+    def _written(self) -> Any:
+        return self
+
+    def _note_update(self) -> None:
+        # `extended.update` compares, and if need be restores, every variable that is written inside it.
+        undo = context_stack.frame().undo
+        if undo is not None:
+            undo.setdefault(id(self), (self, [variable._array for variable in self._copies]))
+
+    def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
+        """Raises when writing to one copy alone would make copies differ.
+
+        Raises:
+            RD12: a copy of a mirrored variable, outside `extended.update`.
+        """
+        frame = context_stack.frame()
+        updating = (frame.kind == context_stack.UPDATE and frame.strategy is self._strategy
+                    and frame.replica_id == component._index)
+        if updating:
+            self._note_update()
+        elif len(self._copies) > 1:
+            raise errors.error("RD12", attempted, f"it is copy {component._index} of {len(self._copies)} and "
+                               f"the code runs {context_stack.describe()}",
+                               "Write to the variable itself, or inside `strategy.extended.update`.")
+
+    def __repr__(self) -> str:
+        arrays = [variable._array for variable in self._copies]
+        head = f"{type(self).__name__} {self.name!r} shape={self.shape} dtype={self.dtype}"
+        rows = Mirrored(arrays, [variable._device for variable in self._copies])._rows()
+        return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies], self._aggregation)
+        memo[id(self)] = twin
+        return twin
+
+    @classmethod
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+        raise errors.InternalError("abstract")
+
+
+class DistributedVariable(_Shared, DistributedValues):
+    """A variable with one copy per replica.
+
+    Source: tf.distribute.DistributedValues, "DistributedVariable".
+    """
+
+    __slots__ = ("_aggregation",)
+
+    def __init__(self, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> None:
+        DistributedValues.__init__(self, copies, [variable._device for variable in copies])
+        self._aggregation = aggregation
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        return self._values
+
+    @classmethod
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+        made = cls(copies, aggregation)
+        _own_copies(made)
+        return made
+
+    def _local(self) -> Any:
+        return self._own()
+
+
+class MirroredVariable(DistributedVariable):
+    """Copies that hold the same value at all times.
+
+    Source: tf.distribute.MirroredStrategy; tf.VariableSynchronization.ON_WRITE.
+    """
+
+    __slots__ = ()
+    _kind = rules.MIRRORED
+
+    def _written(self) -> Any:
+        return Mirrored([variable._array for variable in self._copies], self._devices)
+
+
+class SyncOnReadVariable(DistributedVariable):
+    """Copies that replicas update alone, brought together when they are read outside replicas.
+
+    Source: tf.VariableSynchronization.ON_READ.
+    """
+
+    __slots__ = ()
+    _kind = rules.ON_READ
+
+    def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
+        self._note_update()
+
+    def _first(self) -> Any:
+        # Copies differ, so the first replica is the first worker's.
+        array = self._copies[0]._array
+        transport = self._strategy.extended.transport
+        if transport.size == 1:
+            return array
+        signature = (self.name, None, None, None, *collectives.signature(array))
+        return transport.broadcast(lockstep.Request(f"reading variable {self.name}", signature), array)
+
+    def _written(self) -> Any:
+        return self._read()
+
+
+class AggregatingVariable(_Shared):
+    """One copy, on the parameter device, that several replicas update.
+
+    Source: tf.distribute.experimental.CentralStorageStrategy.
+    """
+
+    __slots__ = ("__weakref__", "_aggregation", "_variable")
+    _kind = rules.AGGREGATING
+
+    def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
+        self._variable = variable
+        self._aggregation = aggregation
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        return (self._variable,)
+
+    @classmethod
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+        made = cls(copies[0], aggregation)
+        _own_copies(made)
+        return made
+
+    def get(self) -> ResourceVariable:
+        """The single copy."""
+        return self._variable
+
+    def _written(self) -> Any:
+        return self._variable._array
+
+
+KIND_CLASS: dict[str, type[_Shared]] = {
+    rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable, rules.AGGREGATING: AggregatingVariable}
+
+def _own_copies(variable: Any) -> None:
+    for i, component in enumerate(variable._copies):
+        component._owner = variable
+        component._index = i
+
+
+def _component(value: Any) -> Any:
+    return value._local() if is_splittable(value) else value
+
+
+def _cast(value: Any, dtype: Any, attempted: str) -> Any:
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(cast(value.values, dtype, attempted), value.indices, value.dense_shape)
+    return frozen(cast(value, dtype, attempted))
+
+
+def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = (), noun: str = "replica",
+                fix: str = "") -> None:
+    """Raises unless the values for all copies are equal to the bit.
+
+    Args:
+        code: the row of the catalogue.
+        lines: the source line of each replica, when they are known.
+        noun: what the values belong to.
+        fix: what to write instead.
+    """
+    first, backend = parts[0], current_backend()
+    for i, part in enumerate(parts):
+        if part is first:
+            continue
+        complain = functools.partial(_differ, first, part, i, attempted, code, lines, noun, fix)
+        pairs = [(first, part)]
+        if isinstance(first, IndexedSlices):
+            pairs = [(first.values, part.values), (first.indices, part.indices)]
+        for mine, theirs in pairs:
+            backend.expect_equal(mine, theirs, complain)
+
+
+def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str], noun: str,
+            fix: str) -> errors.RefdistError:
+    here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
+    return errors.error(code, attempted, f"{noun} 0 gives {_brief(first)}{here}, "
+                        f"{noun} {i} gives {_brief(part)}{there}", fix)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, IndexedSlices):
+        return f"rows {_brief(value.indices)} = {_brief(value.values)}"
+    array = to_numpy(value)
+    return str(array[()]) if array.ndim == 0 else np.array2string(array, threshold=6, edgeitems=2).replace("\n", "")
+
+
+def _shares(value: Any, count: int, attempted: str) -> list[Any]:
+    # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
+    collectives.reducible(value, attempted)
+    if kind_of(value.dtype) in "iu":
+        with beside(value):
+            share = frozen(as_array(value // count).astype(value.dtype))
+            first = frozen(as_array(value - share * (count - 1)).astype(value.dtype))
+        return [first, *[share] * (count - 1)]
+    return [collectives.divide(value, count)] * count

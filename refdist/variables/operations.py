@@ -1,0 +1,111 @@
+"""What assign, assign_add, scatter_* make of an old array and a new value; every check they need.
+
+Pure: nothing here stores anything, and which replica or copy is meant is not known here.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array import collectives
+from refdist.array.backend import current_backend
+from refdist.array.convert import beside, cast, frozen, has_dtype, kind_of, may_be_kept, to_array
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import rules
+from refdist.variables.values import ArrayOperators
+
+
+def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
+    """`value` as what `update` takes for this variable.
+
+    Raises:
+        RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is not a number.
+        RD25: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array is
+            needed; an index out of range.
+    """
+    if rules.OPERATIONS[operation] not in (rules.ASSIGN, rules.ADD):
+        return _prepare_slices(variable, operation, attempted, value)
+    if isinstance(value, IndexedSlices):
+        value = collectives.dense(current_backend(), value, attempted)
+    array = to_array(value, None if has_dtype(value) else variable._array.dtype, attempted=attempted)
+    array = cast(array, variable._array.dtype, attempted)
+    shape = variable._shape
+    if array.shape != shape and not fits(array.shape, shape):
+        raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
+                           "Bring the value into the variable's shape; nothing is broadcast.")
+    if operation != "assign":
+        collectives.reducible(array, attempted)
+        if array.shape != variable._array.shape:
+            raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
+                               f"{variable._array.shape}", "Bring the value into that shape.")
+        return array
+    # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
+    if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
+        with beside(array):
+            array = array if may_be_kept(array) else array.copy()
+    return frozen(array)
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether an array of `shape` may be stored where `wanted` is declared; None means any size."""
+    return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
+
+
+def declared_shape(shape: Any, found: tuple[int, ...], attempted: str) -> tuple[int | None, ...]:
+    """`shape` as a tuple of ints and None, into which an initial value of shape `found` fits.
+
+    Raises:
+        RD04: it does not fit.  RD25: not a shape.
+    """
+    try:
+        declared = tuple([n if n is None else operator.index(n) for n in shape])
+    except TypeError as error:
+        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints and None.") from error
+    if not fits(found, declared):
+        raise errors.error("RD04", attempted, f"the initial value has shape {found}, declared is {declared}",
+                           "Declare the shape of the initial value, or None for sizes that may change.")
+    return declared
+
+
+def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -> IndexedSlices:
+    if not isinstance(value, IndexedSlices):
+        raise errors.error("RD25", attempted, f"sparse_delta is a {type(value).__name__}",
+                           "Pass a refdist.IndexedSlices.")
+    array = variable._array
+    values = cast(value.values, array.dtype, attempted)
+    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
+        raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
+                           f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
+    if not operation.endswith("scatter_update"):
+        collectives.reducible(values, attempted)
+    if operation in ("scatter_min", "scatter_max") and kind_of(values.dtype) == "c":
+        raise errors.error("RD23", attempted, f"the variable has dtype {values.dtype}, which has no order",
+                           "Use real numbers.")
+    if operation == "scatter_div" and not values.all():
+        raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
+                           kind=errors.InvalidArgumentError)
+    indices = value.indices
+    if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):
+        raise errors.error("RD25", attempted, f"indices run from {indices.min()} to {indices.max()}, rows from 0 "
+                           f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
+                           kind=errors.InvalidArgumentError)
+    return IndexedSlices(values, indices, value.dense_shape)
+
+
+def update(operation: str, old: Any, new: Any, device: str) -> Any:
+    """The array on `device` after an operation; `old`, which is there, and `new` are not changed."""
+    backend = current_backend()
+    new = collectives.put(backend, new, device)
+    if operation == "assign":
+        return frozen(new)
+    if operation == "assign_add":
+        return backend.sum((old, new))
+    if operation == "assign_sub":
+        return backend.difference(old, new)
+    if old.dtype.kind in "US":
+        old = old.astype(np.result_type(old, new.values))  # a longer string must not be cut
+    return backend.scatter(operation.rpartition("_")[2], old, new.indices, new.values)

@@ -1,0 +1,404 @@
+"""The containers for one value per replica: `DistributedValues`, `PerReplica`, `Mirrored`.
+
+Also how a replica's part is picked out of arguments, and how the results of all replicas are put together.
+Variables are distributed values too, but live in `variables`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.array.backend import constant
+from refdist.array.convert import is_array, read_only, to_array, to_numpy
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import context_stack, devices
+from refdist.core.lockstep import names
+
+
+class DistributedValues:
+    """Base class for values that consist of one component per replica.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> value = strategy.run(lambda: refdist.constant(refdist.get_replica_context().replica_id_in_sync_group))
+    >>> isinstance(value, refdist.DistributedValues)
+    True
+
+    Source: tf.distribute.DistributedValues.
+    """
+
+    __slots__ = ("__weakref__", "_devices", "_values")
+
+    def __init__(self, values: Sequence[Any], component_devices: Sequence[str] = ()) -> None:
+        self._values = tuple(values)
+        if not self._values:
+            raise errors.error("RD25", type(self).__name__, "there is no value", "Pass one value per replica.",
+                               kind=errors.InvalidValueError)
+        self._devices = tuple(component_devices)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The components, in replica order."""
+        return self._values
+
+    def _local(self) -> Any:
+        """The component of the replica (or of the copy being updated) that asks."""
+        i = context_stack.frame().replica_id
+        if i is None or i >= len(self._values):
+            raise errors.error(
+                "RD19", f"using a {type(self).__name__} as an array", f"it holds {len(self._values)} values "
+                f"and the code runs {context_stack.describe()}")
+        return self._values[i]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(shared(self._local()), dtype=dtype, copy=copy)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = []
+        for i, value in enumerate(self._values):
+            name = devices.short(self._devices[i]) if i < len(self._devices) else ""
+            rows.append((f"{i}{' ' + name if name else ''}", _summary(value)))
+        return rows
+
+    def __repr__(self) -> str:
+        lines = [f"  {label}: {text}" for label, text in _shorten(self._rows())]
+        return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<tr><th>{escape(label)}</th><td><code>{escape(text)}</code></td></tr>"
+                        for label, text in _shorten(self._rows()))
+        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
+
+
+class PerReplica(DistributedValues):
+    """One value for each replica, which may differ.
+
+    It has no operators: several arrays are not one array.  A replica gets its own component as an argument.
+
+    >>> value = PerReplica([1.0, 2.0])
+    >>> value + 1
+    Traceback (most recent call last):
+    refdist.errors.InvalidTypeError: [RD19] x + y of a PerReplica: it holds 2 values and the code runs outside ...
+
+    Raises:
+        RD19: used as an array.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_ARRAYS:
+            raise self._several(f"x.{name}", errors.InvalidAttributeError)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise self._several(f"format(x, {spec!r})")
+        return str(self)
+
+    def _several(self, operation: str, kind: type[errors.RefdistError] = errors.InvalidTypeError) -> Exception:
+        inside = context_stack.frame().replica_id is not None
+        return errors.error(
+            "RD19", f"{operation} of a {type(self).__name__}", f"it holds {len(self._values)} values and the code runs "
+            f"{context_stack.describe()}",
+            "Pass it to the function as an argument of `strategy.run`, or take this replica's component by "
+            "`np.asarray(x)`." if inside else "", kind)
+
+
+# Comparing for equality is left out: it compares identity, as for any object.
+_OPERATIONS = {
+    "bool": "bool(x)", "float": "float(x)", "int": "int(x)", "complex": "complex(x)", "index": "index(x)",
+    "round": "round(x)", "len": "len(x)", "iter": "iter(x)", "contains": "y in x", "getitem": "x[...]",
+    "setitem": "x[...] = y", "neg": "-x", "pos": "+x", "abs": "abs(x)", "invert": "~x", "lt": "x < y", "le": "x <= y",
+    "gt": "x > y", "ge": "x >= y"}
+for _name, _sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("matmul", "@"), ("truediv", "/"), ("floordiv", "//"),
+                     ("mod", "%"), ("pow", "**"), ("lshift", "<<"), ("rshift", ">>"), ("and", "&"), ("or", "|"),
+                     ("xor", "^")):
+    _OPERATIONS |= {_name: f"x {_sign} y", f"r{_name}": f"y {_sign} x"}
+_OPERATIONS |= {"divmod": "divmod(x, y)", "rdivmod": "divmod(y, x)", "delitem": "del x[...]"}
+_OF_ARRAYS = {name for name in dir(np.ndarray) if not name.startswith("_")} | {"numpy"}
+
+
+def _refused(operation: str) -> Callable[..., Any]:
+    def method(self: PerReplica, *args: Any) -> Any:
+        raise self._several(operation)
+    return method
+
+
+for _name, _sign in _OPERATIONS.items():
+    setattr(PerReplica, f"__{_name}__", _refused(_sign))
+
+
+# What NumPy raises for operands that do not fit, and what takes its place.
+_FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
+
+
+def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
+    kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
+            errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
+    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('.')}", "Pass operands that fit.", kind)
+
+
+class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
+    """Operators and NumPy functions for objects that stand for one array, given by `_read()`."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._read(), dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(out, ArrayOperators) for out in kwargs.get("out", ())):
+            raise errors.error("RD20", f"numpy.{ufunc.__name__}(..., out={type(self).__name__})",
+                               "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
+                               kind=errors.InvalidTypeError)
+        arrays = [item._read() if isinstance(item, ArrayOperators) else item for item in inputs]
+        try:
+            return getattr(ufunc, method)(*arrays, **kwargs)
+        except errors.RefdistError:
+            raise
+        except _FROM_NUMPY as error:
+            raise _from_numpy(f"numpy.{ufunc.__name__} of a {type(self).__name__}", error) from error
+
+    def _asked(self, what: str, call: Callable[..., Any], *args: Any) -> Any:
+        array = self._read()
+        try:
+            return call(array, *args)
+        except errors.RefdistError:
+            raise
+        except _FROM_NUMPY as error:
+            raise _from_numpy(f"{what} of a {type(self).__name__}", error) from error
+
+    def __iadd__(self, other: Any) -> Any:
+        return self + other
+
+    def __isub__(self, other: Any) -> Any:
+        return self - other
+
+    def __imul__(self, other: Any) -> Any:
+        return self * other
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self / other
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._asked("an item", operator.getitem, key)
+
+    def __iter__(self) -> Any:
+        return self._asked("the rows", iter)
+
+    def __len__(self) -> int:
+        length: int = self._asked("the length", len)
+        return length
+
+    def __float__(self) -> float:
+        number: float = self._asked("float", float)
+        return number
+
+    def __int__(self) -> int:
+        number: int = self._asked("int", int)
+        return number
+
+    def __bool__(self) -> bool:
+        return bool(self._asked("bool", bool))
+
+    def __index__(self) -> int:
+        return int(self._asked("index", operator.index))
+
+    def numpy(self) -> Any:
+        """The value as a read-only numpy.ndarray."""
+        return to_numpy(self._read())
+
+    def __cupy_get_ndarray__(self) -> Any:
+        """The array, for CuPy's functions."""
+        return self._read()
+
+
+class Mirrored(DistributedValues, ArrayOperators):
+    """One value that all replicas hold; usable as an array everywhere."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        i = context_stack.frame().replica_id
+        return to_array(shared(self._values[i if i is not None and i < len(self._values) else 0]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._read(), dtype=dtype, copy=copy)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = super()._rows()
+        if len({id(value) for value in self._values}) == 1 and len(rows) > 1:
+            names = [devices.short(name) for name in self._devices] or [str(len(rows) - 1)]
+            return [(f"0..{len(rows) - 1} {names[0]} .. {names[-1]}" if self._devices
+                     else f"0..{names[0]}", rows[0][1])]
+        return rows
+
+
+def _summary(value: Any) -> str:
+    if is_array(value):
+        text = np.array2string(to_numpy(value), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
+        shape = "x".join(map(str, np.shape(value))) or "scalar"
+        return f"{value.dtype} {shape} {text}"
+    return repr(value)
+
+
+def _shorten(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return rows if len(rows) <= 8 else [*rows[:4], ("...", f"{len(rows) - 6} more"), *rows[-2:]]
+
+
+# --- Taking apart and putting together -----------------------------------------------------------------------
+
+def is_splittable(value: Any) -> bool:
+    """True for what `run` takes apart: distributed values that are not variables."""
+    return isinstance(value, (PerReplica, Mirrored))
+
+
+def shared(leaf: Any) -> Any:
+    """A leaf as it is handed to code that does not own it: arrays as read-only views, never copies."""
+    if isinstance(leaf, IndexedSlices):
+        return IndexedSlices(*map(read_only, (leaf.values, leaf.indices, leaf.dense_shape)))
+    return read_only(leaf)
+
+
+def splitter(structure: Any) -> Callable[[int], Any]:
+    """A function from replica to that replica's copy of `structure`, with distributed values taken apart.
+
+    Containers are copied, so that replicas do not share a list they might change; arrays are read-only for the same
+    reason, and because they are the user's.
+    """
+    if not structure:
+        return lambda i: structure
+    if type(structure) is tuple and not any(map(nest.is_nested, structure)):
+        whole = tuple(map(shared, structure))
+        if not any(map(is_splittable, whole)):
+            return lambda i: whole
+        return lambda i: tuple([_part(value, i) for value in whole])
+    return lambda i: nest.map_structure(lambda leaf: _part(leaf, i), structure)
+
+
+def _part(leaf: Any, i: int) -> Any:
+    if is_splittable(leaf):
+        leaf = leaf._values[i]
+        if nest.is_nested(leaf):
+            return nest.map_structure(shared, leaf)
+    return shared(leaf)
+
+
+def on_device(structure: Any) -> Any:
+    """The same structure with its arrays on the current device, whoever made them."""
+    if not structure:
+        return structure
+    if type(structure) is tuple and not any(map(nest.is_nested, structure)):
+        return tuple([read_only(constant(leaf)) if is_array(leaf) else leaf for leaf in structure])
+    return nest.map_structure(lambda leaf: read_only(constant(leaf)) if is_array(leaf) else leaf, structure)
+
+
+def check_components(structure: Any, count: int, attempted: str) -> None:
+    """Raises unless every distributed value in `structure` has one component per replica.
+
+    Raises:
+        RD25: a value made for another number of replicas.
+    """
+    for leaf in nest.flatten(structure):
+        if is_splittable(leaf):
+            check_count(leaf, count, attempted)
+
+
+def check_count(value: DistributedValues, count: int, attempted: str) -> None:
+    """Raises unless `value` has one component per replica.
+
+    Raises:
+        RD25: a value made for another number of replicas.
+    """
+    if len(value._values) != count:
+        raise errors.error("RD25", attempted, f"a {type(value).__name__} has {len(value._values)} values and there "
+                           f"are {count} replicas", "Distribute it with this strategy.",
+                           kind=errors.InvalidValueError)
+
+
+def as_parts(values: Sequence[Any], attempted: str) -> list[Any]:
+    """What the replicas gave, as arrays; IndexedSlices stay what they are.
+
+    Raises:
+        RD25: None, with the replicas that gave it, or something else that is not an array.
+    """
+    without = [i for i, value in enumerate(values) if value is None]
+    if without:
+        who = "every replica" if len(without) == len(values) else names(without, "replica")
+        raise none_given(attempted, f"{who} gave None")
+    return [value if isinstance(value, IndexedSlices) else to_array(value) for value in values]
+
+
+def none_given(attempted: str, found: str) -> errors.RefdistError:
+    """The error for None where an array was expected."""
+    return errors.error("RD25", attempted, found, "Return an array from every replica; leave out gradients that "
+                        "are None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
+
+
+def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str,
+            container: Callable[[Any], Any] | None = None, together: Callable[..., Any] = PerReplica) -> Any:
+    """One structure from the structures of all replicas.
+
+    Leaf by leaf: arrays become PerReplica; other objects stay bare when they are the same object on every
+    replica, and copies of one variable become that variable.  With one replica everything stays bare.
+
+    Args:
+        container: maps a component to the variable it belongs to, or to itself.
+        together: makes one value of the components and their devices.
+
+    Raises:
+        RD21: structures differ.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first if container is None else nest.map_structure(container, first)
+    if not nest.is_nested(first) and not any(map(nest.is_nested, parts)):
+        return _regroup_leaf(parts, component_devices, container, together)
+    return nest.pack_sequence_as(first, [_regroup_leaf(column, component_devices, container, together)
+                                         for column in _columns(parts, attempted)])
+
+
+def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempted: str) -> Any:
+    """As `regroup`, but every leaf becomes a PerReplica.
+
+    Raises:
+        RD21: structures differ.
+    """
+    if not any(map(nest.is_nested, parts)):
+        return PerReplica(parts, component_devices)
+    return nest.pack_sequence_as(
+        parts[0], [PerReplica(column, component_devices) for column in _columns(parts, attempted)])
+
+
+def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
+    # For every leaf of a structure that all replicas have, theirs.
+    difference = nest.compare(parts)
+    if difference is not None:
+        i, path, mine, theirs = difference
+        where = f" at {path}" if path else ""
+        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs}{where}")
+    return zip(*map(nest.flatten, parts), strict=True)
+
+
+def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
+                  container: Callable[[Any], Any] | None, together: Callable[..., Any]) -> Any:
+    first = parts[0]
+    if is_array(first) or isinstance(first, IndexedSlices):
+        return together(parts, component_devices)
+    if container is not None:
+        owner = container(first)
+        if owner is not first and all(container(part) is owner for part in parts):
+            return owner
+    if all(part is first for part in parts):
+        return first
+    return together(parts, component_devices)

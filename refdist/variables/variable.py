@@ -1,0 +1,394 @@
+"""`Variable`: an array that keeps its identity while its value changes; and the stack of variable creators.
+
+`Variable(...)` asks the creators that are active, innermost first; a strategy's scope is one of them and
+makes distributed variables (`distributed`).  At the end of the stack stands `ResourceVariable`,
+one array on one device.  A stored array is never written again, so reads need no copies and equal copies
+of a variable share one array.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refdist import errors, journal
+from refdist.array import collectives
+from refdist.array.backend import current_backend
+from refdist.array.convert import as_array, beside, cast, frozen, has_dtype, is_array, to_array, to_numpy
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import call_site, context_stack, devices, rules
+from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.variables.access import refused, write_situation
+from refdist.variables.operations import declared_shape, prepare, update
+from refdist.variables.values import ArrayOperators, DistributedValues
+
+
+class _VariableType(type):
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
+
+
+class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metaclass]
+    """A value that replicas read and update.
+
+    Called inside `strategy.scope()` or inside a replica, it makes the kind of variable the strategy defines.
+
+    Args:
+        initial_value: a number, list, array, variable, or a function without arguments that returns one.
+        trainable: None means True, except for variables that are synchronized on read.
+        name: None means "Variable"; copies are called `name/replica_1` and so on.
+        dtype: None keeps the dtype of the initial value.
+        synchronization: when copies are brought together.
+        aggregation: how the updates of several replicas become one.
+        shape: None means the shape of the initial value; a tuple with None allows other sizes later.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> with strategy.scope():
+    ...     v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.SUM)
+    >>> _ = strategy.run(lambda: v.assign_add(2.0))
+    >>> float(v)
+    5.0
+
+    Raises:
+        RD25: no initial value, or an unknown synchronization or aggregation.
+        RD13, RD20: a combination that the strategy does not support.
+
+    Source: tf.Variable; tf.distribute.Strategy.scope, "What happens when Strategy.scope is entered?".
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # the metaclass hides the parameters from type checkers
+        def __init__(self, initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
+                     caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
+                     import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
+                     synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
+                     aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
+                     experimental_enable_variable_lifting: bool = True) -> None: ...
+
+    # Subclasses answer these.
+
+    _aggregation: VariableAggregation
+
+    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+        raise errors.InternalError("abstract")
+
+    @property
+    def _strategy(self) -> Any:
+        raise errors.InternalError("abstract")
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        raise errors.InternalError("abstract")
+
+    # Reading.
+
+    def _here(self, array: Any) -> Any:
+        device = context_stack.frame().device
+        return current_backend().put(array, device) if device and device != self._primary._device else array
+
+    def read_value(self) -> Any:
+        """The value as a read-only array."""
+        return self._read()
+
+    def value(self) -> Any:
+        """The value as a read-only array."""
+        return self._read()
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+        """The rows at `indices` of the first dimension, as a read-only array.
+
+        Raises:
+            RD25: indices that are no integers, or of rows that do not exist.
+        """
+        rows, wanted = self._read(), to_array(indices, argument="indices")
+        if wanted.dtype.kind not in "iu" or rows.ndim == 0 or (
+                wanted.size and not (wanted.min() >= 0 and wanted.max() < rows.shape[0])):
+            raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
+                               f"has shape {rows.shape}", "Pass integer indices of existing rows.",
+                               kind=errors.InvalidArgumentError)
+        wanted = current_backend().put(wanted, context_stack.frame().device or self.device)
+        with beside(rows):
+            return frozen(as_array(rows[wanted]))
+
+    @property
+    def name(self) -> str:
+        """The name with ":0", as TensorFlow writes it."""
+        return f"{self._primary._name}:0"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the value; it never changes."""
+        dtype: np.dtype[Any] = self._primary._array.dtype
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Shape of the value; None for dimensions that may change."""
+        return self._primary._shape
+
+    def get_shape(self) -> tuple[int | None, ...]:
+        """The same as `shape`."""
+        return self.shape
+
+    @property
+    def device(self) -> str:
+        """Canonical name of the device of the copy that a read would use."""
+        return self._primary._device
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers should update it."""
+        return self._primary._trainable
+
+    @property
+    def synchronization(self) -> VariableSynchronization:
+        """When copies are brought together."""
+        return self._primary._synchronization
+
+    @property
+    def aggregation(self) -> VariableAggregation:
+        """How updates of several replicas become one."""
+        return self._aggregation
+
+    @property
+    def constraint(self) -> Callable[[Any], Any] | None:
+        """The projection given at creation, for optimizers to apply."""
+        return self._primary._constraint
+
+    @property
+    def distribute_strategy(self) -> Any:
+        """The strategy that created the variable, None outside every scope."""
+        return self._strategy
+
+    def __hash__(self) -> int:
+        raise errors.error("RD25", f"hash of variable {self.name}", "variables compare by value",
+                           "Use `variable.ref()` as the key.")
+
+    def ref(self) -> Reference:
+        """A hashable reference, because variables compare by value."""
+        return Reference(self)
+
+    # Writing.  `use_locking` and `name` are accepted for TensorFlow's sake and have no effect.
+
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None,
+               read_value: bool = True) -> Any:
+        """Replaces the value; returns the new one, or None with `read_value=False`.
+
+        Raises:
+            RD04: another shape.  RD05: a dtype that cannot be converted.
+            RD10, RD11: the variable belongs to another strategy.
+            RD12: copies of a mirrored variable would get different values.
+            RD13, RD14: see the catalogue.
+        """
+        return self._write("assign", value, read_value)
+
+    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None,
+                   read_value: bool = True) -> Any:
+        """Adds to the value; otherwise as `assign`."""
+        return self._write("assign_add", delta, read_value)
+
+    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None,
+                   read_value: bool = True) -> Any:
+        """Subtracts from the value; otherwise as `assign`."""
+        return self._write("assign_sub", delta, read_value)
+
+    def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Adds slices to rows; rows that occur twice are added twice."""
+        return self._write("scatter_add", sparse_delta)
+
+    def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Subtracts slices from rows."""
+        return self._write("scatter_sub", sparse_delta)
+
+    def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Multiplies rows by slices."""
+        return self._write("scatter_mul", sparse_delta)
+
+    def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """Divides rows by slices; integers round towards zero, so -7 / 2 is -3.  No divisor may be 0."""
+        return self._write("scatter_div", sparse_delta)
+
+    def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """The minimum of rows and slices."""
+        return self._write("scatter_min", sparse_delta)
+
+    def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
+        """The maximum of rows and slices."""
+        return self._write("scatter_max", sparse_delta)
+
+    def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
+                       name: str | None = None) -> Any:
+        """Replaces rows by slices; of slices for one row the last one stays."""
+        return self._write("scatter_update", sparse_delta)
+
+    def batch_scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
+                             name: str | None = None) -> Any:
+        """Replaces rows by slices, for variables with one copy."""
+        return self._write("batch_scatter_update", sparse_delta)
+
+
+class ResourceVariable(Variable):
+    """A variable with one array on one device; also each copy of a distributed one."""
+
+    __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_made",
+                 "_name", "_owner", "_shape", "_synchronization", "_trainable")
+
+    def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Any,
+                 trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
+                 constraint: Callable[[Any], Any] | None) -> None:
+        self._array = array
+        self._name = name
+        self._shape = shape
+        self._device = device
+        self._created_by = strategy
+        self._trainable = trainable
+        self._synchronization = synchronization
+        self._aggregation = aggregation
+        self._constraint = constraint
+        self._owner: Any = None
+        self._index = 0
+        self._made: call_site.Place | None = None
+
+    @property
+    def _strategy(self) -> Any:
+        return self._created_by
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        return self
+
+    def _read(self) -> Any:
+        return self._here(self._array)
+
+    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+        attempted = f"{operation} of variable {self.name}"
+        if self._owner is not None:
+            self._owner._check_component_write(self, attempted)
+        else:
+            situation = write_situation(self._created_by)
+            action = rules.WRITES[rules.PLAIN, self._aggregation, situation, rules.OPERATIONS[operation]]
+            if action != rules.OWN_COPY:
+                raise refused(action, attempted, self)
+        if isinstance(value, DistributedValues) and not isinstance(value, Variable):
+            value = value._local()
+        self._store(update(operation, self._array, prepare(self, operation, value, attempted), self._device))
+        return self._array if read_value else None
+
+    def _store(self, array: Any) -> None:
+        self._array = array
+        if journal.active is not None:
+            journal.write("update", self._index, self.name, array.nbytes)
+
+    def __repr__(self) -> str:
+        return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ResourceVariable:
+        twin = ResourceVariable(self._array, self._name, self._shape, self._device, self._created_by,
+                                self._trainable, self._synchronization, self._aggregation, self._constraint)
+        twin._made = self._made
+        memo[id(self)] = twin
+        return twin
+
+
+class Reference:
+    """A hashable stand-in for a variable, equal to every other reference to the same one."""
+
+    __slots__ = ("_variable",)
+
+    def __init__(self, variable: Variable) -> None:
+        self._variable = variable
+
+    def deref(self) -> Variable:
+        """The variable."""
+        return self._variable
+
+    def __hash__(self) -> int:
+        return id(self._variable)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and other._variable is self._variable
+
+
+# --- Creation ------------------------------------------------------------------------------------------------
+
+
+class CopyOf:
+    """An initial value that is the value of another variable, shared instead of copied."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: ResourceVariable) -> None:
+        self.variable = variable
+
+    def __call__(self) -> Any:
+        return self.variable._array
+
+
+def _create(initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
+            caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
+            import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
+            synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
+            aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
+            experimental_enable_variable_lifting: bool = True) -> Any:
+    # Everything is settled and checked at the end of the stack: creators may still change it.
+    if aggregation is None:
+        aggregation = VariableAggregation.NONE
+    kwargs = {
+        "initial_value": initial_value, "trainable": trainable, "validate_shape": validate_shape,
+        "caching_device": caching_device, "name": name, "variable_def": variable_def, "dtype": dtype,
+        "import_scope": import_scope, "constraint": constraint, "synchronization": synchronization,
+        "aggregation": aggregation, "shape": shape,
+        "experimental_enable_variable_lifting": experimental_enable_variable_lifting}
+    creator: Callable[..., Any] = default_creator
+    for outer in context_stack.frame().creators:
+        creator = functools.partial(outer, creator)
+    made = creator(**kwargs)
+    if isinstance(made, Variable) and made._primary._made is None:
+        site = call_site.of(sys._getframe(1))
+        made._primary._made = site[0] if site else None
+    return made
+
+
+def default_creator(initial_value: Any = None, name: str | None = None, dtype: Any = None, shape: Any = None,
+                    trainable: bool | None = None, constraint: Callable[[Any], Any] | None = None,
+                    synchronization: VariableSynchronization | None = None,
+                    aggregation: VariableAggregation | None = None,
+                    distribute_strategy: Any = None, **ignored: Any) -> ResourceVariable:
+    """The end of the stack of creators: one array on the current device."""
+    attempted = f"Variable(name={name!r})"
+    if name is not None and not isinstance(name, str):
+        raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
+    if initial_value is None:
+        raise errors.error("RD25", attempted, "there is no initial value",
+                           "Pass an array, a number, or a function that returns one.",
+                           kind=errors.InvalidValueError)
+    synchronization = rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
+    aggregation = rules.settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
+    if trainable is None:
+        trainable = synchronization is not VariableSynchronization.ON_READ
+    if shape is not None and not hasattr(shape, "__iter__"):
+        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
+    name = (name or "Variable").rstrip("/")
+    value = initial_value() if callable(initial_value) else initial_value
+    if isinstance(value, IndexedSlices):
+        value = collectives.dense(current_backend(), value, attempted)
+    array = to_array(value, None if has_dtype(value) else dtype, "initial_value", attempted)
+    if dtype is not None:
+        array = cast(array, dtype, attempted)
+    if array.dtype.hasobject:
+        raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
+                           "Pass numbers, booleans or text.")
+    if not isinstance(initial_value, CopyOf) and (is_array(value) or not array.flags.owndata):
+        with beside(array):
+            array = array.copy()
+    device = context_stack.frame().device or devices.CPU
+    array = frozen(current_backend().put(array, device))
+    declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
+    return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
+                            synchronization, aggregation, constraint)
