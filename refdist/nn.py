@@ -9,7 +9,7 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import constant
-from refdist.array.convert import as_array, beside, frozen, to_array
+from refdist.array.convert import as_array, frozen, on_device_of, to_array
 from refdist.core import context_stack, rules
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
 
@@ -119,7 +119,7 @@ def _weighted(losses: Any, weights: Any, attempted: str) -> Any:
     except ValueError as error:
         raise errors.error("RD04", attempted, f"the losses have shape {losses.shape} and the weights {shape}",
                            "Pass one weight for each loss.") from error
-    with beside(losses):
+    with on_device_of(losses):
         return as_array(losses.astype(wide) * weights.astype(wide)).astype(losses.dtype)
 
 
@@ -134,7 +134,7 @@ def _size(value: Any, attempted: str) -> int:
 
 
 def _quotient(losses: Any, size: int) -> Any:
-    with beside(losses):
+    with on_device_of(losses):
         dtype = np.dtype(rules.MEAN_DTYPE.get(losses.dtype.name, losses.dtype))
         total = as_array(losses.sum(dtype=dtype))
         return frozen(as_array(total / dtype.type(size)))

@@ -59,10 +59,10 @@ class GPU(Simulated):
     def counts(self) -> dict[str, int] | None:
         return {"CPU": 1, "GPU": len(self._devices.mine)}
 
-    def place(self, device: str) -> Hashable:
+    def memory_space(self, device: str) -> Hashable:
         return self._devices.of(device)
 
-    def home(self, device: str) -> str:
+    def default_result_device(self, device: str) -> str:
         return device
 
     def switching(self) -> context_stack.Switching | None:

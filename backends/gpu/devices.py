@@ -15,7 +15,7 @@ from typing import Any
 
 from refdist import config, errors
 from refdist.core import context_stack, devices
-from refdist.core.lockstep import Request
+from refdist.core.lockstep import CollectiveCall
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525
@@ -175,7 +175,7 @@ class Streams:
         if gpu is not None and len(self._known.mine) > 1:
             self._cuda.Device(gpu).use()
 
-    def leave(self, request: Request | None) -> tuple[int, list[tuple[int, Any]]]:
+    def leave(self, call: CollectiveCall | None) -> tuple[int, list[tuple[int, Any]]]:
         """What runs is suspended, at a meeting or to run replicas.
 
         Returns:
@@ -186,9 +186,9 @@ class Streams:
         """
         cuda = self._cuda
         device = cuda.runtime.getDevice()
-        if request is not None:
+        if call is not None:
             if cuda.get_current_stream().ptr:
-                raise errors.error("RD09", f"{request.kind} ({request.line})",
+                raise errors.error("RD09", f"{call.kind} ({call.line})",
                                    "a stream other than the device's default one is current "
                                    f"{context_stack.describe()}",
                                    "Close the `with stream:` block before the call, and open another one after it.")

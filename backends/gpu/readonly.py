@@ -95,7 +95,7 @@ def register(cupy: Any, to_numpy: Callable[[Any], Any], beside: Callable[[Any], 
         frozen._read_only = True
         return frozen
 
-    arrays.ARRAY_TYPES[cupy.ndarray] = arrays.ARRAY_TYPES[kind] = arrays.Foreign(freeze, to_numpy, beside)
+    arrays.ARRAY_TYPES[cupy.ndarray] = arrays.ARRAY_TYPES[kind] = arrays.ArrayType(freeze, to_numpy, beside)
 
     def take(value: Any) -> Any:
         # Arrays of PyTorch, JAX ... on a GPU, without a copy.

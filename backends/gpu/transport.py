@@ -1,6 +1,6 @@
 """Arrays on GPUs between workers: NCCL where every rank has a GPU of its own, else by way of the host.
 
-The requests are compared by the transport underneath before anything moves, so that nobody enters a collective of
+The calls are compared by the transport underneath before anything moves, so that nobody enters a collective of
 NCCL that others will not come to.
 """
 
@@ -17,7 +17,7 @@ from refdist.array import convert as arrays
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport
 from refdist.backends.gpu import nccl as gpu_rings
-from refdist.core.lockstep import Request
+from refdist.core.lockstep import CollectiveCall
 
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU
@@ -28,7 +28,7 @@ class DeviceTransport(Transport):
 
     Args:
         backend: the GPUs of this worker.
-        inner: carries NumPy arrays and compares requests.
+        inner: carries NumPy arrays and compares calls.
         devices: the device of each of this worker's replicas.
     """
 
@@ -44,15 +44,15 @@ class DeviceTransport(Transport):
         self._owners: list[int] = []
         self._mine: list[int] = []
 
-    def exchange(self, request: Request, value: Any) -> list[Any]:
-        return self._inner.exchange(request, nest.map_structure(_to_host, value))
+    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+        return self._inner.all_gather_object(call, nest.map_structure(_to_host, value))
 
-    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
-        ring, direct, _ = self._agree(request, columns, None)
+    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+        ring, direct, _ = self._agree(call, columns, None)
         results: list[Any] = [None] * len(columns)
         staged = [number for number in range(len(columns)) if number not in direct]
         if staged:
-            totals = self._inner.sum(request, self._on_host([columns[number] for number in staged]), ordered)
+            totals = self._inner.all_reduce(call, self._on_host([columns[number] for number in staged]), ordered)
             for number, total in zip(staged, totals, strict=True):
                 results[number] = self._back(total, columns[number][0])
         if ring is not None and direct:
@@ -63,10 +63,10 @@ class DeviceTransport(Transport):
                 results[number] = total[0]
         return results
 
-    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
-        ring, direct, shapes = self._agree(request, columns, [[part.shape for part in column] for column in columns])
+    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+        ring, direct, shapes = self._agree(call, columns, [[part.shape for part in column] for column in columns])
         if ring is None or len(direct) < len(columns):
-            gathered = self._inner.gather(request, self._on_host(columns), axis)
+            gathered = self._inner.all_gather(call, self._on_host(columns), axis)
             return [self._back(found, column[0]) for found, column in zip(gathered, columns, strict=True)]
         results = []
         for number, column in enumerate(columns):
@@ -75,8 +75,8 @@ class DeviceTransport(Transport):
             results.append(self._backend.concatenate(found[self._mine[0]], axis))
         return results
 
-    def broadcast(self, request: Request, array: Any) -> Any:
-        return self._back(self._inner.broadcast(request, _to_host(array)), array)
+    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
+        return self._back(self._inner.broadcast(call, _to_host(array)), array)
 
     # The way through the host.
 
@@ -88,34 +88,34 @@ class DeviceTransport(Transport):
 
     # Connecting.
 
-    def _agree(self, request: Request, columns: Sequence[Sequence[Any]],
+    def _agree(self, call: CollectiveCall, columns: Sequence[Sequence[Any]],
                say: Any) -> tuple[gpu_rings.Ring | None, list[int], list[Any]]:
         # The ring, which columns go over it, and what everybody says; the same on every worker.
         here = [len(column) == len(self._devices) and all(map(_is_foreign, column)) for column in columns]
         usable = not self._asked or self._ring is None or not self._ring.broken
-        said = self._inner.exchange(request, (usable, here, say))
+        said = self._inner.all_gather_object(call, (usable, here, say))
         direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in said)]
         if not all(usable for usable, _, _ in said):
             if self._ring is not None and not self._ring.broken:
                 self._ring.give_up()
             self._asked = False
         if direct and not self._asked:
-            self._ring = self._connect(request)
+            self._ring = self._connect(call)
             self._asked = True
         return (self._ring, direct, [words for _, _, words in said]) if self._ring is not None else (None, [], [])
 
-    def _connect(self, request: Request) -> gpu_rings.Ring | None:
+    def _connect(self, call: CollectiveCall) -> gpu_rings.Ring | None:
         cupy, backend = self._backend.xp(), self._backend
         gpus = [backend.gpu_of(device) for device in self._devices]
         mine = list(dict.fromkeys(gpus))
         nccl = gpu_rings.library()
         usable = None not in mine and nccl is not None
         known = [(socket.gethostname(), cupy.cuda.Device(gpu).pci_bus_id) for gpu in mine] if usable else None
-        everybody = self._inner.exchange(request, (known, [mine.index(gpu) for gpu in gpus]))
+        everybody = self._inner.all_gather_object(call, (known, [mine.index(gpu) for gpu in gpus]))
         places = [place for worker, _ in everybody for place in worker or [None]]
         if None in places or len(set(places)) < len(places):
             return None  # NCCL refuses two ranks on one GPU
-        unique_id = self._inner.exchange(request, nccl.get_unique_id() if self.rank == 0 else None)[0]
+        unique_id = self._inner.all_gather_object(call, nccl.get_unique_id() if self.rank == 0 else None)[0]
         starts = np.cumsum([0, *(len(worker) for worker, _ in everybody)]).tolist()
         self._owners = [start + i for start, (_, replicas) in zip(starts, everybody, strict=False) for i in replicas]
         self._mine = [starts[self.rank] + i for i in everybody[self.rank][1]]

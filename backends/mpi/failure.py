@@ -72,19 +72,19 @@ class Watch:
         self.rank = rank
         self.count = 0
         self.given_up = -1
-        self._request: Any = None
+        self._call: Any = None
         self._peers: list[tuple[str, int, int]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
 
-    def at(self, count: int, request: Any) -> None:
+    def at(self, count: int, call: Any) -> None:
         """Notes the meeting that this worker has come to."""
-        self.count, self._request = count, request
+        self.count, self._call = count, call
 
     def doing(self) -> str:
         """The last meeting that this worker came to, and its line."""
-        return "starting" if self._request is None else str(self._request)
+        return "starting" if self._call is None else str(self._call)
 
     def card(self) -> tuple[str, int, int]:
         """(host, port, process id), to be told to the others."""

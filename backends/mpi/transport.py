@@ -25,7 +25,7 @@ from refdist.array.transport import Transport, add
 from refdist.backends.mpi import failure
 from refdist.backends.mpi import reduce as mpi_sums
 from refdist.core import call_site, lockstep
-from refdist.core.lockstep import Request
+from refdist.core.lockstep import CollectiveCall
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
 CHECKS_VARIABLE = "REFDIST_CHECKS"
@@ -47,12 +47,12 @@ _transport: list[MPITransport] = []
 
 
 class _Seen:
-    """What is told of a request to other processes; compared like one."""
+    """What is told of a call to other processes; compared like one."""
 
     def __init__(self, kind: str, signature: tuple[Any, ...], site: call_site.Site) -> None:
         self.kind = kind
         self.signature = signature
-        self.site = site
+        self.call_site = site
 
 
 class MPITransport(Transport):
@@ -116,54 +116,54 @@ class MPITransport(Transport):
 
     # Meeting.
 
-    def _meet(self, request: Request, data: bytes) -> tuple[int, ...]:
+    def _rendezvous(self, call: CollectiveCall, data: bytes) -> tuple[int, ...]:
         """Lets all workers say what they came for.
 
         Returns:
             How many bytes each brought; they are in `_in` already where they fit.
         """
         self._count += 1
-        self._watch.at(self._count, request)
+        self._watch.at(self._count, call)
         out, blocks = self._out, self._in
-        _HEADER.pack_into(out, 0, self._count, self._fingerprint(request), self._sums.released(), len(data))
+        _HEADER.pack_into(out, 0, self._count, self._fingerprint(call), self._sums.released(), len(data))
         if len(data) <= _INLINE:
             out[_HEADER.size:_HEADER.size + len(data)] = data
         self._wait(self._comm.Iallgather(out, blocks))
         mine = out[:_AGREED]
         for start in self._starts:
             if blocks[start:start + _AGREED] != mine:
-                raise self._difference(request)
+                raise self._difference(call)
         released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
                               strict=True)
         self._sums.let_go(released)
         return sizes
 
-    def _fingerprint(self, request: Request) -> int:
+    def _fingerprint(self, call: CollectiveCall) -> int:
         if self._level == "off":
             return _UNCHECKED
-        key = (request.kind, request.signature, tuple(map(id, request.site)))
+        key = (call.kind, call.signature, tuple(map(id, call.call_site)))
         if self._level == "first":
             if key[2] in self._seen:
                 return _UNCHECKED
             self._seen.add(key[2])
         known = self._fingerprints.get(key)
         if known is None:
-            seen = _described(request)
-            text = repr((seen.kind, seen.signature, seen.site))
+            seen = _described(call)
+            text = repr((seen.kind, seen.signature, seen.call_site))
             digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
             known = self._fingerprints[key] = digest
         return known
 
-    def _difference(self, request: Request) -> errors.RefdistError:
-        seen = _described(request)
-        found = [_Seen(*one) for one in self._exchange_raw((seen.kind, seen.signature, seen.site))]
+    def _difference(self, call: CollectiveCall) -> errors.RefdistError:
+        seen = _described(call)
+        found = [_Seen(*one) for one in self._exchange_raw((seen.kind, seen.signature, seen.call_site))]
         try:
             lockstep.compare(found, noun="worker")
         except errors.RefdistError as error:
             return _everywhere(error)
         return _everywhere(errors.error(
-            "RD02", request.kind, "the workers have made different numbers of calls that need all of them: worker "
-            f"{self.rank} is at its number {self._count}, {request}"))
+            "RD02", call.kind, "the workers have made different numbers of calls that need all of them: worker "
+            f"{self.rank} is at its number {self._count}, {call}"))
 
     def _exchange_raw(self, value: Any) -> list[Any]:
         data = np.frombuffer(pickle.dumps(value), np.uint8)
@@ -177,9 +177,9 @@ class MPITransport(Transport):
         self._wait(self._comm.Iallgatherv(data, [everything, (sizes, offsets[:-1])]))
         return [everything[offsets[i]:offsets[i + 1]] for i in range(self.size)]
 
-    def _all(self, request: Request, data: bytes) -> list[Any]:
+    def _all(self, call: CollectiveCall, data: bytes) -> list[Any]:
         """The bytes of all workers."""
-        sizes = self._meet(request, data)
+        sizes = self._rendezvous(call, data)
         if max(sizes) <= _INLINE:
             first = _HEADER.size
             return [self._in[start + first:start + first + size]
@@ -188,20 +188,20 @@ class MPITransport(Transport):
 
     # The contract.
 
-    def exchange(self, request: Request, value: Any) -> list[Any]:
-        return [pickle.loads(part) for part in self._all(request, pickle.dumps(value))]
+    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+        return [pickle.loads(part) for part in self._all(call, pickle.dumps(value))]
 
-    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
         total = sum(part.nbytes for column in columns for part in column)
         if total <= _SMALL:
-            return self._sum_small(request, columns)
-        self._meet(request, b"")
+            return self._sum_small(call, columns)
+        self._rendezvous(call, b"")
         parts = [[np.asarray(part, order="C") for part in column] for column in columns]
         return self._sums.sum(parts, ordered)
 
-    def _sum_small(self, request: Request, columns: Sequence[Sequence[Any]]) -> list[Any]:
+    def _sum_small(self, call: CollectiveCall, columns: Sequence[Sequence[Any]]) -> list[Any]:
         mine = b"".join([part.tobytes() for column in columns for part in column])
-        everybody = self._all(request, mine)
+        everybody = self._all(call, mine)
         totals, start = [], 0
         for column in columns:
             first = column[0]
@@ -212,11 +212,11 @@ class MPITransport(Transport):
             start += step * len(column)
         return totals
 
-    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
         if any(part.dtype.hasobject for column in columns for part in column):
-            found = self.exchange(request, columns)
+            found = self.all_gather_object(call, columns)
         else:
-            shapes = self.exchange(request, [[part.shape for part in column] for column in columns])
+            shapes = self.all_gather_object(call, [[part.shape for part in column] for column in columns])
             mine = b"".join([part.tobytes() for column in columns for part in column])
             sizes = [sum(int(np.prod(shape)) * column[0].dtype.itemsize
                          for column, others in zip(columns, theirs, strict=True) for shape in others)
@@ -226,10 +226,10 @@ class MPITransport(Transport):
         return [frozen(np.concatenate([part for column in same for part in column], axis))
                 for same in zip(*found, strict=True)]
 
-    def broadcast(self, request: Request, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
         if array.dtype.hasobject or array.dtype.kind in "USV":
-            return self.exchange(request, array)[0]
-        self._meet(request, b"")
+            return self.all_gather_object(call, array)[0]
+        self._rendezvous(call, b"")
         copy = np.array(array)
         self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
         return frozen(copy)
@@ -237,7 +237,7 @@ class MPITransport(Transport):
     def finish(self) -> None:
         """Says that this worker's program has ended; the others must have come to their end too."""
         try:
-            self._meet(Request("the end of the program", lockstep.NOTHING_TO_COMPARE, site=()), b"")
+            self._rendezvous(CollectiveCall("the end of the program", lockstep.NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
             os.write(2, f"[worker {self.rank}] {error}\n".encode())
             failure.let_others_speak()
@@ -261,11 +261,11 @@ def _unpacked(data: Any, shapes: Sequence[Any], columns: Sequence[Sequence[Any]]
     return found
 
 
-def _described(request: Request) -> _Seen:
+def _described(call: CollectiveCall) -> _Seen:
     # Files may lie elsewhere on another host, so only their last name counts.
-    site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in request.site)
-    target, op, axis, structure, *arrays = request.signature
-    return _Seen(request.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site)
+    site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
+    target, op, axis, structure, *arrays = call.signature
+    return _Seen(call.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site)
 
 
 def _level() -> str:

@@ -34,10 +34,10 @@ class Simulated(Backend):
     def xp(self, device: str = "") -> ModuleType:
         return np
 
-    def place(self, device: str) -> Hashable:
+    def memory_space(self, device: str) -> Hashable:
         return None
 
-    def home(self, device: str) -> str:
+    def default_result_device(self, device: str) -> str:
         return device.partition("/device:")[0] + "/device:CPU:0"
 
     def to_numpy(self, array: Any) -> Any:

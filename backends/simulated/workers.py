@@ -19,7 +19,7 @@ from refdist import config, errors
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport, add
 from refdist.core import context_stack, lockstep
-from refdist.core.lockstep import Request
+from refdist.core.lockstep import CollectiveCall
 
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
            "on each simulated worker.")
@@ -33,7 +33,7 @@ class SimulatedWorker(Transport):
         joined: whether a strategy of several workers was made.
     """
 
-    def __init__(self, rank: int, size: int, session: lockstep.Session) -> None:
+    def __init__(self, rank: int, size: int, session: lockstep.LockstepRun) -> None:
         self.rank = rank
         self.size = size
         self.joined = False
@@ -46,21 +46,21 @@ class SimulatedWorker(Transport):
         _running[:] = [self]
         _set_config(self._config)
 
-    def _meet(self, request: Request, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
-        def answer(requests: list[Request]) -> Sequence[Any]:
+    def _rendezvous(self, call: CollectiveCall, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
+        def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
             # As between processes, a difference is an error of every worker, and each may go on after it.
             try:
-                lockstep.compare(requests, noun="worker")
+                lockstep.compare(calls, noun="worker")
             except errors.RefdistError as error:
-                return [(None, error)] * len(requests)
-            return [(act([one.payload for one in requests]), None)] * len(requests)
+                return [(None, error)] * len(calls)
+            return [(act([one.payload for one in calls]), None)] * len(calls)
 
         # The program may have written another TF_CONFIG than the one it was given.
         self._config = os.environ.get("TF_CONFIG")
         mine = random.getstate(), np.random.get_state()
         try:
-            found, error = lockstep.meet(
-                self._session, Request(request.kind, request.signature, payload, answer, request.site))
+            found, error = lockstep.rendezvous(
+                self._session, CollectiveCall(call.kind, call.signature, payload, answer, call.call_site))
             if error is not None:
                 raise type(error)(str(error), error.code)
             return found
@@ -69,27 +69,27 @@ class SimulatedWorker(Transport):
             random.setstate(mine[0])
             np.random.set_state(mine[1])
 
-    def exchange(self, request: Request, value: Any) -> list[Any]:
-        found: list[Any] = self._meet(request, value, list)
+    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+        found: list[Any] = self._rendezvous(call, value, list)
         return found
 
-    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
         def act(payloads: list[Any]) -> Any:
             return [add([part for column in same for part in column]) for same in zip(*payloads, strict=True)]
 
-        found: list[Any] = self._meet(request, columns, act)
+        found: list[Any] = self._rendezvous(call, columns, act)
         return found
 
-    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
         def act(payloads: list[Any]) -> Any:
             return [frozen(np.concatenate([part for column in same for part in column], axis))
                     for same in zip(*payloads, strict=True)]
 
-        found: list[Any] = self._meet(request, columns, act)
+        found: list[Any] = self._rendezvous(call, columns, act)
         return found
 
-    def broadcast(self, request: Request, array: Any) -> Any:
-        return self._meet(request, array, lambda payloads: payloads[0])
+    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
+        return self._rendezvous(call, array, lambda payloads: payloads[0])
 
 
 def running() -> SimulatedWorker | None:
@@ -135,7 +135,7 @@ def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: i
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside every scope and every other simulation.")
 
-    def body(i: int, session: lockstep.Session) -> Any:
+    def body(i: int, session: lockstep.LockstepRun) -> Any:
         context_stack.state.top = context_stack.BOTTOM
         SimulatedWorker(i, workers, session).enter()
         return fn()

@@ -72,7 +72,8 @@ class Worker(Simulated):
         return tuple(self._everybody(strategy, to_numpy(mine)))
 
     def _everybody(self, strategy: Any, value: Any) -> list[Any]:
-        found: list[Any] = strategy.extended.transport.exchange(lockstep.Request("looking", _NOTHING), value)
+        call = lockstep.CollectiveCall("looking", _NOTHING)
+        found: list[Any] = strategy.extended.transport.all_gather_object(call, value)
         return found
 
     def distribute(self, strategy: Any, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Iterable[Any]:
@@ -122,7 +123,7 @@ def main() -> int:
         if fits(case) and case.strategy[1] == transport.size and case.name not in known:
             verdict = judge(case, Worker())
             # One word of all workers, so that none goes on alone.
-            outcomes = transport.exchange(lockstep.Request("verdict", _NOTHING), verdict.outcome)
+            outcomes = transport.all_gather_object(lockstep.CollectiveCall("verdict", _NOTHING), verdict.outcome)
             worst = next((outcome for outcome in outcomes if outcome != "passed"), "passed")
             counts[worst] += 1
             if verdict.outcome != "passed":

@@ -50,11 +50,11 @@ class Backend(ABC):
         return None
 
     @abstractmethod
-    def place(self, device: str) -> Hashable:
+    def memory_space(self, device: str) -> Hashable:
         """Where the arrays of `device` lie; devices of one place share arrays."""
 
     @abstractmethod
-    def home(self, device: str) -> str:
+    def default_result_device(self, device: str) -> str:
         """The device for a result nobody asked a device for, made of values on `device`."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.backend import Backend, current_backend
-from refdist.array.convert import as_array, beside, kind_of
+from refdist.array.convert import as_array, kind_of, on_device_of
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import rules
 from refdist.core.rules import ReduceOp
@@ -33,7 +33,7 @@ def reducible(part: Part, attempted: str) -> None:
         raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
 
 
-def agree(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
+def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
     """Raises unless all parts fit together, naming the first replica that does not.
 
     Args:
@@ -208,7 +208,7 @@ def dense(backend: Backend, part: Part, attempted: str) -> Any:
                            f"into dense_shape {shape}", "Pass the shape of the whole array.",
                            kind=errors.InvalidValueError)
     # Zeros like the values, so that they lie on the same device.
-    with beside(part.values):
+    with on_device_of(part.values):
         zeros = np.zeros_like(part.values, shape=part.shape)
     return backend.scatter("add", zeros, part.indices, part.values)
 
@@ -241,6 +241,6 @@ def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, 
     count = 1
     for axis in positive:
         count *= part.shape[axis]
-    with beside(part):
+    with on_device_of(part):
         total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
     return as_array(total), count

@@ -16,16 +16,16 @@ import numpy as np
 from refdist import errors
 
 
-class Foreign(NamedTuple):
+class ArrayType(NamedTuple):
     """What has to be known of arrays that are not NumPy's."""
 
     frozen: Callable[[Any], Any]
     to_numpy: Callable[[Any], Any]
-    beside: Callable[[Any], AbstractContextManager[Any]]
+    on_device_of: Callable[[Any], AbstractContextManager[Any]]
 
 
 # The types of arrays; backends whose arrays are not NumPy's add theirs.
-ARRAY_TYPES: dict[type, Foreign | None] = {np.ndarray: None}
+ARRAY_TYPES: dict[type, ArrayType | None] = {np.ndarray: None}
 # Asked first for values with `__dlpack__`: whether it takes the value, and the array it makes of it.
 IMPORTERS: list[Callable[[Any], Any]] = []
 
@@ -123,7 +123,7 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
     if text and array.dtype.kind == dtype.kind:
         return array  # a longer string must not be cut
     if not text and _same_kind(array.dtype, dtype) and _in_range(array, dtype):
-        with beside(array):
+        with on_device_of(array):
             return array.astype(dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
                        f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
@@ -216,17 +216,17 @@ def read_only(value: Any) -> Any:
     return value if foreign is None else foreign.frozen(value)
 
 
-def may_be_kept(array: Any) -> bool:
+def is_immutable(array: Any) -> bool:
     """Whether nobody can write to the array any more, so that it may be stored without a copy."""
     if type(array) is np.ndarray:
         return not array.flags.writeable and array.flags.owndata
     return frozen(array) is array
 
 
-def beside(array: Any) -> AbstractContextManager[Any]:
+def on_device_of(array: Any) -> AbstractContextManager[Any]:
     """A `with` block in which new arrays are made on the device of this one."""
     foreign = ARRAY_TYPES.get(type(array))
-    return nullcontext() if foreign is None else foreign.beside(array)
+    return nullcontext() if foreign is None else foreign.on_device_of(array)
 
 
 def as_array(value: Any) -> Any:

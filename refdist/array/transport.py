@@ -1,6 +1,6 @@
 """The contract of a transport: collectives between workers, and their checks.
 
-Every call is made by all workers, each with the request that led to it; the requests are compared before any
+Every collective is entered by all workers, each with the call that led to it; the calls are compared before any
 data moves, and a difference is the same error on every worker.  Which replica or variable is meant is not
 known here.  Towards transports the words are MPI's.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from refdist.array.convert import frozen
-from refdist.core.lockstep import Request
+from refdist.core.lockstep import CollectiveCall
 
 
 class Transport(ABC):
@@ -26,7 +26,7 @@ class Transport(ABC):
         timeout: seconds that a worker waits for the others.
 
     Every call raises:
-        RD02 ... RD07, RD21: workers came with different requests.
+        RD02 ... RD07, RD21: workers came with different calls.
         RD01: a worker has ended, or did not come within the time limit.
     """
 
@@ -38,15 +38,15 @@ class Transport(ABC):
         return self  # the processes are connected once
 
     @abstractmethod
-    def exchange(self, request: Request, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
         """The small Python objects of all workers, in worker order."""
 
     @abstractmethod
-    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
         """The sum of each column over the local arrays of all workers.
 
         Args:
-            request: what led here.
+            call: what led here.
             columns: for every result the arrays of this worker's replicas; of one shape and dtype everywhere.
             ordered: whether the sum is taken left to right over worker 0's arrays, then worker 1's, and so on,
                 so that every world gives the same bits; False leaves the order to the transport.
@@ -56,31 +56,31 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
         """For each column the local arrays of all workers one after another; lengths along `axis` may differ."""
 
     @abstractmethod
-    def broadcast(self, request: Request, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
         """Worker 0's array, which has the shape and dtype of everybody's."""
 
 
 class LoneWorker(Transport):
     """One worker and nobody to talk to.
 
-    >>> LoneWorker().exchange(None, "alone")
+    >>> LoneWorker().all_gather_object(None, "alone")
     ['alone']
     """
 
-    def exchange(self, request: Request, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
         return [value]
 
-    def sum(self, request: Request, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
         return [add(column) for column in columns]
 
-    def gather(self, request: Request, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
         return [frozen(np.concatenate(column, axis)) for column in columns]
 
-    def broadcast(self, request: Request, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
         return array
 
 

@@ -128,7 +128,7 @@ class Checkpoint:
         transport = transport_of(self._variables())
         if transport is not None:
             # A worker that does not save has its error here, and not where some variable is read.
-            transport.exchange(lockstep.Request(attempted, lockstep.NOTHING_TO_COMPARE), None)
+            transport.all_gather_object(lockstep.CollectiveCall(attempted, lockstep.NOTHING_TO_COMPARE), None)
 
     def _write(self, path: str, attempted: str) -> str:
         arrays: dict[str, Any] = {}
@@ -342,8 +342,8 @@ def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable
             act()
         except Exception as error:
             failed = error
-    request = lockstep.Request(attempted, lockstep.NOTHING_TO_COMPARE)
-    found = transport.exchange(request, None if failed is None else str(failed))
+    call = lockstep.CollectiveCall(attempted, lockstep.NOTHING_TO_COMPARE)
+    found = transport.all_gather_object(call, None if failed is None else str(failed))
     if failed is not None:
         raise failed
     if found[0] is not None:

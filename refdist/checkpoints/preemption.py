@@ -108,8 +108,8 @@ class PreemptionCheckpointHandler:
                 self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
         # Asked every time: variables may be made in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
-        known = [mine] if transport is None else transport.exchange(
-            lockstep.Request("asking whether a worker is to end", lockstep.NOTHING_TO_COMPARE), mine)
+        known = [mine] if transport is None else transport.all_gather_object(
+            lockstep.CollectiveCall("asking whether a worker is to end", lockstep.NOTHING_TO_COMPARE), mine)
         over = any(ends for _, ends in known)
         if over or (any(told for told, _ in known) and not self._saved_first):
             self._saved_first = True

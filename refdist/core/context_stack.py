@@ -44,7 +44,7 @@ class Frame:
     __slots__ = ("creators", "device", "kind", "parent", "replica", "replica_id", "run", "strategy", "undo")
 
     def __init__(self, parent: Frame | None, strategy: Any, kind: str, replica: Any = None,
-                 replica_id: int | None = None, run: lockstep.Session | None = None, device: str = "",
+                 replica_id: int | None = None, run: lockstep.LockstepRun | None = None, device: str = "",
                  creators: tuple[Creator, ...] = (), undo: Undo | None = None) -> None:
         self.parent = parent
         self.strategy = strategy
@@ -81,8 +81,8 @@ class Switching(Protocol):
     def start(self, device: str) -> None:
         """A replica begins on `device`."""
 
-    def leave(self, request: Any) -> Any:
-        """What runs is suspended, at a meeting with this request, or (None) to run replicas.
+    def leave(self, call: Any) -> Any:
+        """What runs is suspended, at a meeting with this call, or (None) to run replicas.
 
         Returns:
             Where it was.

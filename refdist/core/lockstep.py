@@ -1,8 +1,8 @@
 """Runs one function once per replica, one at a time, and lets all replicas meet.
 
-A replica runs until it finishes or hands over a `Request`; when all have come, the requests are compared and carried
-out once, and every replica goes on with its part of the answer.  A replica that finished, raised, or came with another
-request is an error at once, never a wait.  What the replicas say to each other is not known here.
+A replica runs until it finishes or hands over a `CollectiveCall`; when all have come, the calls are compared and
+carried out once, and every replica goes on with its part of the answer.  A replica that finished, raised, or came with
+another call is an error at once, never a wait.  What the replicas say to each other is not known here.
 
 Replicas are greenlets, so a switch costs a fraction of a microsecond and runs repeat exactly.  They are parked after
 a run and used again, because a new greenlet costs 10 microseconds: CPython maps fresh memory for its Python frames.
@@ -21,8 +21,8 @@ resumes it, down to the bottom of the thread's stack.  Five rules make it so:
   further out would be laid over frames of the outer hub, which come back only when that hub runs again.
 * Within a run all switches are made from the one frame of `run`, so they are made from one address.
 * A greenlet that is let go is ended at once.  The garbage collector would enter it once more to end it, at any moment.
-* A waiting replica is unwound by a switch too, after which `meet` raises, and not by `greenlet.throw`, which comes
-  through other C functions.
+* A waiting replica is unwound by a switch too, after which `rendezvous` raises, and not by `greenlet.throw`, which
+  comes through other C functions.
 
 One case is left: Python 3.11 makes traced calls through one more C function, so where a debugger or a trace function is
 started inside a replica, the address moves for the rest of that run.  From 3.12 on it does not.
@@ -43,42 +43,43 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from refdist import errors, journal
 from refdist.core import call_site, context_stack
 
-# What a request says about itself, in the order in which differences are reported, with the code of each.
+# What a call says about itself, in the order in which differences are reported, with the code of each.
 FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
           ("dtype", "RD05"), ("shape", "RD04"))
 NOTHING_TO_COMPARE = (None,) * len(FIELDS)
 _DTYPES = 4  # a tuple for a nest, as the shapes then are
 
 
-def _nothing(requests: list[Request]) -> Sequence[Any]:
-    raise errors.InternalError("this request only says what is compared")
+def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
+    raise errors.InternalError("this call only says what is compared")
 
 
-class Request:
+class CollectiveCall:
     """What a replica brings to a meeting.
 
     Attributes:
-        kind: the call, for example "all_reduce".
+        kind: what was called, for example "all_reduce".
         signature: (target, reduce op, axis, structure, dtypes, shapes); equal on all replicas.
         payload: whatever `act` needs.
-        act: called once, with the requests of all replicas in replica order; returns one answer each.
-        site: the places in the user's program that led to the call, innermost first.
+        act: called once, with the calls of all replicas in replica order; returns one answer each.
+        call_site: the places in the user's program that led to the call, innermost first.
     """
 
-    __slots__ = ("act", "kind", "payload", "signature", "site")
+    __slots__ = ("act", "call_site", "kind", "payload", "signature")
 
     def __init__(self, kind: str, signature: tuple[Any, ...], payload: Any = None,
-                 act: Callable[[list[Request]], Sequence[Any]] = _nothing, site: call_site.Site | None = None) -> None:
+                 act: Callable[[list[CollectiveCall]], Sequence[Any]] = _nothing,
+                 site: call_site.Site | None = None) -> None:
         self.kind = kind
         self.signature = signature
         self.payload = payload
         self.act = act
-        self.site = call_site.of(sys._getframe(1)) if site is None else site
+        self.call_site = call_site.of(sys._getframe(1)) if site is None else site
 
     @property
     def line(self) -> str:
         """The place of the call as "file:line", "" where it is not known."""
-        return str(self.site[0]) if self.site else ""
+        return str(self.call_site[0]) if self.call_site else ""
 
     def __str__(self) -> str:
         return described(self.kind, self.line)
@@ -93,7 +94,7 @@ class ReplicaStopped(BaseException):
     """Unwinds a waiting replica after another one failed; not an Exception, so that it is not swallowed."""
 
 
-class Session:
+class LockstepRun:
     """One run in progress: where to switch to, what came out so far, and whether it was stopped.
 
     Attributes:
@@ -156,8 +157,8 @@ _pool = _Pool()
 _PLACES = 8
 
 
-def meet(session: Session | None, request: Request) -> Any:
-    """Hands a request over and waits for all replicas; called inside a replica.
+def rendezvous(session: LockstepRun | None, call: CollectiveCall) -> Any:
+    """Hands a call over and waits for all replicas; called inside a replica.
 
     Args:
         session: the run in progress, None for a replica that is alone.
@@ -166,17 +167,17 @@ def meet(session: Session | None, request: Request) -> Any:
         RD22: the run has already been stopped.
     """
     if session is None:
-        return request.act([request])[0]
+        return call.act([call])[0]
     if session.stopped:
-        raise errors.error("RD22", request.kind, f"{request} met again after the run was stopped")
+        raise errors.error("RD22", call.kind, f"{call} met again after the run was stopped")
     state = context_stack.state
     mine = state.top
     if journal.active is not None:
         replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
-        journal.write("meet", replica, request.kind, _nbytes(request.payload), request.line)
+        journal.write("meet", replica, call.kind, _nbytes(call.payload), call.line)
     switching = context_stack.switching
-    where = None if switching is None else switching.leave(request)
-    answer = session.hub.switch(request)
+    where = None if switching is None else switching.leave(call)
+    answer = session.hub.switch(call)
     state.top = mine
     if switching is not None:
         switching.enter(where)
@@ -185,27 +186,27 @@ def meet(session: Session | None, request: Request) -> Any:
     return answer
 
 
-def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], what: str, first: int = 0,
+def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int], what: str, first: int = 0,
         noun: str = "replica", compared: bool = True) -> list[Any]:
     """Runs `body(replica, session)` for every replica in lock step and returns the results.
 
     Args:
         count: the number of replicas.
-        body: what a replica does; it may call `meet`.
+        body: what a replica does; it may call `rendezvous`.
         order: a permutation of range(count), the order in which replicas are resumed.
         what: the call, for messages, for example "strategy.run of train_step".
         first: the number of the first replica, where others run on other workers.
         noun: what messages call those that run.
-        compared: False where `act` compares the requests itself.
+        compared: False where `act` compares the calls itself.
 
     Raises:
         RD01: some replicas came to a meeting and others had returned.
-        RD02 ... RD06, RD21: replicas met with different requests.
+        RD02 ... RD06, RD21: replicas met with different calls.
         Whatever a replica raised first, with a note that says which one.
     """
     call_site.end_at(body.__code__)
     hub = getcurrent()
-    session = Session(hub, count, first, noun)
+    session = LockstepRun(hub, count, first, noun)
     state = context_stack.state
     top = state.top
     pool = _pool
@@ -229,14 +230,14 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
     place.runs += 1
     parked = place.parked
     replicas: list[Any] = [None] * count
-    requests: list[Any] = [None] * count
+    calls: list[Any] = [None] * count
     waiting = 0
     try:
         for i in order:
             replica = parked.pop() if parked else greenlet(_replica)
             replicas[i] = replica
-            requests[i] = request = replica.switch((session, body, i))
-            if request is not None:
+            calls[i] = call = replica.switch((session, body, i))
+            if call is not None:
                 waiting += 1
             else:
                 parked.append(replica)
@@ -247,23 +248,23 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
             state.top = top
             pool.places = mine
             if waiting != count:
-                raise _missing(requests, what, session)
+                raise _missing(calls, what, session)
             if compared:
-                compare(requests, first, noun)
-            answers = requests[0].act(requests)
+                compare(calls, first, noun)
+            answers = calls[0].act(calls)
             waiting = 0
             pool.places = place.inside
             met: list[Any] = [None] * count
             for i in order:
-                met[i] = request = replicas[i].switch(answers[i])
-                if request is not None:
+                met[i] = call = replicas[i].switch(answers[i])
+                if call is not None:
                     waiting += 1
                 else:
                     parked.append(replicas[i])
                     replicas[i] = None
                     if session.error is not None:
                         raise _noted(session, i, what)
-            requests = met
+            calls = met
         return session.results
     except BaseException:
         session.stopped = True
@@ -283,30 +284,30 @@ def run(count: int, body: Callable[[int, Session], Any], order: Sequence[int], w
             place.end()
 
 
-def compare(requests: Sequence[Any], number: int = 0, noun: str = "replica") -> None:
-    """Raises unless all replicas brought the same kind of request, with the same signature and site.
+def compare(calls: Sequence[Any], number: int = 0, noun: str = "replica") -> None:
+    """Raises unless all replicas brought the same kind of call, with the same signature and site.
 
     Raises:
         RD02: kinds or targets differ.  RD03: reduce op or axis.  RD04: shape.  RD05: dtype.
         RD06: the same call at another source line.  RD21: structure.
     """
-    first = requests[0]
-    kind, signature, site = first.kind, first.signature, first.site
-    for other in requests:
-        if other.site != site or other.kind != kind or other.signature != signature:
-            raise _difference(requests, number, noun)
+    first = calls[0]
+    kind, signature, site = first.kind, first.signature, first.call_site
+    for other in calls:
+        if other.call_site != site or other.kind != kind or other.signature != signature:
+            raise _difference(calls, number, noun)
 
 
-def _difference(requests: Sequence[Any], number: int, noun: str) -> errors.RefdistError:
+def _difference(calls: Sequence[Any], number: int, noun: str) -> errors.RefdistError:
     # Different places come first: what else differs follows from them.
-    kind = requests[0].kind
-    sites = list(dict.fromkeys(request.site for request in requests))
+    kind = calls[0].kind
+    sites = list(dict.fromkeys(call.call_site for call in calls))
     place_of = dict(zip(sites, call_site.tell_apart(sites), strict=True))
-    places = [place_of[request.site] for request in requests]
-    if any(request.kind != kind for request in requests):
-        texts = [f"at {described(request.kind, place)}" for request, place in zip(requests, places, strict=True)]
+    places = [place_of[call.call_site] for call in calls]
+    if any(call.kind != kind for call in calls):
+        texts = [f"at {described(call.kind, place)}" for call, place in zip(calls, places, strict=True)]
         return _mismatch("RD02", f"meeting of all {noun}s", _grouped(texts, number, noun), noun)
-    field, code, values = _first_field([request.signature for request in requests])
+    field, code, values = _first_field([call.signature for call in calls])
     if len(sites) > 1:
         found = _grouped([f"at {place}" for place in places], number, noun)
         if field:
@@ -323,7 +324,7 @@ def _mismatch(code: str, attempted: str, found: str, noun: str) -> errors.Refdis
 
 
 def _first_field(signatures: Sequence[tuple[Any, ...]]) -> tuple[str, str, list[str]]:
-    # The first field that differs, its code, and its text for each request; "" where none does.
+    # The first field that differs, its code, and its text for each call; "" where none does.
     for (field, code), values in zip(FIELDS, zip(*signatures, strict=True), strict=True):
         if any(value != values[0] for value in values):
             if field not in ("dtype", "shape") or not isinstance(signatures[0][_DTYPES], tuple):
@@ -354,9 +355,9 @@ def _grouped(texts: Sequence[str | None], number: int, noun: str) -> str:
     return "; ".join(listed[:_GROUPS] + more)
 
 
-def _missing(requests: Sequence[Request | None], what: str, session: Session) -> errors.RefdistError:
-    gone = [i for i, request in enumerate(requests, session.first) if request is None]
-    here = _grouped([None if request is None else f"at {request}" for request in requests], session.first, session.noun)
+def _missing(calls: Sequence[CollectiveCall | None], what: str, session: LockstepRun) -> errors.RefdistError:
+    gone = [i for i, call in enumerate(calls, session.first) if call is None]
+    here = _grouped([None if call is None else f"at {call}" for call in calls], session.first, session.noun)
     return _mismatch("RD01", what, f"{here}, but {names(gone, session.noun)} already returned", session.noun)
 
 
@@ -371,7 +372,7 @@ def _nbytes(payload: Any) -> int:
     return sum(map(_nbytes, payload)) if isinstance(payload, list) else getattr(payload, "nbytes", 0)
 
 
-def _noted(session: Session, i: int, what: str) -> BaseException:
+def _noted(session: LockstepRun, i: int, what: str) -> BaseException:
     error = session.error
     assert error is not None
     note = f"raised in {session.noun} {session.first + i} of {len(session.results)} by {what}"
@@ -385,7 +386,7 @@ def _probe(hub: Any) -> None:
         hub = hub.switch(hub._stack_saved)
 
 
-def _replica(job: tuple[Session, Callable[[int, Session], Any], int]) -> Any:
+def _replica(job: tuple[LockstepRun, Callable[[int, LockstepRun], Any], int]) -> Any:
     while True:
         session, body, i = job
         try:

@@ -57,8 +57,8 @@ class DistributedIterator(Iterator):
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker whose rows have ended gets empty elements until those of all have.
         step = next(self._steps, None)
-        request = lockstep.Request("next element of a distributed dataset", lockstep.NOTHING_TO_COMPARE)
-        if not any(transport.exchange(request, step is not None)):
+        call = lockstep.CollectiveCall("next element of a distributed dataset", lockstep.NOTHING_TO_COMPARE)
+        if not any(transport.all_gather_object(call, step is not None)):
             raise StopIteration
         if step is None:
             step = [self._dataset._empty] * len(self._devices)

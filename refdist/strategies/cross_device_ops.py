@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import Backend, current_backend
-from refdist.array.convert import frozen, is_array, may_be_kept, to_array
+from refdist.array.convert import frozen, is_array, is_immutable, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices, rules
 from refdist.core.rules import ReduceOp
@@ -224,7 +224,7 @@ def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:
 
 def kept(array: Any) -> Any:
     """The array if it can no longer be written to, else a read-only copy."""
-    return array if may_be_kept(array) else frozen(array.copy())
+    return array if is_immutable(array) else frozen(array.copy())
 
 
 def check_pairs(pairs: Any, attempted: str) -> Sequence[tuple[Any, Any]]:
@@ -257,7 +257,7 @@ def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
     parts = as_parts([_read(value) for value in values], attempted)
     for part in parts:
         collectives.reducible(part, attempted)
-    collectives.agree(parts, attempted)
+    collectives.check_same_signature(parts, attempted)
     return parts
 
 

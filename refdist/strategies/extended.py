@@ -141,8 +141,8 @@ class StrategyExtended(OneOfAKind, Updates):
         return self.transport.rank
 
     def _agreed_seed(self) -> int:
-        request = lockstep.Request("agreeing on a seed", lockstep.NOTHING_TO_COMPARE)
-        seed: int = self.transport.exchange(request, random.getrandbits(62))[0]
+        call = lockstep.CollectiveCall("agreeing on a seed", lockstep.NOTHING_TO_COMPARE)
+        seed: int = self.transport.all_gather_object(call, random.getrandbits(62))[0]
         return seed
 
     # Running.
@@ -172,7 +172,7 @@ class StrategyExtended(OneOfAKind, Updates):
         scope = self._scope_frame(before)
         creators = scope.creators
 
-        def body(i: int, session: lockstep.Session | None) -> Any:
+        def body(i: int, session: lockstep.LockstepRun | None) -> Any:
             state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, session,
                                             names[i], creators)
             my_args, my_kwargs = args_of(i), kwargs_of(i)

@@ -17,7 +17,7 @@ from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
 from refdist.core import context_stack, rules
-from refdist.core.lockstep import Request
+from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
 from refdist.strategies import cross_device_ops
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
@@ -33,7 +33,7 @@ class Reduction:
         ops: how the values of several devices are brought together; None means ReductionToOneDevice.
         transport: between the workers.
         devices: of this worker's replicas.
-        ordered: see `Transport.sum`.
+        ordered: see `Transport.all_reduce`.
 
     Attributes:
         everywhere: the destinations of an all_reduce: every replica of this worker.
@@ -52,7 +52,7 @@ class Reduction:
 
     # Arrays.
 
-    def __call__(self, op: ReduceOp, columns: Sequence[Sequence[Any]], target: Destinations, request: Any,
+    def __call__(self, op: ReduceOp, columns: Sequence[Sequence[Any]], target: Destinations, call: Any,
                  sources: Sequence[str] = (), options: Any = None) -> list[list[Any]]:
         """For each column of contributions the result on each device of `target`.
 
@@ -61,7 +61,7 @@ class Reduction:
             columns: for every result one array or IndexedSlices per replica of this worker, of equal shapes and
                 dtypes.
             target: where the results go.
-            request: what led here, a lockstep.Request; with one worker it may be None.
+            call: what led here, a lockstep.CollectiveCall; with one worker it may be None.
             sources: where the contributions are; () means on the replicas' devices.
             options: a CommunicationOptions, for a program's own CrossDeviceOps.
         """
@@ -70,7 +70,7 @@ class Reduction:
         sources = sources or self._devices[:len(columns[0])]
         plan = self._plan
         if self._transport.size > 1:
-            totals = workers.reduce(self._transport, request, op, columns, self._total, self._ordered)
+            totals = workers.reduce(self._transport, call, op, columns, self._total, self._ordered)
             if journal.active is not None and plan is not None:
                 plan.record(columns, sources, target)
             return [target.copies(backend, total) for total in totals]
@@ -79,20 +79,20 @@ class Reduction:
         values = [PerReplica(parts, sources) for parts in columns]
         return through_hooks(self.ops, op, values, [target] * len(values), options, batch=target is self.everywhere)
 
-    def onto(self, op: ReduceOp, parts: Sequence[Any], devices: Sequence[str], request: Request) -> list[Any]:
+    def onto(self, op: ReduceOp, parts: Sequence[Any], devices: Sequence[str], call: CollectiveCall) -> list[Any]:
         """The reduction of one contribution per replica, on each of `devices`."""
-        [copies] = self(op, [parts], Destinations(tuple(devices), len(devices) > 1), request)
+        [copies] = self(op, [parts], Destinations(tuple(devices), len(devices) > 1), call)
         return copies
 
     def here(self) -> Destinations:
         """Where the result of a call goes that names no destination: the current device, if there is one."""
         device = context_stack.frame().device
-        return Destinations((device or current_backend().home(self._devices[0]),), False, bool(device))
+        return Destinations((device or current_backend().default_result_device(self._devices[0]),), False, bool(device))
 
-    def gather(self, parts: Sequence[Any], axis: int, request: Any) -> Any:
+    def gather(self, parts: Sequence[Any], axis: int, call: Any) -> Any:
         """The arrays of all replicas one after another."""
         if self._transport.size > 1:
-            [gathered] = self._transport.gather(request, [parts], axis % parts[0].ndim)
+            [gathered] = self._transport.all_gather(call, [parts], axis % parts[0].ndim)
             return gathered
         if journal.active is not None:
             cross_device_ops.write_transfers([
@@ -100,11 +100,12 @@ class Reduction:
                 for source, part in zip(self._devices, parts, strict=True) for device in self._devices])
         return collectives.gather(current_backend(), parts, axis)
 
-    def _request(self, attempted: str, op: ReduceOp | None, axis: Any, part: Any) -> Any:
+    def _call(self, attempted: str, op: ReduceOp | None, axis: Any, part: Any) -> Any:
         # Only between workers, because it looks for the line of the call.
         if self._transport.size == 1:
             return None
-        return Request(attempted, (None, op, axis, None, *collectives.signature(part, axis if op is None else None)))
+        described = collectives.signature(part, axis if op is None else None)
+        return CollectiveCall(attempted, (None, op, axis, None, *described))
 
     # Values, as users hold them.
 
@@ -122,7 +123,7 @@ class Reduction:
         if contributions is None:
             return self._reduce_equal(op, value, target, attempted)
         parts = check_parts(contributions, attempted)
-        [copies] = self(op, [parts], target, self._request(attempted, op, None, parts[0]), _sources(value), options)
+        [copies] = self(op, [parts], target, self._call(attempted, op, None, parts[0]), _sources(value), options)
         return target.wrapped(copies)
 
     def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[Any, Destinations]], attempted: str,
@@ -137,8 +138,8 @@ class Reduction:
             results = through_hooks(self.ops, op, values, targets, options, batch=True)
         elif len(columns) == len(pairs) and {*sources, *(target.devices for target in targets)} == {self._devices}:
             signatures = zip(*[collectives.signature(parts[0]) for parts in columns], strict=True)
-            request = Request(attempted, (None, op, None, None, *signatures)) if self._transport.size > 1 else None
-            results = self(op, columns, self.everywhere, request)
+            call = CollectiveCall(attempted, (None, op, None, None, *signatures)) if self._transport.size > 1 else None
+            results = self(op, columns, self.everywhere, call)
         else:
             return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
         return [target.wrapped(copies) for target, copies in zip(targets, results, strict=True)]
@@ -158,13 +159,13 @@ class Reduction:
                                f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
         [part] = check_parts([_read(value)], attempted)
-        request, backend = self._request(attempted, op, None, part), current_backend()
+        call, backend = self._call(attempted, op, None, part), current_backend()
         if isinstance(value, Mirrored):
-            workers.agree(self._transport, request, part, _brief(part))
+            workers.check_same_bits(self._transport, call, part, _brief(part))
         if isinstance(value, DistributedValues) or self._transport.size == 1:
             mean = collectives.reduce(backend, op, [part])
         else:
-            [mean] = workers.reduce(self._transport, request, op, [[part]], self._transport.size, self._ordered)
+            [mean] = workers.reduce(self._transport, call, op, [[part]], self._transport.size, self._ordered)
         return target.wrapped(target.copies(backend, mean))
 
     def reduce_along(self, op: ReduceOp, value: Any, axes: tuple[int, ...], attempted: str) -> Any:
@@ -186,12 +187,12 @@ class Reduction:
             collectives.reducible(part, attempted)
         sums = [collectives.reduce_axes(part, axes, attempted) for part in parts]
         totals = [total for total, _ in sums]
-        collectives.agree(totals, f"{attempted} of the sums along {axes}")
-        request = self._request(attempted, op, axes, totals[0])
-        [[total]] = self(ReduceOp.SUM, [totals], self.here(), request, _sources(value))
+        collectives.check_same_signature(totals, f"{attempted} of the sums along {axes}")
+        call = self._call(attempted, op, axes, totals[0])
+        [[total]] = self(ReduceOp.SUM, [totals], self.here(), call, _sources(value))
         if op is ReduceOp.SUM:
             return total
-        rows = self._transport.exchange(request, sum(count for _, count in sums))
+        rows = self._transport.all_gather_object(call, sum(count for _, count in sums))
         return collectives.divide(total, sum(rows))
 
     def gather_value(self, value: Any, axis: int, attempted: str) -> Any:
@@ -206,11 +207,11 @@ class Reduction:
         parts = as_parts(_values(value) if isinstance(value, DistributedValues) else [value], attempted)
         for part in parts:
             collectives.check_gather(part, axis, attempted)
-        collectives.agree(parts, attempted, axis)
-        request = self._request(attempted, None, axis, parts[0])
+        collectives.check_same_signature(parts, attempted, axis)
+        call = self._call(attempted, None, axis, parts[0])
         if isinstance(value, DistributedValues) or self._total > self._count == 1:
-            return self.gather(parts, axis, request)
-        workers.agree(self._transport, request, parts[0], _brief(parts[0]))
+            return self.gather(parts, axis, call)
+        workers.check_same_bits(self._transport, call, parts[0], _brief(parts[0]))
         return value
 
 

@@ -122,24 +122,24 @@ class ReplicaContext:
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "merge_call")
-        request = lockstep.Request("merge_call", (_Function(merge_fn), None, None, None, None, None),
+        call = lockstep.CollectiveCall("merge_call", (_Function(merge_fn), None, None, None, None, None),
                                    (merge_fn, args, kwargs), self._merge)
-        return lockstep.meet(frame.run, request)
+        return lockstep.rendezvous(frame.run, call)
 
-    def _merge(self, requests: list[lockstep.Request]) -> Sequence[Any]:
+    def _merge(self, calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         strategy = self._strategy
         component_devices = strategy.extended._worker_devices
         owner = strategy.extended.value_container
-        merge_fn = requests[0].payload[0]
-        args, kwargs = (regroup([nest.map_structure(shared, request.payload[i]) for request in requests],
+        merge_fn = calls[0].payload[0]
+        args, kwargs = (regroup([nest.map_structure(shared, call.payload[i]) for call in calls],
                                 component_devices, "merge_call", owner) for i in (1, 2))
         top = context_stack.frame()
         with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
                                                       creators=top.creators, undo=top.undo)):
             result = merge_fn(strategy, *args, **kwargs)
-        check_components(result, len(requests), "result of merge_fn")
+        check_components(result, len(calls), "result of merge_fn")
         part = splitter((result,))
-        return [part(i)[0] for i in range(len(requests))]
+        return [part(i)[0] for i in range(len(calls))]
 
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
         """Reduces `value` over all replicas and gives everyone the result.
@@ -175,22 +175,22 @@ class ReplicaContext:
         if not nest.is_nested(value):
             part = _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
-            request = lockstep.Request("all_reduce", (None, op, None, None, *collectives.signature(part)),
+            call = lockstep.CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], act)
-            return lockstep.meet(frame.run, request)[0]
+            return lockstep.rendezvous(frame.run, call)[0]
         parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
         for part in parts:
             collectives.reducible(part, "all_reduce")
         if not parts:
             return value
-        request = lockstep.Request("all_reduce", _signature(op, None, value, parts), parts, act)
-        return nest.pack_sequence_as(value, lockstep.meet(frame.run, request))
+        call = lockstep.CollectiveCall("all_reduce", _signature(op, None, value, parts), parts, act)
+        return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
-    def _reduce(self, requests: list[lockstep.Request], options: Any = None) -> Sequence[Any]:
-        op = requests[0].signature[1]
+    def _reduce(self, calls: list[lockstep.CollectiveCall], options: Any = None) -> Sequence[Any]:
+        op = calls[0].signature[1]
         reduction = self._strategy.extended.reduction
-        columns = zip(*[request.payload for request in requests], strict=True)
-        results = reduction(op, [list(column) for column in columns], reduction.everywhere, requests[0],
+        columns = zip(*[call.payload for call in calls], strict=True)
+        results = reduction(op, [list(column) for column in columns], reduction.everywhere, calls[0],
                             options=options)
         return list(zip(*results, strict=True))
 
@@ -221,29 +221,29 @@ class ReplicaContext:
             collectives.check_gather(part, axis, "all_gather")
         if not parts:
             return value
-        request = lockstep.Request("all_gather", _signature(None, axis, value, parts), parts, self._gather)
-        gathered = lockstep.meet(frame.run, request)
+        call = lockstep.CollectiveCall("all_gather", _signature(None, axis, value, parts), parts, self._gather)
+        gathered = lockstep.rendezvous(frame.run, call)
         return nest.pack_sequence_as(value, gathered)
 
-    def _gather(self, requests: list[lockstep.Request]) -> Sequence[Any]:
-        axis = requests[0].signature[2]
+    def _gather(self, calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+        axis = calls[0].signature[2]
         extended = self._strategy.extended
-        columns = zip(*[request.payload for request in requests], strict=True)
+        columns = zip(*[call.payload for call in calls], strict=True)
         backend, devices = extended.backend, extended._worker_devices
-        results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, requests[0]),
+        results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, calls[0]),
                                      devices) for column in columns]
         return list(zip(*results, strict=True))
 
-    def _require(self, call: str) -> context_stack.Frame:
+    def _require(self, name: str) -> context_stack.Frame:
         frame = context_stack.frame()
-        code: str = self._strategy._rule(call)
+        code: str = self._strategy._rule(name)
         if code == "ok":
             if frame.replica is self or frame.replica is None or frame.replica._id == self._id:
                 return frame
             code = "RD09"
         found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
                 f"runs {context_stack.describe()}"
-        raise errors.error(code, call, found, rules.INSTEAD["ReplicaContext.merge_call"])
+        raise errors.error(code, name, found, rules.INSTEAD["ReplicaContext.merge_call"])
 
     def __repr__(self) -> str:
         return f"ReplicaContext(replica {self._id} of {self.num_replicas_in_sync}, " \

@@ -57,14 +57,14 @@ def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str],
     if frame.replica_id == 0:
         kwargs["initial_value"] = _read_here(kwargs.get("initial_value"))
 
-    def act(requests: list[lockstep.Request]) -> Sequence[Any]:
+    def act(calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         with context_stack.pushed(context_stack.Frame(context_stack.frame(), strategy, context_stack.CROSS,
                                           creators=context_stack.frame().creators)):
-            made = _make(strategy, kind, aggregation, devices, *requests[0].payload)
-        return [made] * len(requests)
+            made = _make(strategy, kind, aggregation, devices, *calls[0].payload)
+        return [made] * len(calls)
 
     target = f"variable {kwargs.get('name') or 'Variable'!r} with {synchronization} and {aggregation}"
-    return lockstep.meet(frame.run, lockstep.Request(
+    return lockstep.rendezvous(frame.run, lockstep.CollectiveCall(
         "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), act))
 
 
@@ -121,7 +121,7 @@ def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: di
         return
     signature = (made._name, kwargs["synchronization"], kwargs["aggregation"], None,
                  *collectives.signature(made._array))
-    made._array = transport.broadcast(lockstep.Request("creation of a variable", signature), made._array)
+    made._array = transport.broadcast(lockstep.CollectiveCall("creation of a variable", signature), made._array)
 
 
 def _check_mean(strategy: Any, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:

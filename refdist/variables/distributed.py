@@ -16,7 +16,7 @@ import numpy as np
 from refdist import errors, journal
 from refdist.array import collectives, workers
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, beside, cast, frozen, kind_of, to_numpy
+from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.rules import ReduceOp, VariableAggregation
@@ -74,7 +74,7 @@ class _Shared(Variable):
         collectives.reducible(arrays[0], attempted)
         signature = (self.name, op, None, None, *collectives.signature(arrays[0]))
         reduction = self._strategy.extended.reduction
-        [[total]] = reduction(op, [arrays], reduction.here(), lockstep.Request(attempted, signature))
+        [[total]] = reduction(op, [arrays], reduction.here(), lockstep.CollectiveCall(attempted, signature))
         return total
 
     def _first(self) -> Any:
@@ -94,7 +94,7 @@ class _Shared(Variable):
             return own._array if read_value else None
         if situation == context_stack.REPLICA:
             prepared = prepare(self._primary, operation, _component(value), attempted)
-            new = self._meet(operation, action, attempted, prepared)
+            new = self._rendezvous(operation, action, attempted, prepared)
             return self._here(new) if read_value else None
         self._write_across(operation, action, attempted, self._one(operation, value, attempted))
         return self._written() if read_value else None
@@ -115,7 +115,8 @@ class _Shared(Variable):
         extended = self._strategy.extended
         if extended.transport.size > 1:
             signature = (self.name, None, None, None, *collectives.signature(value))
-            workers.agree(extended.transport, lockstep.Request(attempted, signature), value, _brief(value))
+            workers.check_same_bits(extended.transport, lockstep.CollectiveCall(attempted, signature), value,
+                                    _brief(value))
         if action == rules.SHARED_OUT:
             shares = _shares(value, extended._total, attempted)[extended._first:extended._first + len(copies)]
             self._store_each(collectives.put_all(extended.backend, shares, [copy._device for copy in copies]))
@@ -137,30 +138,30 @@ class _Shared(Variable):
             new.append(made[key])
         return new
 
-    def _meet(self, operation: str, action: str, attempted: str, value: Any) -> Any:
+    def _rendezvous(self, operation: str, action: str, attempted: str, value: Any) -> Any:
         signature = (self.name, None, None, None, *collectives.signature(value))
         act = functools.partial(self._update_from_replicas, operation, action)
-        request = lockstep.Request(attempted, signature, [value], act)
-        return lockstep.meet(context_stack.frame().run, request)
+        call = lockstep.CollectiveCall(attempted, signature, [value], act)
+        return lockstep.rendezvous(context_stack.frame().run, call)
 
     def _update_from_replicas(self, operation: str, action: str,
-                              requests: list[lockstep.Request]) -> Sequence[Any]:
-        attempted = requests[0].kind
-        parts = [request.payload[0] for request in requests]
+                              calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+        attempted = calls[0].kind
+        parts = [call.payload[0] for call in calls]
         primary = self._primary
         extended = self._strategy.extended
         if action == rules.AGREED:
-            check_equal(parts, attempted, "RD12", [request.line for request in requests],
+            check_equal(parts, attempted, "RD12", [call.line for call in calls],
                         fix=ADVICE["RD12", context_stack.REPLICA])
             if extended.transport.size > 1:
-                workers.agree(extended.transport, requests[0], parts[0], _brief(parts[0]))
+                workers.check_same_bits(extended.transport, calls[0], parts[0], _brief(parts[0]))
             values = self._spread(parts[0])
         elif action == rules.FIRST_REPLICA:
-            values = self._spread(workers.first(extended.transport, requests[0], parts[0]))
+            values = self._spread(workers.first(extended.transport, calls[0], parts[0]))
         else:
             collectives.reducible(parts[0], attempted)
             devices = [copy._device for copy in self._copies]
-            values = extended.reduction.onto(_REDUCE[action], parts, devices, requests[0])
+            values = extended.reduction.onto(_REDUCE[action], parts, devices, calls[0])
             if values[0].dtype != primary.dtype:
                 values = [_cast(value, primary.dtype, attempted) for value in values]
         new = self._updated(operation, values)
@@ -169,7 +170,7 @@ class _Shared(Variable):
 
     def _unite(self, arrays: Sequence[Any]) -> list[Any]:
         # Equal copies on devices of one place become one array.
-        place = self._strategy.extended.backend.place
+        place = self._strategy.extended.backend.memory_space
         firsts: dict[Hashable, Any] = {}
         return [firsts.setdefault(place(copy._device), array)
                 for copy, array in zip(self._copies, arrays, strict=True)]
@@ -280,7 +281,7 @@ class SyncOnReadVariable(DistributedVariable):
         if transport.size == 1:
             return array
         signature = (self.name, None, None, None, *collectives.signature(array))
-        return transport.broadcast(lockstep.Request(f"reading variable {self.name}", signature), array)
+        return transport.broadcast(lockstep.CollectiveCall(f"reading variable {self.name}", signature), array)
 
     def _written(self) -> Any:
         return self._read()
@@ -376,7 +377,7 @@ def _shares(value: Any, count: int, attempted: str) -> list[Any]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
     collectives.reducible(value, attempted)
     if kind_of(value.dtype) in "iu":
-        with beside(value):
+        with on_device_of(value):
             share = frozen(as_array(value // count).astype(value.dtype))
             first = frozen(as_array(value - share * (count - 1)).astype(value.dtype))
         return [first, *[share] * (count - 1)]

@@ -13,7 +13,7 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import beside, cast, frozen, has_dtype, kind_of, may_be_kept, to_array
+from refdist.array.convert import cast, frozen, has_dtype, is_immutable, kind_of, on_device_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import rules
 from refdist.variables.values import ArrayOperators
@@ -45,8 +45,8 @@ def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
         return array
     # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
     if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
-        with beside(array):
-            array = array if may_be_kept(array) else array.copy()
+        with on_device_of(array):
+            array = array if is_immutable(array) else array.copy()
     return frozen(array)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, beside, cast, frozen, has_dtype, is_array, to_array, to_numpy
+from refdist.array.convert import as_array, cast, frozen, has_dtype, is_array, on_device_of, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
@@ -113,7 +113,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                                f"has shape {rows.shape}", "Pass integer indices of existing rows.",
                                kind=errors.InvalidArgumentError)
         wanted = current_backend().put(wanted, context_stack.frame().device or self.device)
-        with beside(rows):
+        with on_device_of(rows):
             return frozen(as_array(rows[wanted]))
 
     @property
@@ -385,7 +385,7 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
         raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
                            "Pass numbers, booleans or text.")
     if not isinstance(initial_value, CopyOf) and (is_array(value) or not array.flags.owndata):
-        with beside(array):
+        with on_device_of(array):
             array = array.copy()
     device = context_stack.frame().device or devices.CPU
     array = frozen(current_backend().put(array, device))
