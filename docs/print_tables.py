@@ -32,7 +32,7 @@ def tables() -> str:
     means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
     return f"""# Tables
 
-Printed from `refdist/core/rules.py` by `make docs`. A situation is seen from the strategy that is called, or that made
+Printed from `refdist/core/rules/` by `make docs`. A situation is seen from the strategy that is called, or that made
 the variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*, or in the cross-replica or replica
 context of an *other* strategy. "RDnn" is the code of the error.
 

@@ -21,7 +21,7 @@ Creator = Callable[..., Any]
 # What an update has to restore if it fails: each variable that it wrote, with the arrays it had before, by its id.
 Undo = dict[int, tuple[Any, list[Any]]]
 
-# The six situations in which a call on a strategy S can be made; the columns of the tables in rules.py.
+# The six situations in which a call on a strategy S can be made; the columns of the tables in rules/.
 OUTSIDE, CROSS, UPDATE, REPLICA = "outside", "cross", "update", "replica"
 OTHER_CROSS, OTHER_REPLICA = "other cross", "other replica"
 SITUATIONS = (OUTSIDE, CROSS, UPDATE, REPLICA, OTHER_CROSS, OTHER_REPLICA)

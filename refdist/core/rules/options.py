@@ -1,0 +1,95 @@
+"""How values become one and when copies are brought together: the words that callers choose from."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeVar
+
+from refdist import errors
+
+
+class ReduceOp(Enum):
+    """How values of several replicas become one.
+
+    >>> ReduceOp.from_variable_aggregation(VariableAggregation.MEAN)
+    <ReduceOp.MEAN: 'MEAN'>
+
+    Source: tf.distribute.ReduceOp.
+    """
+
+    SUM = "SUM"
+    MEAN = "MEAN"
+
+    @staticmethod
+    def from_variable_aggregation(aggregation: VariableAggregation) -> ReduceOp:
+        """The op of an aggregation.
+
+        Raises:
+            RD13: NONE and ONLY_FIRST_REPLICA are no reductions.
+        """
+        if aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN):
+            return ReduceOp[aggregation.name]
+        raise errors.error("RD13", "ReduceOp.from_variable_aggregation", f"{aggregation} is no reduction",
+                           "Use SUM or MEAN.")
+
+
+class VariableAggregation(Enum):
+    """How the updates that replicas make to one variable become one update.
+
+    Source: tf.VariableAggregation.
+    """
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
+
+
+class VariableSynchronization(Enum):
+    """When the copies of a variable are brought together.
+
+    Source: tf.VariableSynchronization.
+    """
+
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
+
+
+_Option = TypeVar("_Option", VariableSynchronization, VariableAggregation)
+
+
+def settled(label: str, value: _Option | None, default: _Option, attempted: str) -> _Option:
+    """The synchronization or aggregation that was asked for; None means the default.
+
+    Raises:
+        RD25: anything else.
+    """
+    if value is None:
+        return default
+    if type(value) is not type(default):
+        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {type(default).__name__}.",
+                           kind=errors.InvalidValueError)
+    return value
+
+
+_OPS = dict(ReduceOp.__members__)
+
+
+def reduce_op(value: object, attempted: str) -> ReduceOp:
+    """The ReduceOp for an op or its name in any case.
+
+    Raises:
+        RD25: neither a ReduceOp nor "SUM" or "MEAN" (ValueError for an unknown name, else TypeError).
+    """
+    if type(value) is ReduceOp:
+        return value
+    if isinstance(value, str):
+        op = _OPS.get(value) or _OPS.get(value.upper())
+        if op is not None:
+            return op
+        raise errors.error("RD25", attempted, f"{value!r} is not a reduce op",
+                           "Pass ReduceOp.SUM or ReduceOp.MEAN.", kind=errors.InvalidValueError)
+    raise errors.error("RD25", attempted, f"reduce_op is {value!r}, a {type(value).__name__}",
+                       "Pass ReduceOp.SUM or ReduceOp.MEAN.")
