@@ -158,7 +158,7 @@ class MPITransport(Transport):
         seen = _described(call)
         found = [_Seen(*one) for one in self._exchange_raw((seen.kind, seen.signature, seen.call_site))]
         try:
-            lockstep.compare(found, noun="worker")
+            lockstep.compare(found, unit_name="worker")
         except errors.RefdistError as error:
             return _everywhere(error)
         return _everywhere(errors.error(

@@ -50,10 +50,10 @@ class SimulatedWorker(Transport):
         def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
             # As between processes, a difference is an error of every worker, and each may go on after it.
             try:
-                lockstep.compare(calls, noun="worker")
+                lockstep.compare(calls, unit_name="worker")
             except errors.RefdistError as error:
                 return [(None, error)] * len(calls)
-            return [(act([one.payload for one in calls]), None)] * len(calls)
+            return [(act([one.contribution for one in calls]), None)] * len(calls)
 
         # The program may have written another TF_CONFIG than the one it was given.
         self._config = os.environ.get("TF_CONFIG")
@@ -141,7 +141,7 @@ def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: i
         return fn()
 
     with _machine(replicas_per_worker):
-        return lockstep.run(workers, body, config.order(workers), attempted, noun="worker", compared=False)
+        return lockstep.run(workers, body, config.order(workers), attempted, unit_name="worker", compared=False)
 
 
 @contextmanager

@@ -15,10 +15,10 @@ replica is resumed only from the address it was started from: there, the frames 
 resumes it, down to the bottom of the thread's stack.  Five rules make it so:
 
 * Replicas are parked by place.  Each place has a probe, a greenlet started at the same address, which reports how many
-  bytes of the hub's stack were moved to make room for it: the distance between the two, and the same number again
-  exactly when the hub stands where it stood.
+  bytes of the scheduler's stack were moved to make room for it: the distance between the two, and the same number again
+  exactly when the scheduler stands where it stood.
 * A replica that starts a run of its own looks only at places inside its own part of the stack.  A greenlet that lies
-  further out would be laid over frames of the outer hub, which come back only when that hub runs again.
+  further out would be laid over frames of the outer scheduler, which come back only when that scheduler runs again.
 * Within a run all switches are made from the one frame of `run`, so they are made from one address.
 * A greenlet that is let go is ended at once.  The garbage collector would enter it once more to end it, at any moment.
 * A waiting replica is unwound by a switch too, after which `rendezvous` raises, and not by `greenlet.throw`, which
@@ -55,25 +55,25 @@ def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
 
 
 class CollectiveCall:
-    """What a replica brings to a meeting.
+    """What a replica brings to a rendezvous.
 
     Attributes:
         kind: what was called, for example "all_reduce".
         signature: (target, reduce op, axis, structure, dtypes, shapes); equal on all replicas.
-        payload: whatever `act` needs.
-        act: called once, with the calls of all replicas in replica order; returns one answer each.
+        contribution: whatever `execute` needs.
+        execute: called once, with the calls of all replicas in replica order; returns one answer each.
         call_site: the places in the user's program that led to the call, innermost first.
     """
 
-    __slots__ = ("act", "call_site", "kind", "payload", "signature")
+    __slots__ = ("call_site", "contribution", "execute", "kind", "signature")
 
-    def __init__(self, kind: str, signature: tuple[Any, ...], payload: Any = None,
-                 act: Callable[[list[CollectiveCall]], Sequence[Any]] = _nothing,
+    def __init__(self, kind: str, signature: tuple[Any, ...], contribution: Any = None,
+                 execute: Callable[[list[CollectiveCall]], Sequence[Any]] = _nothing,
                  site: call_site.Site | None = None) -> None:
         self.kind = kind
         self.signature = signature
-        self.payload = payload
-        self.act = act
+        self.contribution = contribution
+        self.execute = execute
         self.call_site = call_site.of(sys._getframe(1)) if site is None else site
 
     @property
@@ -99,15 +99,15 @@ class LockstepRun:
 
     Attributes:
         first: the number of the first replica that runs here.
-        noun: what messages call those that run.
+        unit_name: what messages call those that run.
     """
 
-    __slots__ = ("error", "first", "hub", "noun", "results", "stopped")
+    __slots__ = ("error", "first", "results", "scheduler", "stopped", "unit_name")
 
-    def __init__(self, hub: greenlet, count: int, first: int = 0, noun: str = "replica") -> None:
+    def __init__(self, scheduler: greenlet, count: int, first: int = 0, unit_name: str = "replica") -> None:
         self.first = first
-        self.noun = noun
-        self.hub = hub
+        self.unit_name = unit_name
+        self.scheduler = scheduler
         self.results: list[Any] = [None] * count
         self.error: BaseException | None = None
         self.stopped = False
@@ -117,7 +117,7 @@ class _Place:
     """Parked replicas that were started from one address of the C stack (see "Stacks" above).
 
     Attributes:
-        probe, distance: tell whether a hub stands at that address.
+        probe, distance: tell whether a scheduler stands at that address.
         inside: places of runs inside these replicas.
         runs: how many runs are using it.
     """
@@ -157,38 +157,38 @@ _pool = _Pool()
 _PLACES = 8
 
 
-def rendezvous(session: LockstepRun | None, call: CollectiveCall) -> Any:
+def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     """Hands a call over and waits for all replicas; called inside a replica.
 
     Args:
-        session: the run in progress, None for a replica that is alone.
+        run: the run in progress, None for a replica that is alone.
 
     Raises:
         RD22: the run has already been stopped.
     """
-    if session is None:
-        return call.act([call])[0]
-    if session.stopped:
+    if run is None:
+        return call.execute([call])[0]
+    if run.stopped:
         raise errors.error("RD22", call.kind, f"{call} met again after the run was stopped")
     state = context_stack.state
     mine = state.top
     if journal.active is not None:
         replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
-        journal.write("meet", replica, call.kind, _nbytes(call.payload), call.line)
+        journal.write("meet", replica, call.kind, _nbytes(call.contribution), call.line)
     switching = context_stack.switching
     where = None if switching is None else switching.leave(call)
-    answer = session.hub.switch(call)
+    answer = run.scheduler.switch(call)
     state.top = mine
     if switching is not None:
         switching.enter(where)
-    if session.stopped:
+    if run.stopped:
         raise ReplicaStopped
     return answer
 
 
 def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int], what: str, first: int = 0,
-        noun: str = "replica", compared: bool = True) -> list[Any]:
-    """Runs `body(replica, session)` for every replica in lock step and returns the results.
+        unit_name: str = "replica", compared: bool = True) -> list[Any]:
+    """Runs `body(replica, run)` for every replica in lock step and returns the results.
 
     Args:
         count: the number of replicas.
@@ -196,30 +196,30 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
         order: a permutation of range(count), the order in which replicas are resumed.
         what: the call, for messages, for example "strategy.run of train_step".
         first: the number of the first replica, where others run on other workers.
-        noun: what messages call those that run.
-        compared: False where `act` compares the calls itself.
+        unit_name: what messages call those that run.
+        compared: False where `execute` compares the calls itself.
 
     Raises:
-        RD01: some replicas came to a meeting and others had returned.
+        RD01: some replicas came to a rendezvous and others had returned.
         RD02 ... RD06, RD21: replicas met with different calls.
         Whatever a replica raised first, with a note that says which one.
     """
     call_site.end_at(body.__code__)
-    hub = getcurrent()
-    session = LockstepRun(hub, count, first, noun)
+    scheduler = getcurrent()
+    current = LockstepRun(scheduler, count, first, unit_name)
     state = context_stack.state
     top = state.top
     pool = _pool
     mine = places = pool.places
-    if places is pool.outermost and hub.parent is not None:
+    if places is pool.outermost and scheduler.parent is not None:
         places = []  # another library's greenlet, of whose stack nothing is known
     for place in places:  # nearly always the first
-        if place.probe.switch(hub) == place.distance:
+        if place.probe.switch(scheduler) == place.distance:
             break
     else:
         probe = greenlet(_probe)
-        probe.switch(hub)
-        place = _Place(probe, probe.switch(hub))
+        probe.switch(scheduler)
+        place = _Place(probe, probe.switch(scheduler))
         unused = [other for other in places if not other.runs]
         for old in unused[_PLACES - 1:]:
             places.remove(old)
@@ -236,22 +236,22 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
         for i in order:
             replica = parked.pop() if parked else greenlet(_replica)
             replicas[i] = replica
-            calls[i] = call = replica.switch((session, body, i))
+            calls[i] = call = replica.switch((current, body, i))
             if call is not None:
                 waiting += 1
             else:
                 parked.append(replica)
                 replicas[i] = None
-                if session.error is not None:
-                    raise _noted(session, i, what)
+                if current.error is not None:
+                    raise _noted(current, i, what)
         while waiting:
             state.top = top
             pool.places = mine
             if waiting != count:
-                raise _missing(calls, what, session)
+                raise _missing(calls, what, current)
             if compared:
-                compare(calls, first, noun)
-            answers = calls[0].act(calls)
+                compare(calls, first, unit_name)
+            answers = calls[0].execute(calls)
             waiting = 0
             pool.places = place.inside
             met: list[Any] = [None] * count
@@ -262,12 +262,12 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
                 else:
                     parked.append(replicas[i])
                     replicas[i] = None
-                    if session.error is not None:
-                        raise _noted(session, i, what)
+                    if current.error is not None:
+                        raise _noted(current, i, what)
             calls = met
-        return session.results
+        return current.results
     except BaseException:
-        session.stopped = True
+        current.stopped = True
         pool.places = place.inside
         for replica in replicas:
             if replica is not None:
@@ -284,7 +284,7 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
             place.end()
 
 
-def compare(calls: Sequence[Any], number: int = 0, noun: str = "replica") -> None:
+def compare(calls: Sequence[Any], number: int = 0, unit_name: str = "replica") -> None:
     """Raises unless all replicas brought the same kind of call, with the same signature and site.
 
     Raises:
@@ -295,10 +295,10 @@ def compare(calls: Sequence[Any], number: int = 0, noun: str = "replica") -> Non
     kind, signature, site = first.kind, first.signature, first.call_site
     for other in calls:
         if other.call_site != site or other.kind != kind or other.signature != signature:
-            raise _difference(calls, number, noun)
+            raise _difference(calls, number, unit_name)
 
 
-def _difference(calls: Sequence[Any], number: int, noun: str) -> errors.RefdistError:
+def _difference(calls: Sequence[Any], number: int, unit_name: str) -> errors.RefdistError:
     # Different places come first: what else differs follows from them.
     kind = calls[0].kind
     sites = list(dict.fromkeys(call.call_site for call in calls))
@@ -306,21 +306,21 @@ def _difference(calls: Sequence[Any], number: int, noun: str) -> errors.RefdistE
     places = [place_of[call.call_site] for call in calls]
     if any(call.kind != kind for call in calls):
         texts = [f"at {described(call.kind, place)}" for call, place in zip(calls, places, strict=True)]
-        return _mismatch("RD02", f"meeting of all {noun}s", _grouped(texts, number, noun), noun)
+        return _mismatch("RD02", f"meeting of all {unit_name}s", _grouped(texts, number, unit_name), unit_name)
     field, code, values = _first_field([call.signature for call in calls])
     if len(sites) > 1:
-        found = _grouped([f"at {place}" for place in places], number, noun)
+        found = _grouped([f"at {place}" for place in places], number, unit_name)
         if field:
             found += f"; the {field} differs too: {', '.join(dict.fromkeys(values))}"
-        return _mismatch("RD06", kind, found, noun)
+        return _mismatch("RD06", kind, found, unit_name)
     code = "RD07" if field == "shape" and kind.endswith("gather") else code
     label = "" if field == "target" else f"{field} "
-    found = _grouped([f"with {label}{value}" for value in values], number, noun)
-    return _mismatch(code, described(kind, places[0]), found, noun)
+    found = _grouped([f"with {label}{value}" for value in values], number, unit_name)
+    return _mismatch(code, described(kind, places[0]), found, unit_name)
 
 
-def _mismatch(code: str, attempted: str, found: str, noun: str) -> errors.RefdistError:
-    return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", noun))
+def _mismatch(code: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
+    return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", unit_name))
 
 
 def _first_field(signatures: Sequence[tuple[Any, ...]]) -> tuple[str, str, list[str]]:
@@ -344,58 +344,58 @@ def shown(value: Any) -> str:
 _GROUPS = 4
 
 
-def _grouped(texts: Sequence[str | None], number: int, noun: str) -> str:
+def _grouped(texts: Sequence[str | None], number: int, unit_name: str) -> str:
     # "replicas 0, 1 at a.py:9; replica 2 at a.py:10", from one text for each; None is left out.
     groups: dict[str, list[int]] = {}
     for i, text in enumerate(texts, number):
         if text is not None:
             groups.setdefault(text, []).append(i)
-    listed = [f"{names(numbers, noun)} {text}" for text, numbers in groups.items()]
+    listed = [f"{names(numbers, unit_name)} {text}" for text, numbers in groups.items()]
     more = [f"and {len(listed) - _GROUPS} more groups"] if len(listed) > _GROUPS else []
     return "; ".join(listed[:_GROUPS] + more)
 
 
-def _missing(calls: Sequence[CollectiveCall | None], what: str, session: LockstepRun) -> errors.RefdistError:
-    gone = [i for i, call in enumerate(calls, session.first) if call is None]
-    here = _grouped([None if call is None else f"at {call}" for call in calls], session.first, session.noun)
-    return _mismatch("RD01", what, f"{here}, but {names(gone, session.noun)} already returned", session.noun)
+def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun) -> errors.RefdistError:
+    gone = [i for i, call in enumerate(calls, run.first) if call is None]
+    here = _grouped([None if call is None else f"at {call}" for call in calls], run.first, run.unit_name)
+    return _mismatch("RD01", what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
 
 
-def names(numbers: Sequence[int], noun: str) -> str:
+def names(numbers: Sequence[int], unit_name: str) -> str:
     """For messages: "replica 3", "workers 0, 2"."""
     listed = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-    return f"{noun} {listed}" if len(numbers) == 1 else f"{noun}s {listed}"
+    return f"{unit_name} {listed}" if len(numbers) == 1 else f"{unit_name}s {listed}"
 
 
-def _nbytes(payload: Any) -> int:
+def _nbytes(contribution: Any) -> int:
     # Workers bring a list of arrays for every result.
-    return sum(map(_nbytes, payload)) if isinstance(payload, list) else getattr(payload, "nbytes", 0)
+    return sum(map(_nbytes, contribution)) if isinstance(contribution, list) else getattr(contribution, "nbytes", 0)
 
 
-def _noted(session: LockstepRun, i: int, what: str) -> BaseException:
-    error = session.error
+def _noted(run: LockstepRun, i: int, what: str) -> BaseException:
+    error = run.error
     assert error is not None
-    note = f"raised in {session.noun} {session.first + i} of {len(session.results)} by {what}"
+    note = f"raised in {run.unit_name} {run.first + i} of {len(run.results)} by {what}"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     return error
 
 
-def _probe(hub: Any) -> None:
+def _probe(scheduler: Any) -> None:
     while True:
-        hub = hub.switch(hub._stack_saved)
+        scheduler = scheduler.switch(scheduler._stack_saved)
 
 
 def _replica(job: tuple[LockstepRun, Callable[[int, LockstepRun], Any], int]) -> Any:
     while True:
-        session, body, i = job
+        run, body, i = job
         try:
-            session.results[i] = body(i, session)
+            run.results[i] = body(i, run)
         except GreenletExit:
             raise
         except BaseException as error:
-            session.error = session.error or error
-        hub = session.hub
+            run.error = run.error or error
+        scheduler = run.scheduler
         # A parked replica must not keep the arrays of its last run alive.
-        del session, body, job
-        job = hub.switch(None)
+        del run, body, job
+        job = scheduler.switch(None)

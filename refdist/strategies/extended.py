@@ -172,8 +172,8 @@ class StrategyExtended(OneOfAKind, Updates):
         scope = self._scope_frame(before)
         creators = scope.creators
 
-        def body(i: int, session: lockstep.LockstepRun | None) -> Any:
-            state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, session,
+        def body(i: int, run: lockstep.LockstepRun | None) -> Any:
+            state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, run,
                                             names[i], creators)
             my_args, my_kwargs = args_of(i), kwargs_of(i)
             if switching is not None:

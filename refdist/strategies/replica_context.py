@@ -130,8 +130,8 @@ class ReplicaContext:
         strategy = self._strategy
         component_devices = strategy.extended._worker_devices
         owner = strategy.extended.value_container
-        merge_fn = calls[0].payload[0]
-        args, kwargs = (regroup([nest.map_structure(shared, call.payload[i]) for call in calls],
+        merge_fn = calls[0].contribution[0]
+        args, kwargs = (regroup([nest.map_structure(shared, call.contribution[i]) for call in calls],
                                 component_devices, "merge_call", owner) for i in (1, 2))
         top = context_stack.frame()
         with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
@@ -168,28 +168,28 @@ class ReplicaContext:
         """
         frame = self._require("ReplicaContext.all_reduce")
         op = rules.reduce_op(reduce_op, "all_reduce")
-        act = self._reduce
+        execute = self._reduce
         if options is not None:
             check_options(options, "all_reduce")
-            act = functools.partial(self._reduce, options=options)
+            execute = functools.partial(self._reduce, options=options)
         if not nest.is_nested(value):
             part = _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
             call = lockstep.CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
-                                       [part], act)
+                                       [part], execute)
             return lockstep.rendezvous(frame.run, call)[0]
         parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
         for part in parts:
             collectives.reducible(part, "all_reduce")
         if not parts:
             return value
-        call = lockstep.CollectiveCall("all_reduce", _signature(op, None, value, parts), parts, act)
+        call = lockstep.CollectiveCall("all_reduce", _signature(op, None, value, parts), parts, execute)
         return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
     def _reduce(self, calls: list[lockstep.CollectiveCall], options: Any = None) -> Sequence[Any]:
         op = calls[0].signature[1]
         reduction = self._strategy.extended.reduction
-        columns = zip(*[call.payload for call in calls], strict=True)
+        columns = zip(*[call.contribution for call in calls], strict=True)
         results = reduction(op, [list(column) for column in columns], reduction.everywhere, calls[0],
                             options=options)
         return list(zip(*results, strict=True))
@@ -228,7 +228,7 @@ class ReplicaContext:
     def _gather(self, calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         axis = calls[0].signature[2]
         extended = self._strategy.extended
-        columns = zip(*[call.payload for call in calls], strict=True)
+        columns = zip(*[call.contribution for call in calls], strict=True)
         backend, devices = extended.backend, extended._worker_devices
         results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, calls[0]),
                                      devices) for column in columns]

@@ -91,7 +91,7 @@ class Updates:
             for var, _ in undo.values():
                 if var._kind == rules.MIRRORED:
                     arrays = [component._array for component in var._copies]
-                    check_equal(arrays, f"update of variable {var.name}", "RD12", noun="copy",
+                    check_equal(arrays, f"update of variable {var.name}", "RD12", unit_name="copy",
                                 fix=ADVICE["RD12", context_stack.UPDATE])
                     var._store_each(var._unite(arrays))
             if group:

@@ -57,15 +57,15 @@ def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str],
     if frame.replica_id == 0:
         kwargs["initial_value"] = _read_here(kwargs.get("initial_value"))
 
-    def act(calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+    def execute(calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         with context_stack.pushed(context_stack.Frame(context_stack.frame(), strategy, context_stack.CROSS,
                                           creators=context_stack.frame().creators)):
-            made = _make(strategy, kind, aggregation, devices, *calls[0].payload)
+            made = _make(strategy, kind, aggregation, devices, *calls[0].contribution)
         return [made] * len(calls)
 
     target = f"variable {kwargs.get('name') or 'Variable'!r} with {synchronization} and {aggregation}"
     return lockstep.rendezvous(frame.run, lockstep.CollectiveCall(
-        "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), act))
+        "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), execute))
 
 
 def _read_here(initial_value: Any) -> Any:
@@ -111,7 +111,7 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
                 raise errors.error(code, attempted, f"copy 0 has {what} {mine}, copy {i} has {what} {theirs}",
                                    f"{advice}let it give every copy the same {what}.")
     if kind == rules.MIRRORED:
-        check_equal([copy._array for copy in copies], attempted, "RD12", noun="copy",
+        check_equal([copy._array for copy in copies], attempted, "RD12", unit_name="copy",
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 

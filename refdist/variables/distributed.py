@@ -140,14 +140,14 @@ class _Shared(Variable):
 
     def _rendezvous(self, operation: str, action: str, attempted: str, value: Any) -> Any:
         signature = (self.name, None, None, None, *collectives.signature(value))
-        act = functools.partial(self._update_from_replicas, operation, action)
-        call = lockstep.CollectiveCall(attempted, signature, [value], act)
+        execute = functools.partial(self._update_from_replicas, operation, action)
+        call = lockstep.CollectiveCall(attempted, signature, [value], execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 
     def _update_from_replicas(self, operation: str, action: str,
                               calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         attempted = calls[0].kind
-        parts = [call.payload[0] for call in calls]
+        parts = [call.contribution[0] for call in calls]
         primary = self._primary
         extended = self._strategy.extended
         if action == rules.AGREED:
@@ -337,21 +337,21 @@ def _cast(value: Any, dtype: Any, attempted: str) -> Any:
     return frozen(cast(value, dtype, attempted))
 
 
-def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = (), noun: str = "replica",
+def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = (), unit_name: str = "replica",
                 fix: str = "") -> None:
     """Raises unless the values for all copies are equal to the bit.
 
     Args:
         code: the row of the catalogue.
         lines: the source line of each replica, when they are known.
-        noun: what the values belong to.
+        unit_name: what the values belong to.
         fix: what to write instead.
     """
     first, backend = parts[0], current_backend()
     for i, part in enumerate(parts):
         if part is first:
             continue
-        complain = functools.partial(_differ, first, part, i, attempted, code, lines, noun, fix)
+        complain = functools.partial(_differ, first, part, i, attempted, code, lines, unit_name, fix)
         pairs = [(first, part)]
         if isinstance(first, IndexedSlices):
             pairs = [(first.values, part.values), (first.indices, part.indices)]
@@ -359,11 +359,11 @@ def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence
             backend.expect_equal(mine, theirs, complain)
 
 
-def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str], noun: str,
+def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str], unit_name: str,
             fix: str) -> errors.RefdistError:
     here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
-    return errors.error(code, attempted, f"{noun} 0 gives {_brief(first)}{here}, "
-                        f"{noun} {i} gives {_brief(part)}{there}", fix)
+    return errors.error(code, attempted, f"{unit_name} 0 gives {_brief(first)}{here}, "
+                        f"{unit_name} {i} gives {_brief(part)}{there}", fix)
 
 
 def _brief(value: Any) -> str:
