@@ -93,7 +93,7 @@ class Updates:
                     arrays = [component._array for component in var._copies]
                     check_equal(arrays, f"update of variable {var.name}", "RD12", unit_name="copy",
                                 fix=ADVICE["RD12", context_stack.UPDATE])
-                    var._store_each(var._unite(arrays))
+                    var._store_each(var._share_equal_copies(arrays))
             if group:
                 return regroup(results, names, "results of update", self.value_container, _together)
             return nest.map_structure(lambda leaf: leaf.values, per_replica(results, names, "results of update"))

@@ -49,9 +49,9 @@ class _Shared(Variable):
     @property
     def device(self) -> str:
         """Canonical name of the device of the copy that a read would use."""
-        return self._own()._device
+        return self._local_copy()._device
 
-    def _own(self) -> ResourceVariable:
+    def _local_copy(self) -> ResourceVariable:
         frame = context_stack.frame()
         copies = self._copies
         if frame.replica_id is None or frame.strategy is not self._strategy or len(copies) == 1:
@@ -62,10 +62,10 @@ class _Shared(Variable):
         situation = context_stack.situation(self._strategy)
         action = rules.READS[self._kind, self._aggregation, situation]
         if action == rules.OWN_COPY:
-            own = self._own()
-            return own._here(own._array)
+            own = self._local_copy()
+            return own._to_current_device(own._array)
         if action == rules.FIRST_COPY:
-            return self._here(self._first())
+            return self._to_current_device(self._first())
         if action.startswith("RD"):
             raise refused(action, f"reading variable {self.name}", self)
         op = ReduceOp.SUM if action == rules.SUM_OF_COPIES else ReduceOp.MEAN
@@ -87,19 +87,19 @@ class _Shared(Variable):
         if action.startswith("RD"):
             raise refused(action, attempted, self, rules.OPERATIONS[operation])
         if action == rules.OWN_COPY:
-            own = self._own()
+            own = self._local_copy()
             new = update(operation, own._array, prepare(own, operation, _component(value), attempted), own._device)
-            self._note_update()
+            self._record_for_undo()
             own._store(new)
             return own._array if read_value else None
         if situation == context_stack.REPLICA:
             prepared = prepare(self._primary, operation, _component(value), attempted)
             new = self._rendezvous(operation, action, attempted, prepared)
-            return self._here(new) if read_value else None
-        self._write_across(operation, action, attempted, self._one(operation, value, attempted))
-        return self._written() if read_value else None
+            return self._to_current_device(new) if read_value else None
+        self._write_across(operation, action, attempted, self._cross_replica_value(operation, value, attempted))
+        return self._assign_result() if read_value else None
 
-    def _one(self, operation: str, value: Any, attempted: str) -> Any:
+    def _cross_replica_value(self, operation: str, value: Any, attempted: str) -> Any:
         # The one value that a cross-replica write brings, checked and converted.
         if not is_splittable(value):
             return prepare(self._primary, operation, value, attempted)
@@ -168,7 +168,7 @@ class _Shared(Variable):
         self._store_each(new)
         return new if len(new) == len(parts) else new * len(parts)
 
-    def _unite(self, arrays: Sequence[Any]) -> list[Any]:
+    def _share_equal_copies(self, arrays: Sequence[Any]) -> list[Any]:
         # Equal copies on devices of one place become one array.
         place = self._strategy.extended.backend.memory_space
         firsts: dict[Hashable, Any] = {}
@@ -176,16 +176,16 @@ class _Shared(Variable):
                 for copy, array in zip(self._copies, arrays, strict=True)]
 
     def _store_each(self, arrays: Sequence[Any]) -> None:
-        self._note_update()
+        self._record_for_undo()
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
         if journal.active is not None:
             journal.write("update", None, self.name, sum(array.nbytes for array in arrays))
 
-    def _written(self) -> Any:
+    def _assign_result(self) -> Any:
         return self
 
-    def _note_update(self) -> None:
+    def _record_for_undo(self) -> None:
         # `extended.update` compares, and if need be restores, every variable that is written inside it.
         undo = context_stack.frame().undo
         if undo is not None:
@@ -201,7 +201,7 @@ class _Shared(Variable):
         updating = (frame.kind == context_stack.UPDATE and frame.strategy is self._strategy
                     and frame.replica_id == component._index)
         if updating:
-            self._note_update()
+            self._record_for_undo()
         elif len(self._copies) > 1:
             raise errors.error("RD12", attempted, f"it is copy {component._index} of {len(self._copies)} and "
                                f"the code runs {context_stack.describe()}",
@@ -246,7 +246,7 @@ class DistributedVariable(_Shared, DistributedValues):
         return made
 
     def _local(self) -> Any:
-        return self._own()
+        return self._local_copy()
 
 
 class MirroredVariable(DistributedVariable):
@@ -258,7 +258,7 @@ class MirroredVariable(DistributedVariable):
     __slots__ = ()
     _kind = rules.MIRRORED
 
-    def _written(self) -> Any:
+    def _assign_result(self) -> Any:
         return Mirrored([variable._array for variable in self._copies], self._devices)
 
 
@@ -272,7 +272,7 @@ class SyncOnReadVariable(DistributedVariable):
     _kind = rules.ON_READ
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
-        self._note_update()
+        self._record_for_undo()
 
     def _first(self) -> Any:
         # Copies differ, so the first replica is the first worker's.
@@ -283,7 +283,7 @@ class SyncOnReadVariable(DistributedVariable):
         signature = (self.name, None, None, None, *collectives.signature(array))
         return transport.broadcast(lockstep.CollectiveCall(f"reading variable {self.name}", signature), array)
 
-    def _written(self) -> Any:
+    def _assign_result(self) -> Any:
         return self._read()
 
 
@@ -314,7 +314,7 @@ class AggregatingVariable(_Shared):
         """The single copy."""
         return self._variable
 
-    def _written(self) -> Any:
+    def _assign_result(self) -> Any:
         return self._variable._array
 
 

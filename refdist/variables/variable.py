@@ -88,7 +88,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Reading.
 
-    def _here(self, array: Any) -> Any:
+    def _to_current_device(self, array: Any) -> Any:
         device = context_stack.frame().device
         return current_backend().put(array, device) if device and device != self._primary._device else array
 
@@ -264,7 +264,7 @@ class ResourceVariable(Variable):
         return self
 
     def _read(self) -> Any:
-        return self._here(self._array)
+        return self._to_current_device(self._array)
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"
