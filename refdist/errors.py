@@ -1,9 +1,15 @@
-"""Every exception class and the catalogue of error codes.
+"""The exception classes and the catalogue of error codes.
 
-An error says what was attempted, where, what was found and what to do instead, and carries a stable
-code (`RD01` ...) that has a row in `CATALOGUE` and a paragraph in docs/errors.md, which is printed from
-it.  The exception *type* is the one TensorFlow users catch: ValueError, TypeError, RuntimeError ...
-Nothing here imports another module of refdist.
+Every message has the same four parts: a stable code, what was attempted and where, what was found, and what to write
+instead.  A code is a row of `CATALOGUE` and a section of docs/errors.md, which is printed from it; the row's `fix` is
+what a message ends with unless the caller of `error` knows better.  Programs that tell errors apart should compare
+codes: texts may change.
+
+The exception *type* is the one that users of TensorFlow catch.  For most codes it is one class, which also derives
+from Python's own (ValueError, TypeError, RuntimeError ...); a single message may use another class where TensorFlow
+does.  Every class derives from `RefdistError`, and `InternalError` is the only one that means a bug in refdist.
+
+This module imports no other module of refdist, so that all of them can raise its errors.
 """
 
 from __future__ import annotations
@@ -15,8 +21,9 @@ class RefdistError(Exception):
     """Base of every error that refdist raises on purpose.
 
     Attributes:
-        code: the row of the catalogue, for example "RD04".
-        on_every_worker: whether all workers have the same error at the same moment.
+        code: the key of its row in the catalogue, for example "RD04".
+        on_every_worker: whether all workers raise the same error at the same call, so that none of them has to tell
+            the others that it failed.
     """
 
     code: str = ""
@@ -40,7 +47,7 @@ class InvalidAttributeError(RefdistError, AttributeError):
 
 
 class InvalidContextError(RefdistError, RuntimeError):
-    """A call in a context, or at a moment, in which it has no meaning."""
+    """A call in a context, or at a time, where it is not allowed."""
 
 
 class InvalidArgumentError(RefdistError, ValueError):
@@ -48,15 +55,15 @@ class InvalidArgumentError(RefdistError, ValueError):
 
 
 class UnsupportedError(RefdistError, NotImplementedError):
-    """An operation that this kind of object does not have."""
+    """An operation that this kind of object does not support."""
 
 
 class NotFoundError(RefdistError, LookupError):
-    """A name that nothing carries: a device, a backend, a file."""
+    """A device, backend or file that does not exist."""
 
 
 class DeviceError(RefdistError, RuntimeError):
-    """A device, or the connection between devices, does not work."""
+    """A device, or the connection between devices, failed."""
 
 
 class ResourceExhaustedError(RefdistError, MemoryError):
@@ -64,23 +71,30 @@ class ResourceExhaustedError(RefdistError, MemoryError):
 
 
 class MissingNameError(RefdistError, AttributeError):
-    """A name that TensorFlow has and refdist has not."""
+    """A name that exists in TensorFlow and not in refdist."""
 
 
 class OutOfRangeError(RefdistError, IndexError):
-    """A position past the end."""
+    """Reading past the last element."""
 
 
 class DataLossError(RefdistError):
-    """Data that cannot be read back (`tf.errors.DataLossError`)."""
+    """Stored data that is missing or corrupt (`tf.errors.DataLossError`)."""
 
 
 class InternalError(RefdistError):
-    """A fault of refdist itself.  A legal program never sees it."""
+    """A bug in refdist itself: no program, right or wrong, should ever see it."""
 
 
 class Code(NamedTuple):
-    """One row of the catalogue."""
+    """One row of the catalogue.
+
+    Attributes:
+        title: the heading in docs/errors.md.
+        error: the class that is raised unless the caller of `error` names another.
+        rule: what a correct program keeps to, a full sentence.
+        fix: what to write instead, a full sentence.
+    """
 
     title: str
     error: type[RefdistError]
@@ -90,138 +104,140 @@ class Code(NamedTuple):
 
 CATALOGUE: dict[str, Code] = {
     "RD01": Code(
-        "a replica is missing from a meeting", InvalidContextError,
-        "Every replica makes the same calls that need all replicas, the same number of times.",
+        "a replica did not come to the rendezvous", InvalidContextError,
+        "Every replica makes the same sequence of collective calls, each the same number of times.",
         "Move the call out of the branch or loop that only some replicas take."),
     "RD02": Code(
-        "replicas met with different calls", InvalidContextError,
-        "At a meeting all replicas make the same kind of call.",
-        "Give every replica the same sequence of calls."),
+        "replicas are at different calls", InvalidContextError,
+        "When replicas wait for each other, all of them are in the same call.",
+        "Make the same sequence of calls on every replica."),
     "RD03": Code(
-        "replicas met with different reduce ops or axes", InvalidValueError,
-        "One reduction has one reduce op, SUM or MEAN, and one gather has one axis.",
+        "reduce ops or axes differ between replicas", InvalidValueError,
+        "A reduction has one reduce op, SUM or MEAN, and a gather has one axis.",
         "Pass the same reduce op, and the same axis, on every replica."),
     "RD04": Code(
-        "shapes differ between replicas", InvalidArgumentError,
-        "An element-wise reduction needs the same shape on every replica; nothing is broadcast.",
+        "shapes differ", InvalidArgumentError,
+        "An element-wise reduction needs the same shape on every replica; contributions are not broadcast.",
         "Reduce over the batch first (`axis=0` in `strategy.reduce`), or gather instead."),
     "RD05": Code(
-        "dtypes differ or do not fit", InvalidArgumentError,
-        "One collective, and one variable, has one dtype; a float never becomes an int by itself.",
+        "dtypes differ or cannot be converted", InvalidArgumentError,
+        "A collective has one dtype, and so has a variable; a float is never converted to an int implicitly.",
         "Cast explicitly with `.astype(...)` before the call."),
     "RD06": Code(
-        "same call at another source line", InvalidContextError,
-        "Replicas meet at the same place of the program; equal calls at different places were swapped.",
+        "the same call at different source lines", InvalidContextError,
+        "Replicas meet at the same line of the program; equal calls at different lines are probably swapped.",
         "Write the call once, outside the branch, and let only its argument depend on the replica."),
     "RD07": Code(
         "gather: other dimensions differ", InvalidArgumentError,
-        "Arrays are gathered along one axis; all the other dimensions are equal.",
+        "Arrays are gathered along one axis; all their other dimensions must be equal.",
         "Pad or slice the other dimensions, or gather along the axis that differs."),
     "RD08": Code(
-        "gather: no such axis", InvalidValueError,
-        "The axis lies in [-rank, rank), and a scalar has no axis to gather along.",
-        "Give scalars a dimension first: `x[np.newaxis]`."),
+        "gather: the axis does not exist", InvalidValueError,
+        "For arrays of n dimensions the axis lies in [-n, n); a scalar has no axis to gather along.",
+        "Add a dimension to scalars first: `x[np.newaxis]`."),
     "RD09": Code(
         "call in the wrong context", InvalidContextError,
-        "Cross-replica calls belong outside replicas, replica calls inside `strategy.run`.",
+        "Cross-replica calls are made outside `strategy.run`, replica calls inside the function it runs.",
         "In a replica use `get_replica_context().merge_call(...)`; outside use `strategy.run(...)`."),
     "RD10": Code(
         "strategies were mixed", InvalidContextError,
-        "Inside the scope of one strategy only that strategy, the same object, is used.",
+        "Inside the scope of a strategy only that strategy object is used.",
         "Create one strategy and use it everywhere; leave its scope before using another."),
     "RD11": Code(
-        "variable was not created by this strategy", InvalidValueError,
-        "A variable made outside the scope has one copy, and replicas that write to it overwrite each other; one of "
-        "another strategy has copies for that one's replicas.",
-        "Create the variable inside `with strategy.scope():`, of the same strategy object that runs."),
+        "the variable was not created by this strategy", InvalidValueError,
+        "A variable created outside the scope has one copy, and replicas that write to it overwrite each other; a "
+        "variable of another strategy has copies for the replicas of that strategy.",
+        "Create the variable inside `with strategy.scope():`, with the strategy object that runs the replicas."),
     "RD12": Code(
-        "mirrored copies would drift apart", InvalidValueError,
+        "the copies of a mirrored variable would differ", InvalidValueError,
         "All copies of a mirrored variable hold the same value after every update.",
-        "Reduce the value first; in replicas the variable can do it, given an aggregation (SUM, MEAN, "
-        "ONLY_FIRST_REPLICA), or keep a value for each, made ON_READ."),
+        "Reduce the value first, with `all_reduce` in a replica or `strategy.reduce` outside; or create the variable "
+        "with an aggregation, which reduces what replicas assign; or with synchronization ON_READ, for one value per "
+        "replica."),
     "RD13": Code(
         "an aggregation is needed", InvalidValueError,
-        "A value that differs between replicas becomes one value only by a stated aggregation.",
-        "Create the variable with `aggregation=VariableAggregation.SUM` or MEAN; with ONLY_FIRST_REPLICA where all "
-        "replicas have the same value, as after `all_reduce`, which SUM would multiply."),
+        "Different values from several replicas become one value only by an aggregation that is stated.",
+        "Create the variable with `aggregation=VariableAggregation.SUM` or MEAN; with ONLY_FIRST_REPLICA if the value "
+        "is the same on all replicas, as after `all_reduce`, because SUM would multiply it by their number."),
     "RD14": Code(
-        "sync-on-read variable updated across replicas", InvalidValueError,
-        "A SUM variable that is synchronized on read has no share to add to outside a replica.",
+        "a SUM variable that is synchronized on read was incremented outside a replica", InvalidValueError,
+        "Its value is the sum of one part per replica; outside a replica it is not defined to which part an increment "
+        "belongs.",
         "Update it inside `strategy.run`, or assign the whole value."),
     "RD15": Code(
-        "the input cannot be split", InvalidValueError,
-        "The first dimension of a dataset element is the batch.",
+        "the elements have no batch dimension", InvalidValueError,
+        "The first dimension of every array of a dataset element is the batch, which is split over the replicas.",
         "Batch the dataset: `dataset.batch(global_batch_size)`."),
     "RD16": Code(
-        "value is not distributed", InvalidValueError,
-        "SUM needs one value per replica; a value that is the same everywhere has no number of parts.",
+        "the value is not distributed", InvalidValueError,
+        "SUM adds one value per replica; how often a value that is not distributed should be counted is not defined.",
         "Return an array from each replica, or multiply by `num_replicas_in_sync` yourself."),
     "RD17": Code(
-        "the cluster is not described rightly", InvalidValueError,
-        "Every task finds the same cluster in its environment, and its own place in it.",
+        "the description of the cluster is wrong", InvalidValueError,
+        "Every task finds the same cluster in its environment, and its own type and index.",
         "Correct what the message names; TF_CONFIG is JSON with \"cluster\" and \"task\"."),
     "RD18": Code(
-        "the rows cannot be shared out", InvalidArgumentError,
-        "Every worker and every replica gets a share of the rows, by the policy chosen.",
+        "the rows cannot be divided among workers and replicas", InvalidArgumentError,
+        "The AutoShardPolicy decides which rows each worker reads; every replica then takes its part of each batch.",
         "Choose another `AutoShardPolicy`, or another number of rows or files."),
     "RD19": Code(
         "a per-replica value was used as an array", InvalidValueError,
-        "Outside a replica a distributed value is several arrays, not one.",
+        "Outside a replica a distributed value is one array per replica, not one array.",
         "Use `strategy.reduce`, `strategy.gather` or `strategy.experimental_local_results`."),
     "RD20": Code(
         "the operation is not supported", UnsupportedError,
-        "Some operations have no meaning for some kinds of variable or value.",
+        "Some operations are not defined for some kinds of variables or values.",
         "Use the operation that the message names."),
     "RD21": Code(
-        "structures differ between replicas", InvalidValueError,
-        "Results and arguments that are put together have one structure on all replicas.",
+        "structures differ", InvalidValueError,
+        "Arguments and results that are combined over replicas have the same structure on each of them.",
         "Return the same nesting of lists, tuples and dicts, with the same keys, from every replica."),
     "RD22": Code(
-        "a meeting after the run was stopped", InvalidContextError,
-        "After one replica failed, the others are unwound and cannot meet again.",
-        "Do not catch BaseException around calls that need all replicas."),
+        "a collective call after the run was stopped", InvalidContextError,
+        "After one replica failed, the others are unwound and can make no further collective calls.",
+        "Do not catch BaseException around collective calls."),
     "RD23": Code(
         "the dtype cannot be reduced", InvalidTypeError,
         "Numbers can be summed; booleans, strings and objects cannot.",
-        "Cast to a number first, for example `.astype(np.int32)`."),
+        "Cast to a numeric dtype first, for example `.astype(np.int32)`."),
     "RD24": Code(
-        "no such device", NotFoundError,
-        "A device is named TYPE:INDEX and must exist once the machine has been sized.",
-        "Use one of the devices listed, or size the machine with `refdist.config.set_simulated_devices`."),
+        "the device does not exist", NotFoundError,
+        "A device name is TYPE:INDEX, and names a device of this machine or one of the simulated devices.",
+        "Use one of the devices listed, or simulate more with `refdist.config.set_simulated_devices`."),
     "RD25": Code(
-        "the argument has the wrong type or value", InvalidTypeError,
-        "Arguments have the types that the signature shows.",
+        "an argument has the wrong type or value", InvalidTypeError,
+        "Arguments have the types in the signature and the values that the documentation allows.",
         "Pass what the message names."),
     "RD26": Code(
-        "the dataset is wrong", InvalidValueError,
-        "Elements of a dataset have one structure, and one dtype and rank per component.",
+        "the elements of a dataset do not fit together", InvalidValueError,
+        "All elements of a dataset have one structure, and in each component one dtype and one rank.",
         "Correct the row that the message names."),
     "RD27": Code(
-        "the backend cannot be used", NotFoundError,
-        "A backend is built in or found through the entry points `refdist.backends`; a strategy is used with the one "
-        "it was made with.",
+        "a backend or package is missing or cannot be used", NotFoundError,
+        "A backend is built in, or registered under the entry point `refdist.backends`; a strategy works only with the "
+        "backend that was active when it was created; some features need a package that is not installed by default.",
         "Install what the message names."),
     "RD28": Code(
         "a device failed", DeviceError,
-        "An array fits into the memory of its device, and the device does what it is told.",
-        "Look at the device's own message; after an error of the device itself, start the program anew."),
+        "Arrays must fit into the memory of their device, and the device and its driver must work.",
+        "Read the message of the device; after a failure of the device itself, restart the program."),
     "RD29": Code(
-        "the input has ended", OutOfRangeError,
-        "A dataset ends; `get_next` says so by this error.",
+        "the end of the input was reached", OutOfRangeError,
+        "`get_next` raises this error after the last element.",
         "Use a `for` loop, or `dataset.repeat()`."),
     "RD30": Code(
         "a file cannot be read", DataLossError,
-        "Files exist and are complete; the checksum of every record is compared.",
-        "Write the file anew, or leave it out."),
+        "Files must exist and be complete; the checksum of every record is verified.",
+        "Write the file again, or leave it out."),
     "RD31": Code(
-        "a checkpoint cannot be written, read, or does not fit", DataLossError,
-        "A checkpoint holds one value for each variable, by the names of the attributes that lead to it.",
+        "a checkpoint cannot be written or read, or does not match", DataLossError,
+        "A checkpoint holds one value per variable, under the names of the attributes that lead to the variable.",
         "Correct what the message names."),
 }
 
 
 def explain_read_only(error: BaseException) -> None:
-    """Adds to NumPy's error about a write to a read-only array why it is one, and what to write instead."""
+    """Adds a note to NumPy's error about writing to a read-only array: why it is read-only, what to write instead."""
     if isinstance(error, ValueError) and not isinstance(error, RefdistError) \
             and any("read-only" in text for text in error.args if isinstance(text, str)):
         note = ("replicas share their inputs and the results of collectives, so these arrays are read-only, as are the "
@@ -232,14 +248,14 @@ def explain_read_only(error: BaseException) -> None:
 
 def error(code: str, attempted: str, found: str, fix: str = "",
           kind: type[RefdistError] | None = None) -> RefdistError:
-    """The exception for a row of the catalogue, ready to be raised.
+    """Makes the exception for a row of the catalogue; the caller raises it.
 
     Args:
         code: a key of `CATALOGUE`.
-        attempted: the call and where it was made, for example "all_reduce in replica 1 of 2".
-        found: what was found, a full sentence without its full stop.
-        fix: what to write instead; the catalogue's advice when empty.
-        kind: the exception class where a case needs another one than the row's.
+        attempted: the call, and where it was made: "all_reduce in replica 1 of 2".
+        found: what was found, a sentence without its full stop.
+        fix: what to write instead, a full sentence; "" for the `fix` of the row.
+        kind: the exception class; None for the class of the row.
 
     >>> raise error("RD08", "gather(axis=3)", "replica 0 has an array of rank 1")
     Traceback (most recent call last):
