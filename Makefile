@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test fuzz pythons cupy gpu interop openmpi tensorflow lint wheel bench docs clean
+.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow lint wheel bench docs clean
 
 $(VENV)/.made: setup.cfg setup.py
+	@echo "Installing what tests and demo need into $(VENV): half a minute"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo]'
 	touch $@
@@ -20,8 +21,14 @@ $(VENV)/.made: setup.cfg setup.py
 demo: $(VENV)/.made
 	$(BIN)/python examples/digits.py --replicas 4
 
+# All tests, file by file; five to ten minutes.
 test: $(VENV)/.made
 	$(BIN)/python -m pytest
+
+# For the daily loop, under a minute: the suite, and the tests that start no processes.
+check: $(VENV)/.made
+	$(BIN)/python -m refdist.conformance -q
+	$(BIN)/python -m pytest -q -x -m "not slow"
 
 # The tests on every other Python that this machine has, from 3.11 on.
 pythons:

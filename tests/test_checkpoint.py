@@ -209,6 +209,7 @@ def test_a_state_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     assert (a.n, b.n, float(v)) == (7, 8, 9.0)
 
 
+@pytest.mark.slow
 def test_every_bit_of_a_file_matters(tmp_path: Path) -> None:
     w, n = refdist.Variable(np.array([1.0, 2.0], np.float32)), Count(5)
     z = refdist.Variable(np.array([1 + 2j], np.complex64))
@@ -407,6 +408,7 @@ def unkilled(tmp_path_factory: Any) -> str:
     return weights(mpiexec(2, RESUMED, str(tmp_path_factory.mktemp("whole")), "0", "never"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kill_at", "where"), list(itertools.product([1, 5], ["before", "written", "promised"])))
 def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Path, unkilled: str, kill_at: int,
                                                                    where: str) -> None:

@@ -22,7 +22,7 @@ from refdist.conformance.testee import Testee, arrays
 
 ROOT = Path(__file__).parents[1]
 CASES = load()
-pytestmark = pytest.mark.filterwarnings("ignore:.*no row of a full batch")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*no row of a full batch")]
 
 
 def suite(*arguments: str, limit: float = 100) -> subprocess.CompletedProcess[str]:

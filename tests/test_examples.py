@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from test_workers import mpiexec
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -14,6 +14,8 @@ from test_workers import mpiexec
 from refdist.backends.mpi import failure
 from refdist.backends.mpi import transport as mpi
 
+pytestmark = pytest.mark.slow
+
 FAULTS = str(Path(__file__).parent / "workers" / "faults.py")
 LINE = r"faults\.py:\d+"
 

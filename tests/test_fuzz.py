@@ -14,6 +14,8 @@ import refdist
 from refdist.core import context_stack
 from refdist.errors import CATALOGUE, RefdistError
 
+pytestmark = pytest.mark.slow
+
 
 class Odd:
     def __repr__(self) -> str:

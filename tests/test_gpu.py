@@ -21,6 +21,8 @@ from refdist.backends.gpu import nccl
 from refdist.conformance.cases import load
 from refdist.core.devices import canonical
 
+pytestmark = pytest.mark.slow
+
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

@@ -18,6 +18,8 @@ import refdist
 from refdist.backends.gpu import backend as gpu
 from refdist.backends.gpu import kernels, nccl, readonly
 
+pytestmark = pytest.mark.slow
+
 cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
 no_gpu = pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU")
 

@@ -19,6 +19,8 @@ from refdist.array.backend import current_backend
 from refdist.backends.gpu import devices
 from refdist.core.devices import canonical
 
+pytestmark = pytest.mark.slow
+
 FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

@@ -21,6 +21,8 @@ from refdist.backends.gpu.kernels import PAIRS, SOURCE, TYPES, WORDS, Job, launc
 from refdist.backends.simulated.backend import Simulated
 from refdist.core.devices import canonical
 
+pytestmark = pytest.mark.slow
+
 DTYPES = [name for name in (*TYPES, *PAIRS) if name != "bfloat16"]
 GPU = canonical("GPU:0")
 COMMON = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,7 +16,7 @@ import refdist
 from refdist import errors
 from refdist.array.backend import current_backend
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 SUM = refdist.VariableAggregation.SUM
 
 

@@ -21,6 +21,8 @@ from refdist.array.backend import current_backend
 from refdist.backends.gpu import devices as gpu_devices
 from refdist.backends.gpu import nccl as gpu_rings
 
+pytestmark = pytest.mark.slow
+
 # --- What fails ----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("environment", "message"), [

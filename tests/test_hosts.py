@@ -21,6 +21,8 @@ from test_workers import HERE, NAMES, PROGRAMS, ROOT, equal
 
 import refdist
 
+pytestmark = pytest.mark.slow
+
 HOSTS = ["rfda", "rfdb", "rfdc"]
 HEAD = "rfdh"
 # With its other transport, UCX, MPICH itself can crash a survivor that sends to a process that is gone.

@@ -18,6 +18,8 @@ import pytest
 
 import refdist
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent / "workers"
 ROOT = HERE.parents[1]
 WORLDS = [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (8, 3)]
