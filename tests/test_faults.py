@@ -12,7 +12,7 @@ import pytest
 from test_workers import mpiexec
 
 from refdist.backends.mpi import failure
-from refdist.backends.mpi import transport as mpi
+from refdist.backends.mpi.transport import MPITransport
 
 pytestmark = pytest.mark.slow
 
@@ -82,10 +82,10 @@ class Slow:
 
 @pytest.mark.parametrize("spin", [True, False])
 def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch, spin: bool) -> None:
-    transport = object.__new__(mpi.MPITransport)
+    transport = object.__new__(MPITransport)
     transport._watch, transport._count, transport.timeout, transport._spin = failure.Watch(0), 0, 30.0, spin
     slow = Slow(1000)
-    monkeypatch.setattr(mpi, "time", slow)
+    monkeypatch.setattr("refdist.backends.mpi.transport.time", slow)
     transport._poll(slow)
     assert slow.left == 0
     slow.left = 10**9

@@ -15,8 +15,8 @@ import pytest
 from gpu_world import ROOT, STAND_IN, why_no_gpu
 
 import refdist
-from refdist.backends.gpu import backend as gpu
 from refdist.backends.gpu import kernels, nccl, readonly
+from refdist.backends.gpu.backend import translated
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +141,7 @@ def test_cupy_passes_the_kernels_arguments(array: Any) -> None:
 def names_used() -> set[str]:
     # Every attribute chain that begins with CuPy, NCCL's module or cupy.cuda in the backend.
     starts = {"cupy": "cupy", "self._cupy": "cupy", "cuda": "cupy.cuda", "self._cuda": "cupy.cuda",
-              "runtime": "cupy.cuda.runtime", "nccl": "cupy.cuda.nccl", "ring.cupy": "cupy"}
+              "runtime": "cupy.cuda.runtime", "nccl": "cupy.cuda.nccl", "communicator.cupy": "cupy"}
     found = set()
     for path in (ROOT / "backends").glob("gpu*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -190,7 +190,7 @@ def test_what_cuda_and_nccl_say_becomes_an_error_with_a_code() -> None:
         nccl.among(cupy, [(0, 0)], 2, nccl.library().get_unique_id(), 30)
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError) as raised:
         cupy.zeros(3)
-    assert "[RD28] zeros: CUDA says cudaError" in str(gpu.translated(cupy, raised.value, "zeros"))
+    assert "[RD28] zeros: CUDA says cudaError" in str(translated(cupy, raised.value, "zeros"))
 
 
 def test_the_stand_in_offers_nothing_that_cupy_lacks() -> None:

@@ -18,8 +18,8 @@ from gpu_world import SUM, device_of, host, mirrored, number, program, replica, 
 import refdist
 from refdist.array import backend
 from refdist.array.backend import current_backend
-from refdist.backends.gpu import devices as gpu_devices
-from refdist.backends.gpu import nccl as gpu_rings
+from refdist.backends.gpu import devices
+from refdist.backends.gpu.nccl import Communicator, among, wait
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def test_what_is_missing_is_named(two: Any, monkeypatch: Any, environment: Any, 
 def test_without_cupy_the_error_says_how_to_install_it(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     for driver, package in ((None, "cupy-cuda12x.*cupy-cuda13x"), (570, "cupy-cuda12x"), (580, "cupy-cuda13x")):
-        monkeypatch.setattr(gpu_devices, "_driver", lambda driver=driver: driver)
+        monkeypatch.setattr(devices, "_driver", lambda driver=driver: driver)
         with pytest.raises(LookupError, match=rf"\[RD27\].*CuPy cannot be imported.*pip install '{package}"):
             refdist.set_backend("gpu")
     assert refdist.array_module() is np
@@ -51,12 +51,12 @@ def test_without_cupy_the_error_says_how_to_install_it(monkeypatch: Any) -> None
 
 def test_the_driver_is_read_from_where_linux_says_it(monkeypatch: Any, tmp_path: Any) -> None:
     path = tmp_path / "version"
-    monkeypatch.setattr(gpu_devices, "_DRIVER", path)
-    assert gpu_devices._driver() is None
+    monkeypatch.setattr(devices, "_DRIVER", path)
+    assert devices._driver() is None
     path.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Wed Jan 22\nGCC version: 13")
-    assert gpu_devices._driver() == 570
+    assert devices._driver() == 570
     path.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build")
-    assert gpu_devices._driver() == 580
+    assert devices._driver() == 580
 
 
 def test_importing_refdist_does_not_import_cupy() -> None:
@@ -123,12 +123,12 @@ def test_connecting_processes_says_what_nccl_says_or_that_somebody_is_missing(tw
 
     arrived = threading.Event()
     monkeypatch.setattr(nccl, "NcclCommunicator", Comm)
-    assert gpu_rings.among(two, [(0, 0), (1, 1)], 4, bytes(128), 30).here == [(0, 0), (1, 1)]
+    assert among(two, [(0, 0), (1, 1)], 4, bytes(128), 30).here == [(0, 0), (1, 1)]
     with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 4 GPUs as rank 2: it failed with NCCL_ERROR_INVALID"):
-        gpu_rings.among(two, [(2, 0), (3, 1)], 4, bytes(128), 30)
+        among(two, [(2, 0), (3, 1)], 4, bytes(128), 30)
     assert nccl._group["depth"] == 0
     with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 5 GPUs as rank 4: not all came within 0 s"):
-        gpu_rings.among(two, [(4, 0)], 5, bytes(128), 0.0)
+        among(two, [(4, 0)], 5, bytes(128), 0.0)
     arrived.set()
 
 
@@ -143,15 +143,15 @@ def test_a_wait_with_other_processes_has_a_limit(two: Any) -> None:
             self.aborted = True
 
     comm = Comm()
-    ring = gpu_rings.Ring(two, [(0, 0)], 2, [comm], limit=0.0)
+    communicator = Communicator(two, [(0, 0)], 2, [comm], limit=0.0)
     two.cuda.held.append("somebody who does not come")
     with pytest.raises(RuntimeError, match=r"\[RD28\] waiting for a collective on GPU 0: it did not end within 0 s"):
-        gpu_rings.wait(two, [ring], 0)
+        wait(two, [communicator], 0)
     two.cuda.held.clear()
     assert comm.aborted
-    assert ring.broken
+    assert communicator.broken
     with pytest.raises(RuntimeError, match="given up"):
-        ring.group(lambda *_: None, "all_reduce")
+        communicator.group(lambda *_: None, "all_reduce")
 
 
 # --- Workers -------------------------------------------------------------------------------------------------

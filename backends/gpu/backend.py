@@ -20,7 +20,7 @@ from refdist import errors
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport
 from refdist.backends.gpu import nccl, readonly
-from refdist.backends.gpu.devices import Devices, Streams, library
+from refdist.backends.gpu.devices import Devices, DeviceSwitchHooks, library
 from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
 from refdist.backends.gpu.transport import DeviceTransport
 from refdist.backends.simulated.backend import Simulated
@@ -46,8 +46,8 @@ class GPU(Simulated):
         self._devices = Devices(self._cupy)
         self._programs = Programs(self._cupy)
         readonly.register(self._cupy, self.to_numpy, lambda array: self._cupy.cuda.Device(array.data.device_id))
-        self._rings: dict[tuple[int, ...], nccl.Ring | None] = {}
-        self._between: list[nccl.Ring] = []
+        self._communicators: dict[tuple[int, ...], nccl.Communicator | None] = {}
+        self._between: list[nccl.Communicator] = []
         # Comparisons whose outcome the devices have not said yet.
         self._unsure: deque[tuple[Any, Any, Callable[[], Exception]]] = deque()
         self.ordered = nccl.way() != "fastest"
@@ -66,15 +66,15 @@ class GPU(Simulated):
         return device
 
     def switching(self) -> context_stack.Switching | None:
-        return Streams(self._cupy, self._devices)
+        return DeviceSwitchHooks(self._cupy, self._devices)
 
     def device(self, name: str) -> AbstractContextManager[Any]:
         gpu = self._devices.of(name)
         return nullcontext() if gpu is None else self._cupy.cuda.Device(gpu)
 
-    def on(self, gpu: int, what: str) -> Doing:
+    def on(self, gpu: int, what: str) -> device_errors:
         """Makes a GPU current for a `with` block, and turns its errors into refdist's."""
-        return Doing(self._cupy, gpu, what)
+        return device_errors(self._cupy, gpu, what)
 
     # Moving.
 
@@ -174,17 +174,17 @@ class GPU(Simulated):
         here = all(isinstance(array, self._cupy.ndarray) for column in columns for array in column)
         if here and len(gpus) == 1 and None not in places:
             return [[total] * len(devices) for total in self.sums(columns, gpus[0])]
-        ring = self._ring(gpus) if columns and here and None not in places else None
-        if ring is None:
+        communicator = self._communicator(gpus) if columns and here and None not in places else None
+        if communicator is None:
             return super().all_reduce(columns, devices)
         owners = [gpus.index(place) for place in places if place is not None]
-        return nccl.all_reduce(self, ring, columns, owners, owners, self.ordered)
+        return nccl.all_reduce(self, communicator, columns, owners, owners, self.ordered)
 
-    def _ring(self, gpus: tuple[int, ...]) -> nccl.Ring | None:
-        ring = self._rings.get(gpus)
-        if gpus not in self._rings or (ring is not None and ring.broken):
-            ring = self._rings[gpus] = nccl.alone(self._cupy, gpus)
-        return ring
+    def _communicator(self, gpus: tuple[int, ...]) -> nccl.Communicator | None:
+        communicator = self._communicators.get(gpus)
+        if gpus not in self._communicators or (communicator is not None and communicator.broken):
+            communicator = self._communicators[gpus] = nccl.alone(self._cupy, gpus)
+        return communicator
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         gpu, parts = self._gathered(arrays)
@@ -267,16 +267,16 @@ class GPU(Simulated):
     def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
         return transport if transport.size == 1 else DeviceTransport(self, transport, devices)
 
-    def keep(self, ring: nccl.Ring) -> None:
-        """Remembers a ring with other processes, so that waiting for a GPU looks at it."""
-        self._between.append(ring)
+    def keep(self, communicator: nccl.Communicator) -> None:
+        """Remembers a communicator with other processes, so that waiting for a GPU looks at it."""
+        self._between.append(communicator)
 
     def gpu_of(self, device: str) -> int | None:
         """The number of the GPU that a device name means; None for the host."""
         return self._devices.of(device)
 
 
-class Doing:
+class device_errors:  # noqa: N801 - written like a function, as contextlib.suppress is
     """A `with` block on one GPU, whose errors say what was done where."""
 
     __slots__ = ("_cupy", "_device", "_gpu", "_what")

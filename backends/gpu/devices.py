@@ -156,7 +156,7 @@ def _here() -> str:
     return devices.short(device) if device else ""
 
 
-class Streams:
+class DeviceSwitchHooks:
     """Keeps every replica on its own device while replicas take turns in one thread, in the default streams.
 
     CuPy remembers by thread which streams to go back to after `with stream:`.  Replicas that took turns inside such

@@ -1,7 +1,7 @@
 """NCCL communicators between GPUs, of one process or of many, and the collectives that run over them.
 
-A ring knows ranks and GPUs; replicas are numbers with an owner, workers are not known here.  In order means: every
-rank gets its slice of every replica's array, adds them left to right, and the slices are put together again.
+A communicator knows ranks and GPUs; replicas are numbers with an owner, workers are not known here.  In order means:
+every rank gets its slice of every replica's array, adds them left to right, and the slices are put together again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def is_nccl_error(error: BaseException) -> bool:
     return type(error).__name__ == "NcclError"
 
 
-class Ring:
+class Communicator:
     """Communicators of the GPUs that are here.
 
     Attributes:
@@ -113,15 +113,15 @@ class Ring:
                 raise errors.error("RD28", "waiting for NCCL", f"NCCL says {error}") from error
 
     def give_up(self) -> None:
-        """Ends what is in flight; the ring is not used again."""
+        """Ends what is in flight; the communicator is not used again."""
         self.broken = True
         comms, self._comms = self._comms, []
         for comm in comms:
             comm.abort()
 
 
-def alone(cupy: Any, gpus: Sequence[int]) -> Ring | None:
-    """A ring over GPUs of this process; None where NCCL is not installed."""
+def alone(cupy: Any, gpus: Sequence[int]) -> Communicator | None:
+    """A communicator over GPUs of this process; None where NCCL is not installed."""
     nccl = library()
     if nccl is None:
         return None
@@ -132,11 +132,11 @@ def alone(cupy: Any, gpus: Sequence[int]) -> Ring | None:
             raise errors.error("RD28", f"connecting GPUs {list(gpus)}", f"NCCL says {error}",
                                "Set NCCL_DEBUG=INFO to see what it says before.") from error
         raise
-    return Ring(cupy, list(enumerate(gpus)), len(gpus), comms)
+    return Communicator(cupy, list(enumerate(gpus)), len(gpus), comms)
 
 
-def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> Ring:
-    """A ring over GPUs of several processes, each of which calls this.
+def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> Communicator:
+    """A communicator over GPUs of several processes, each of which calls this.
 
     Raises:
         RD28: NCCL refuses, or somebody does not come within `limit` seconds.
@@ -170,32 +170,33 @@ def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: byte
     if failed:
         raise errors.error("RD28", attempted, f"it failed with {failed[0]}",
                            "Set NCCL_DEBUG=INFO to see what it says before.") from failed[0]
-    return Ring(cupy, here, size, made, limit)
+    return Communicator(cupy, here, size, made, limit)
 
 
-def wait(cupy: Any, rings: Sequence[Ring], gpu: int) -> None:
-    """Waits for the current stream of a GPU, while rings with other processes may still be at work.
+def wait(cupy: Any, communicators: Sequence[Communicator], gpu: int) -> None:
+    """Waits for the current stream of a GPU, while communicators with other processes may still be at work.
 
     Raises:
-        RD28: NCCL met an error, or the limit has passed; its ring is given up, and what was in flight is lost.
+        RD28: NCCL met an error, or the limit has passed; its communicator is given up, and what was in flight is lost.
     """
-    shared = [ring for ring in rings if ring.limit is not None and not ring.broken
-              and any(mine == gpu for _, mine in ring.here)]
+    shared = [communicator for communicator in communicators
+              if communicator.limit is not None and not communicator.broken
+              and any(mine == gpu for _, mine in communicator.here)]
     if not shared:
         return
     issued = cupy.cuda.get_current_stream().record()
-    end = time.monotonic() + min(ring.limit for ring in shared if ring.limit is not None)
+    end = time.monotonic() + min(communicator.limit for communicator in shared if communicator.limit is not None)
     while not issued.done:
-        for ring in shared:
-            ring.check()
+        for communicator in shared:
+            communicator.check()
             if time.monotonic() > end:
-                ring.give_up()
+                communicator.give_up()
                 raise errors.error("RD28", f"waiting for a collective on GPU {gpu}", f"it did not end within "
-                                   f"{ring.limit:g} s", "Another worker has stopped; look at its messages.")
+                                   f"{communicator.limit:g} s", "Another worker has stopped; look at its messages.")
         time.sleep(0)
 
 
-def all_reduce(backend: GPU, ring: Ring, columns: Sequence[Sequence[Any]], owners: Sequence[int],
+def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Sequence[Any]], owners: Sequence[int],
                mine: Sequence[int], ordered: bool) -> list[list[Any]]:
     """The sum of each column over the replicas of all ranks.
 
@@ -216,15 +217,15 @@ def all_reduce(backend: GPU, ring: Ring, columns: Sequence[Sequence[Any]], owner
         name, _ = stored(dtype)
         flats = []
         for i, rank in enumerate(mine):
-            with backend.on(dict(ring.here)[rank], "packing"):
-                flats.append(_packed(ring.cupy, [columns[number][i] for number in numbers]))
+            with backend.on(dict(communicator.here)[rank], "packing"):
+                flats.append(_packed(communicator.cupy, [columns[number][i] for number in numbers]))
         if ordered or name not in NCCL_TYPES:
-            totals = _in_order(backend, ring, name, flats, owners, mine)
+            totals = _in_order(backend, communicator, name, flats, owners, mine)
         else:
-            totals = _by_nccl(backend, ring, name, flats, mine)
+            totals = _by_nccl(backend, communicator, name, flats, mine)
         shapes = [columns[number][0].shape for number in numbers]
         unpacked = {}
-        for rank, gpu in ring.here:
+        for rank, gpu in communicator.here:
             with backend.on(gpu, "unpacking"):
                 unpacked[rank] = _unpacked(totals[rank], dtype, shapes)
         for place, number in enumerate(numbers):
@@ -257,14 +258,14 @@ def slices(length: int, size: int) -> tuple[int, list[tuple[int, int]]]:
     return each, [(min(rank * each, length), min((rank + 1) * each, length)) for rank in range(size)]
 
 
-def _in_order(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], owners: Sequence[int],
+def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequence[Any], owners: Sequence[int],
               mine: Sequence[int]) -> dict[int, Any]:
-    cupy, nccl = ring.cupy, _nccl()
+    cupy, nccl = communicator.cupy, _nccl()
     length, itemsize = flats[0].size, flats[0].dtype.itemsize
-    each, cuts = slices(length, ring.size)
+    each, cuts = slices(length, communicator.size)
     # For every rank here, each replica's slice: a view where the replica is its own, else a buffer.
     pieces: dict[int, list[Any]] = {}
-    for rank, gpu in ring.here:
+    for rank, gpu in communicator.here:
         own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
         start, stop = cuts[rank]
         with backend.on(gpu, "receiving"):
@@ -282,11 +283,11 @@ def _in_order(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], owners:
             elif piece.size:
                 comm.recv(piece.data.ptr, piece.nbytes, nccl.NCCL_UINT8, owner, stream)
 
-    ring.group(exchange, "all_reduce in order")
+    communicator.group(exchange, "all_reduce in order")
     totals = {}
-    for rank, gpu in ring.here:
+    for rank, gpu in communicator.here:
         with backend.on(gpu, "sum"):
-            whole = cupy.empty(each * ring.size, flats[0].dtype)
+            whole = cupy.empty(each * communicator.size, flats[0].dtype)
             start, stop = cuts[rank]
             target = whole[rank * each:rank * each + (stop - start)]
             backend.combine(name, [Job(target.data.ptr, target.size, [piece.data.ptr for piece in pieces[rank]])])
@@ -297,14 +298,15 @@ def _in_order(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], owners:
         if each:
             comm.allGather(whole[rank * each:].data.ptr, whole.data.ptr, each * itemsize, nccl.NCCL_UINT8, stream)
 
-    ring.group(share, "all_reduce in order")
+    communicator.group(share, "all_reduce in order")
     return {rank: whole[:length] for rank, whole in totals.items()}
 
 
-def _by_nccl(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], mine: Sequence[int]) -> dict[int, Any]:
+def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequence[Any],
+             mine: Sequence[int]) -> dict[int, Any]:
     nccl = _nccl()
     totals = {rank: backend.sums([[flat for flat, owner in zip(flats, mine, strict=True) if owner == rank]], gpu)[0]
-              for rank, gpu in ring.here}
+              for rank, gpu in communicator.here}
     kind = getattr(nccl, f"NCCL_{NCCL_TYPES[name]}")
 
     def reduce(rank: int, gpu: int, comm: Any, stream: int) -> None:
@@ -312,11 +314,11 @@ def _by_nccl(backend: GPU, ring: Ring, name: str, flats: Sequence[Any], mine: Se
         if total.size:
             comm.allReduce(total.data.ptr, total.data.ptr, total.size, kind, nccl.NCCL_SUM, stream)
 
-    ring.group(reduce, "all_reduce by NCCL")
+    communicator.group(reduce, "all_reduce by NCCL")
     return totals
 
 
-def gather(backend: GPU, ring: Ring, parts: Sequence[Any], mine: Sequence[int], owners: Sequence[int],
+def gather(backend: GPU, communicator: Communicator, parts: Sequence[Any], mine: Sequence[int], owners: Sequence[int],
            shapes: Sequence[tuple[int, ...]]) -> dict[int, list[Any]]:
     """Every replica's array on every rank here; shapes may differ, and are known.
 
@@ -326,10 +328,10 @@ def gather(backend: GPU, ring: Ring, parts: Sequence[Any], mine: Sequence[int], 
         owners: the rank of every replica of all ranks.
         shapes: the shape of every replica's array.
     """
-    cupy, nccl = ring.cupy, _nccl()
+    cupy, nccl = communicator.cupy, _nccl()
     dtype = parts[0].dtype
     found: dict[int, list[Any]] = {}
-    for rank, gpu in ring.here:
+    for rank, gpu in communicator.here:
         own = iter([part for part, owner in zip(parts, mine, strict=True) if owner == rank])
         with backend.on(gpu, "receiving"):
             found[rank] = [cupy.ascontiguousarray(next(own)) if owner == rank else cupy.empty(shape, dtype)
@@ -337,11 +339,11 @@ def gather(backend: GPU, ring: Ring, parts: Sequence[Any], mine: Sequence[int], 
 
     def exchange(rank: int, gpu: int, comm: Any, stream: int) -> None:
         for array, owner in zip(found[rank], owners, strict=True):
-            for peer in range(ring.size) if owner == rank and array.size else ():
+            for peer in range(communicator.size) if owner == rank and array.size else ():
                 if peer != rank:
                     comm.send(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream)
             if owner != rank and array.size:
                 comm.recv(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, owner, stream)
 
-    ring.group(exchange, "all_gather")
+    communicator.group(exchange, "all_gather")
     return found

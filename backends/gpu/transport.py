@@ -16,7 +16,7 @@ from refdist import nest
 from refdist.array import convert as arrays
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport
-from refdist.backends.gpu import nccl as gpu_rings
+from refdist.backends.gpu import nccl
 from refdist.core.lockstep import CollectiveCall
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class DeviceTransport(Transport):
         self._devices = list(devices)
         self.rank = inner.rank
         self.size = inner.size
-        self._ring: gpu_rings.Ring | None = None
+        self._communicator: nccl.Communicator | None = None
         self._asked = False
         # The rank of every replica of all workers, and of those here.
         self._owners: list[int] = []
@@ -48,30 +48,31 @@ class DeviceTransport(Transport):
         return self._inner.all_gather_object(call, nest.map_structure(_to_host, value))
 
     def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
-        ring, direct, _ = self._agree(call, columns, None)
+        communicator, direct, _ = self._agree(call, columns, None)
         results: list[Any] = [None] * len(columns)
         staged = [number for number in range(len(columns)) if number not in direct]
         if staged:
             totals = self._inner.all_reduce(call, self._on_host([columns[number] for number in staged]), ordered)
             for number, total in zip(staged, totals, strict=True):
                 results[number] = self._back(total, columns[number][0])
-        if ring is not None and direct:
+        if communicator is not None and direct:
             there = [columns[number] for number in direct]
-            totals = gpu_rings.all_reduce(self._backend, ring, there, self._owners, self._mine,
+            totals = nccl.all_reduce(self._backend, communicator, there, self._owners, self._mine,
                                           ordered and self._backend.ordered)
             for number, total in zip(direct, totals, strict=True):
                 results[number] = total[0]
         return results
 
     def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
-        ring, direct, shapes = self._agree(call, columns, [[part.shape for part in column] for column in columns])
-        if ring is None or len(direct) < len(columns):
+        mine = [[part.shape for part in column] for column in columns]
+        communicator, direct, shapes = self._agree(call, columns, mine)
+        if communicator is None or len(direct) < len(columns):
             gathered = self._inner.all_gather(call, self._on_host(columns), axis)
             return [self._back(found, column[0]) for found, column in zip(gathered, columns, strict=True)]
         results = []
         for number, column in enumerate(columns):
             everybody = [shape for worker in shapes for shape in worker[number]]
-            found = gpu_rings.gather(self._backend, ring, column, self._mine, self._owners, everybody)
+            found = nccl.gather(self._backend, communicator, column, self._mine, self._owners, everybody)
             results.append(self._backend.concatenate(found[self._mine[0]], axis))
         return results
 
@@ -89,40 +90,42 @@ class DeviceTransport(Transport):
     # Connecting.
 
     def _agree(self, call: CollectiveCall, columns: Sequence[Sequence[Any]],
-               say: Any) -> tuple[gpu_rings.Ring | None, list[int], list[Any]]:
-        # The ring, which columns go over it, and what everybody says; the same on every worker.
+               say: Any) -> tuple[nccl.Communicator | None, list[int], list[Any]]:
+        # The communicator, which columns go over it, and what everybody says; the same on every worker.
         here = [len(column) == len(self._devices) and all(map(_is_foreign, column)) for column in columns]
-        usable = not self._asked or self._ring is None or not self._ring.broken
+        usable = not self._asked or self._communicator is None or not self._communicator.broken
         said = self._inner.all_gather_object(call, (usable, here, say))
         direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in said)]
         if not all(usable for usable, _, _ in said):
-            if self._ring is not None and not self._ring.broken:
-                self._ring.give_up()
+            if self._communicator is not None and not self._communicator.broken:
+                self._communicator.give_up()
             self._asked = False
         if direct and not self._asked:
-            self._ring = self._connect(call)
+            self._communicator = self._connect(call)
             self._asked = True
-        return (self._ring, direct, [words for _, _, words in said]) if self._ring is not None else (None, [], [])
+        if self._communicator is None:
+            return None, [], []
+        return self._communicator, direct, [words for _, _, words in said]
 
-    def _connect(self, call: CollectiveCall) -> gpu_rings.Ring | None:
+    def _connect(self, call: CollectiveCall) -> nccl.Communicator | None:
         cupy, backend = self._backend.xp(), self._backend
         gpus = [backend.gpu_of(device) for device in self._devices]
         mine = list(dict.fromkeys(gpus))
-        nccl = gpu_rings.library()
-        usable = None not in mine and nccl is not None
+        library = nccl.library()
+        usable = None not in mine and library is not None
         known = [(socket.gethostname(), cupy.cuda.Device(gpu).pci_bus_id) for gpu in mine] if usable else None
         everybody = self._inner.all_gather_object(call, (known, [mine.index(gpu) for gpu in gpus]))
         places = [place for worker, _ in everybody for place in worker or [None]]
         if None in places or len(set(places)) < len(places):
             return None  # NCCL refuses two ranks on one GPU
-        unique_id = self._inner.all_gather_object(call, nccl.get_unique_id() if self.rank == 0 else None)[0]
+        unique_id = self._inner.all_gather_object(call, library.get_unique_id() if self.rank == 0 else None)[0]
         starts = np.cumsum([0, *(len(worker) for worker, _ in everybody)]).tolist()
         self._owners = [start + i for start, (_, replicas) in zip(starts, everybody, strict=False) for i in replicas]
         self._mine = [starts[self.rank] + i for i in everybody[self.rank][1]]
         here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(mine) if gpu is not None]
-        ring = gpu_rings.among(cupy, here, len(places), unique_id, self._inner.timeout)
-        backend.keep(ring)
-        return ring
+        communicator = nccl.among(cupy, here, len(places), unique_id, self._inner.timeout)
+        backend.keep(communicator)
+        return communicator
 
 
 def _is_foreign(value: Any) -> bool:

@@ -78,19 +78,19 @@ class Watch:
         self._socket.bind(("", 0))
         threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
 
-    def at(self, count: int, call: Any) -> None:
+    def entered(self, count: int, call: Any) -> None:
         """Notes the meeting that this worker has come to."""
         self.count, self._call = count, call
 
-    def doing(self) -> str:
+    def status(self) -> str:
         """The last meeting that this worker came to, and its line."""
         return "starting" if self._call is None else str(self._call)
 
-    def card(self) -> tuple[str, int, int]:
+    def endpoint(self) -> tuple[str, int, int]:
         """(host, port, process id), to be told to the others."""
         return socket.gethostname(), self._socket.getsockname()[1], os.getpid()
 
-    def know(self, cards: list[tuple[str, int, int]]) -> None:
+    def set_peers(self, cards: list[tuple[str, int, int]]) -> None:
         """Takes the cards of all workers, in worker order."""
         self._peers = cards
 
@@ -102,7 +102,7 @@ class Watch:
                 if word == b"refdist" and count.isdigit():
                     # Who asks has given up a meeting, which cannot come about any more.
                     self.given_up = max(self.given_up, int(count))
-                    answer = json.dumps([self.rank, self.count, self.doing()]).encode()
+                    answer = json.dumps([self.rank, self.count, self.status()]).encode()
                     self._socket.sendto(answer[:60000], sender)
             except OSError:
                 return
@@ -113,14 +113,14 @@ class Watch:
         return [rank for rank, (host, _, pid) in enumerate(self._peers)
                 if rank != self.rank and host == here and _state(pid) in ("gone", "Z", "X")]
 
-    def roll_call(self) -> str:
+    def report(self) -> str:
         """Where every worker is, one line each."""
         answers = self._ask()
         here = socket.gethostname()
         lines = []
         for rank, (host, _, pid) in enumerate(self._peers):
             if rank == self.rank:
-                text = f"waits in meeting {self.count}: {self.doing()}"
+                text = f"waits in meeting {self.count}: {self.status()}"
             elif rank in answers:
                 count, doing = answers[rank]
                 where = "is still on its way; its last meeting was" if count < self.count else "is in meeting"

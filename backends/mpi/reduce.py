@@ -1,8 +1,8 @@
 """Sums of large arrays over processes.
 
-`SharedSums` is for processes of one host: each sums its own slice of everybody's arrays, in the order of the
+`SharedMemoryReducer` is for processes of one host: each sums its own slice of everybody's arrays, in the order of the
 replicas, through memory that all of them share; results lie in that memory and are not copied out.
-`SentSums` is the way through MPI alone.
+`MessageReducer` is the way through MPI alone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def add_in_order(sources: Sequence[Any], result: Any) -> None:
             np.add(block, source[start:start + step], out=block)
 
 
-class SharedSums:
+class SharedMemoryReducer:
     """Sums through windows that all processes of the host see."""
 
     def __init__(self, mpi: Any, comm: Any, wait: Wait, crowded: bool) -> None:
@@ -173,7 +173,7 @@ class SharedSums:
         return [memory[:nbytes].reshape(2, local, self._chunk) for memory in self._staging[1]]
 
 
-class SentSums:
+class MessageReducer:
     """Sums in which processes send each other slices; also between hosts."""
 
     def __init__(self, mpi: Any, comm: Any, wait: Wait) -> None:
@@ -233,7 +233,7 @@ class SentSums:
                 in zip(layout.offsets, layout.sizes, layout.dtypes, layout.shapes, strict=True)]
 
 
-def make(mpi: Any, comm: Any, node: Any, wait: Wait, cores: int, sent: bool) -> SharedSums | SentSums:
+def make(mpi: Any, comm: Any, node: Any, wait: Wait, cores: int, sent: bool) -> SharedMemoryReducer | MessageReducer:
     """The best way for these processes.
 
     Args:
@@ -246,5 +246,5 @@ def make(mpi: Any, comm: Any, node: Any, wait: Wait, cores: int, sent: bool) -> 
     """
     hosts = comm.allreduce(1 if node.Get_rank() == 0 else 0)
     if sent or hosts > 1:
-        return SentSums(mpi, comm, wait)
-    return SharedSums(mpi, comm, wait, node.Get_size() > cores)
+        return MessageReducer(mpi, comm, wait)
+    return SharedMemoryReducer(mpi, comm, wait, node.Get_size() > cores)

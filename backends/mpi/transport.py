@@ -22,8 +22,7 @@ import numpy as np
 from refdist import errors
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport, add
-from refdist.backends.mpi import failure
-from refdist.backends.mpi import reduce as mpi_sums
+from refdist.backends.mpi import failure, reduce
 from refdist.core import call_site, lockstep
 from refdist.core.lockstep import CollectiveCall
 
@@ -75,9 +74,9 @@ class MPITransport(Transport):
         node = self._comm.Split_type(mpi.COMM_TYPE_SHARED)
         cores = len(os.sched_getaffinity(0))
         self._spin = node.Get_size() <= cores
-        self._sums = mpi_sums.make(mpi, self._comm, node, self._wait, cores, _sent())
+        self._reducer = reduce.make(mpi, self._comm, node, self._wait, cores, _sent())
         node.Free()
-        watch.know(self._exchange_raw(watch.card()))
+        watch.set_peers(self._exchange_raw(watch.endpoint()))
 
     # Waiting.
 
@@ -110,7 +109,7 @@ class MPITransport(Transport):
     def _lost(self, gone: list[int]) -> errors.RefdistError:
         what = f"{lockstep.names(gone, 'worker')} died" if gone else f"not all workers came within {self.timeout:.0f} s"
         return _everywhere(errors.error(
-            "RD01", self._watch.doing(), f"{what}:\n{self._watch.roll_call()}\n",
+            "RD01", self._watch.status(), f"{what}:\n{self._watch.report()}\n",
             "Look at the lines of those who are missing; a longer wait is "
             f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}."))
 
@@ -123,9 +122,9 @@ class MPITransport(Transport):
             How many bytes each brought; they are in `_in` already where they fit.
         """
         self._count += 1
-        self._watch.at(self._count, call)
+        self._watch.entered(self._count, call)
         out, blocks = self._out, self._in
-        _HEADER.pack_into(out, 0, self._count, self._fingerprint(call), self._sums.released(), len(data))
+        _HEADER.pack_into(out, 0, self._count, self._fingerprint(call), self._reducer.released(), len(data))
         if len(data) <= _INLINE:
             out[_HEADER.size:_HEADER.size + len(data)] = data
         self._wait(self._comm.Iallgather(out, blocks))
@@ -135,7 +134,7 @@ class MPITransport(Transport):
                 raise self._difference(call)
         released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
                               strict=True)
-        self._sums.let_go(released)
+        self._reducer.let_go(released)
         return sizes
 
     def _fingerprint(self, call: CollectiveCall) -> int:
@@ -197,7 +196,7 @@ class MPITransport(Transport):
             return self._sum_small(call, columns)
         self._rendezvous(call, b"")
         parts = [[np.asarray(part, order="C") for part in column] for column in columns]
-        return self._sums.sum(parts, ordered)
+        return self._reducer.sum(parts, ordered)
 
     def _sum_small(self, call: CollectiveCall, columns: Sequence[Sequence[Any]]) -> list[Any]:
         mine = b"".join([part.tobytes() for column in columns for part in column])
