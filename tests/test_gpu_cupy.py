@@ -143,7 +143,7 @@ def names_used() -> set[str]:
     starts = {"cupy": "cupy", "self._cupy": "cupy", "cuda": "cupy.cuda", "self._cuda": "cupy.cuda",
               "runtime": "cupy.cuda.runtime", "nccl": "cupy.cuda.nccl", "communicator.cupy": "cupy"}
     found = set()
-    for path in (ROOT / "backends").glob("gpu*.py"):
+    for path in (ROOT / "backends" / "gpu").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
                 text = ast.unparse(node)
