@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import refdist
+from refdist.core.interfaces import Layout
 from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
 from refdist.input import sharding
 from refdist.input.split import split_batch
@@ -26,8 +27,7 @@ quiet = pytest.mark.filterwarnings("ignore:.*no row of a full batch")
 
 def worker(index: int, workers: int, local: int) -> Any:
     """What a split has to know of a strategy."""
-    return SimpleNamespace(_num_workers=workers, _worker_index=index, _worker_devices=("GPU:0",) * local,
-                           _agreed_seed=lambda: 7)
+    return SimpleNamespace(layout=Layout(("GPU:0",) * local, index, workers), agreed_seed=lambda: 7)
 
 
 def with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:

@@ -40,7 +40,7 @@ class DistributedIterator(Iterator):
         super().__init__(dataset, iter(()))
         self._strategy = dataset._strategy
         extended = dataset._strategy.extended
-        self._devices = extended._worker_devices
+        self._devices = extended.layout.devices
         self._fetches = dataset._options.experimental_fetch_to_device
         self._steps = dataset._steps()
 
@@ -79,7 +79,7 @@ class DistributedDataset:
             call_site.warn(text)
 
     def _steps(self) -> PythonIterator[list[Any]]:
-        return self._split.steps(self._split.open(), self._strategy.extended._worker_index)
+        return self._split.steps(self._split.open(), self._strategy.extended.layout.worker)
 
     @cached_property
     def _empty(self) -> Any:
@@ -119,7 +119,7 @@ class DistributedDataset:
 
         Source: tf.distribute.DistributedDataset.element_spec.
         """
-        devices = self._strategy.extended._worker_devices
+        devices = self._strategy.extended.layout.devices
         spec = self._split.spec(_spec_of(self._split.pipelines[0]))
         return spec if len(devices) == 1 else nest.map_structure(
             lambda one: PerReplica([one] * len(devices), devices), spec)
@@ -145,12 +145,12 @@ class DistributedDataset:
         """
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise errors.error("RD25", "DistributedDataset.explain", f"steps is {steps!r}", "Pass an int of 1 or more.")
-        extended = self._strategy.extended
-        local, total = len(extended._worker_devices), extended._num_workers
+        layout = self._strategy.extended.layout
+        local, total = layout.count, layout.workers
         shares: list[tuple[str, list[Any]]] = []
         origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
         looks = self._split.reading._replace(peek=True)
-        for worker in range(total) if self._split.others else [extended._worker_index]:
+        for worker in range(total) if self._split.others else [layout.worker]:
             numbered: list[Iterable[Any]] = (
                 [*map(_numbered, self._split.open(peek=True))] if None in origins
                 else [map(np.asarray, origin.read(looks)) for origin in origins if origin])
@@ -213,7 +213,7 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
         raise errors.error("RD25", attempted, f"dataset_fn is {dataset_fn!r}", "Pass a function of an InputContext.")
     options = _check_options(options, attempted)
     extended = strategy.extended
-    local, workers = len(extended._worker_devices), extended._num_workers
+    local, workers = extended.layout.count, extended.layout.workers
     per_replica_mode = options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
     if options.experimental_place_dataset_on_device and not (
             per_replica_mode and not options.experimental_fetch_to_device):
@@ -226,7 +226,7 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
                            "Use PER_WORKER.")
     count = workers * local
     contexts = [InputContext(local, i, count) for i in range(local)] if per_replica_mode else [
-        InputContext(workers, extended._worker_index, count)]
+        InputContext(workers, extended.layout.worker, count)]
     datasets = [dataset_fn(context) for context in contexts]
     for dataset in datasets:
         check(dataset, options, f"the dataset_fn of {attempted}")

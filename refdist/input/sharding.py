@@ -55,7 +55,7 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
     Raises:
         RD15: scalars.  RD18: the files, or the rows of a batch, cannot be shared out.
     """
-    workers, local = extended._num_workers, len(extended._worker_devices)
+    workers, local = extended.layout.workers, extended.layout.count
     count = workers * local
     known = dataset._facts if isinstance(dataset, Dataset) else Facts()
     policy = AutoShardPolicy.AUTO
@@ -70,7 +70,7 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
     stream = count > 1 and certain and own
     reading = WHOLE
     if workers > 1:
-        reading = Reading(workers, extended._worker_index) if by_file else Reading(seed=extended._agreed_seed())
+        reading = Reading(workers, extended.layout.worker) if by_file else Reading(seed=extended.agreed_seed())
     whole = uneven is not UnevenEnd.DROP
     sizes = None if size is None else piece_sizes(size if whole else size - size % count, count)
     problems = []
@@ -168,7 +168,7 @@ def _empty_shares(sizes: list[int], size: int) -> list[str]:
 
 def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
     """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
-    local, alone = len(extended._worker_devices), extended._num_workers == 1
+    local, alone = extended.layout.count, extended.layout.workers == 1
     first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
     if uneven is UnevenEnd.EMPTY and first.static and alone:
         uneven = UnevenEnd.DROP  # who drops the remainder of a batch loses the one of a step, as in TensorFlow

@@ -96,7 +96,7 @@ class Strategy(OneOfAKind, Deprecated):
     @property
     def num_replicas_in_sync(self) -> int:
         """Over how many replicas gradients are aggregated."""
-        count: int = self._extended._total
+        count: int = self._extended.layout.total
         return count
 
     @property

@@ -61,5 +61,5 @@ class CentralStorageExtended(StrategyExtended):
     _kinds = dict.fromkeys((*VariableSynchronization, None), rules.AGGREGATING)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        create = super()._create_variable if self._count > 1 else self._create_plain
+        create = super()._create_variable if self.layout.count > 1 else self._create_plain
         return create(next_creator, **kwargs)

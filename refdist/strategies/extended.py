@@ -15,6 +15,7 @@ from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, rules
+from refdist.core.interfaces import Layout
 from refdist.strategies.base import OneOfAKind, ValueContext
 from refdist.strategies.communication import check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
@@ -53,18 +54,15 @@ class StrategyExtended(OneOfAKind, Updates):
                  parameter_devices: Sequence[str] | None = None,
                  cross_device_ops: CrossDeviceOps | None = None, transport: Transport | None = None) -> None:
         self._strategy = container_strategy
-        self._worker_devices = tuple(map(config.check_device, worker_devices))
-        self._parameter_devices = (self._worker_devices if parameter_devices is None
+        devices = tuple(map(config.check_device, worker_devices))
+        self._parameter_devices = (devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
         self._backend = current_backend() if self._keeps_backend else None
         self.transport = (LoneWorker() if transport is None
-                          else current_backend().between_workers(transport, self._worker_devices))
-        # Replicas here, replicas on all workers, and the number of the first one here.
-        self._count = len(self._worker_devices)
-        self._total = self._count * self.transport.size
-        self._first = self._count * self.transport.rank
-        self._contexts = [ReplicaContext._of(container_strategy, self._first + i) for i in range(self._count)]
-        self._reduction = Reduction(cross_device_ops, self.transport, self._worker_devices, self._ordered)
+                          else current_backend().between_workers(transport, devices))
+        self.layout = layout = Layout(devices, self.transport.rank, self.transport.size)
+        self._contexts = [ReplicaContext._of(container_strategy, layout.first + i) for i in range(layout.count)]
+        self._reduction = Reduction(cross_device_ops, self.transport, devices, self._ordered)
 
     # Facts.
 
@@ -97,7 +95,7 @@ class StrategyExtended(OneOfAKind, Updates):
     @property
     def worker_devices(self) -> tuple[str, ...]:
         """Canonical names of the devices that replicas run on, one per replica."""
-        return self._worker_devices
+        return self.layout.devices
 
     @property
     def parameter_devices(self) -> tuple[str, ...]:
@@ -129,18 +127,8 @@ class StrategyExtended(OneOfAKind, Updates):
         """Whether this worker writes summaries: yes."""
         return True
 
-    def _replica_device(self, i: int) -> str:
-        return self._worker_devices[i - self._first]
-
-    @property
-    def _num_workers(self) -> int:
-        return self.transport.size
-
-    @property
-    def _worker_index(self) -> int:
-        return self.transport.rank
-
-    def _agreed_seed(self) -> int:
+    def agreed_seed(self) -> int:
+        """A random number, the same on all workers."""
         call = lockstep.CollectiveCall("agreeing on a seed", lockstep.NOTHING_TO_COMPARE)
         seed: int = self.transport.all_gather_object(call, random.getrandbits(62))[0]
         return seed
@@ -161,9 +149,10 @@ class StrategyExtended(OneOfAKind, Updates):
         return self._strategy.run(fn, args, kwargs)
 
     def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        strategy, contexts, names = self._strategy, self._contexts, self._worker_devices
+        strategy, contexts, layout = self._strategy, self._contexts, self.layout
+        names, first = layout.devices, layout.first
         if args or kwargs:
-            check_components([args, kwargs], self._count, "Strategy.run")
+            check_components([args, kwargs], layout.count, "Strategy.run")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
         self.backend  # noqa: B018 - the strategy's own, or an error; chosen now where none was
         switching = context_stack.switching
@@ -182,18 +171,18 @@ class StrategyExtended(OneOfAKind, Updates):
             if journal.active is None:
                 return fn(*my_args, **my_kwargs)
             name = getattr(fn, "__name__", type(fn).__name__)
-            journal.write("start", self._first + i, name)
+            journal.write("start", first + i, name)
             result = fn(*my_args, **my_kwargs)
-            journal.write("finish", self._first + i, name)
+            journal.write("finish", first + i, name)
             return result
 
         state.top = scope
         where = None if switching is None else switching.leave(None)
         try:
-            if self._count == 1:
+            if layout.count == 1:
                 results = [body(0, None)]
             else:
-                results = lockstep.run(self._count, body, config.order(self._count), "strategy.run", self._first)
+                results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", first)
         except ValueError as error:
             errors.explain_read_only(error)
             raise
@@ -330,11 +319,12 @@ class StrategyExtended(OneOfAKind, Updates):
             leaves = nest.flatten(value)
             for leaf in leaves:
                 if isinstance(leaf, DistributedValues):
-                    check_count(leaf, self._count, "experimental_local_results")
+                    check_count(leaf, self.layout.count, "experimental_local_results")
             return tuple(nest.pack_sequence_as(value, [leaf.values[i] if isinstance(leaf, DistributedValues) else leaf
-                                                       for leaf in leaves]) for i in range(self._count))
+                                                       for leaf in leaves]) for i in range(self.layout.count))
         return (value,)
 
     def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
-        values = [value_fn(ValueContext(self._first + i, self._total)) for i in range(self._count)]
-        return per_replica(values, self._worker_devices, "experimental_distribute_values_from_function")
+        layout = self.layout
+        values = [value_fn(ValueContext(layout.first + i, layout.total)) for i in range(layout.count)]
+        return per_replica(values, layout.devices, "experimental_distribute_values_from_function")

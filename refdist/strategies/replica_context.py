@@ -99,7 +99,8 @@ class ReplicaContext:
     def devices(self) -> tuple[str, ...]:
         """This replica's device in a tuple of length 1."""
         self._require("ReplicaContext.devices")
-        return (self._strategy.extended._replica_device(self._id),)
+        layout = self._strategy.extended.layout
+        return (layout.devices[self._id - layout.first],)
 
     def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (),
                    kwargs: dict[str, Any] | None = None) -> Any:
@@ -128,7 +129,7 @@ class ReplicaContext:
 
     def _merge(self, calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         strategy = self._strategy
-        component_devices = strategy.extended._worker_devices
+        component_devices = strategy.extended.layout.devices
         owner = strategy.extended.value_container
         merge_fn = calls[0].contribution[0]
         args, kwargs = (regroup([nest.map_structure(shared, call.contribution[i]) for call in calls],
@@ -229,7 +230,7 @@ class ReplicaContext:
         axis = calls[0].signature[2]
         extended = self._strategy.extended
         columns = zip(*[call.contribution for call in calls], strict=True)
-        backend, devices = extended.backend, extended._worker_devices
+        backend, devices = extended.backend, extended.layout.devices
         results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, calls[0]),
                                      devices) for column in columns]
         return list(zip(*results, strict=True))

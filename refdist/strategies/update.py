@@ -12,6 +12,7 @@ from refdist import config, errors, nest
 from refdist.array.convert import is_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, rules
+from refdist.core.interfaces import Layout
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import ADVICE, foreign
 from refdist.variables.distributed import check_equal
@@ -23,7 +24,7 @@ class Updates:
     """The part of StrategyExtended that updates variables."""
 
     _strategy: Any
-    _count: int
+    layout: Layout
     _parameter_devices: tuple[str, ...]
     _create_variable: Callable[..., Any]
     value_container: Callable[[Any], Any]
@@ -71,7 +72,7 @@ class Updates:
                 group: bool) -> Any:
         copies = var._copies if hasattr(var, "_copies") else (var,)
         alone = len(copies) == 1
-        check_components([args, kwargs], self._count if alone else len(copies), "update")
+        check_components([args, kwargs], self.layout.count if alone else len(copies), "update")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
         return self._call_for_each_copy(
             [component._device for component in copies],

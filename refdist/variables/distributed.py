@@ -118,7 +118,8 @@ class _Shared(Variable):
             workers.check_same_bits(extended.transport, lockstep.CollectiveCall(attempted, signature), value,
                                     _brief(value))
         if action == rules.SHARED_OUT:
-            shares = _shares(value, extended._total, attempted)[extended._first:extended._first + len(copies)]
+            layout = extended.layout
+            shares = _shares(value, layout.total, attempted)[layout.first:layout.first + len(copies)]
             self._store_each(collectives.put_all(extended.backend, shares, [copy._device for copy in copies]))
             return
         self._store_each(self._updated(operation, self._spread(value)))
