@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from refdist import errors
+from refdist.core.interfaces import Replica, Strategy, Undo
 
 if TYPE_CHECKING:
     from refdist.core import lockstep
 
-Creator = Callable[..., Any]
-# What an update has to restore if it fails: each variable that it wrote, with the arrays it had before, by its id.
-Undo = dict[int, tuple[Any, list[Any]]]
+Creator = Callable[..., object]
 
 # The six situations in which a call on a strategy S can be made; the columns of the tables in rules/.
 OUTSIDE, CROSS, UPDATE, REPLICA = "outside", "cross", "update", "replica"
@@ -43,7 +42,7 @@ class Frame:
 
     __slots__ = ("creators", "device", "kind", "parent", "replica", "replica_id", "run", "strategy", "undo")
 
-    def __init__(self, parent: Frame | None, strategy: Any, kind: str, replica: Any = None,
+    def __init__(self, parent: Frame | None, strategy: Strategy | None, kind: str, replica: Replica | None = None,
                  replica_id: int | None = None, run: lockstep.LockstepRun | None = None, device: str = "",
                  creators: tuple[Creator, ...] = (), undo: Undo | None = None) -> None:
         self.parent = parent
@@ -130,7 +129,7 @@ def leave(entered: list[Frame], what: str) -> None:
     state.top = frame.parent
 
 
-def situation(strategy: Any) -> str:
+def situation(strategy: Strategy | None) -> str:
     """Which of SITUATIONS a call on `strategy` is made in."""
     top = state.top
     if top.kind == OUTSIDE:
@@ -143,11 +142,12 @@ def situation(strategy: Any) -> str:
 def describe() -> str:
     """Where we are, in words for an error message."""
     top = state.top
-    if top.kind == OUTSIDE:
+    if top.strategy is None:
         return "outside every scope"
     name = type(top.strategy).__name__
-    if top.kind == REPLICA:
-        return f"in replica {top.replica._id} of {top.strategy.num_replicas_in_sync} of {name}"
+    if top.replica is not None:
+        number = top.replica.replica_id_in_sync_group
+        return f"in replica {number} of {top.strategy.num_replicas_in_sync} of {name}"
     if top.kind == UPDATE:
         return f"in an update of copy {top.replica_id} under {name}"
     return f"in the cross-replica context of {name}"

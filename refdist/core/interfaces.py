@@ -7,7 +7,9 @@ are concerned, in `variables/interfaces.py`.  The classes above fit by having th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,36 @@ class Layout:
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "first", self.worker * count)
         object.__setattr__(self, "total", self.workers * count)
+
+
+class Strategy(Protocol):
+    """What is asked of a strategy where arrays are not known."""
+
+    @property
+    def num_replicas_in_sync(self) -> int: ...
+
+
+class Replica(Protocol):
+    """What is asked of the context of a replica."""
+
+    @property
+    def replica_id_in_sync_group(self) -> int: ...
+
+    def merge_call(self, merge_fn: Callable[..., object], args: Sequence[object] = (),
+                   kwargs: dict[str, object] | None = None) -> Any: ...
+
+
+class Written(NamedTuple):
+    """A variable that an update has written.
+
+    Attributes:
+        settle: called at the end of the update; raises where copies that have to be equal are not.
+        restore: called where the update fails; puts back what the variable held before.
+    """
+
+    settle: Callable[[], None]
+    restore: Callable[[], None]
+
+
+# What an update has written so far, by the id of the variable.
+Undo = dict[int, Written]

@@ -182,9 +182,9 @@ class Generator:
         # Key and counter for so many numbers.
         before = self._skip(count)
         low, high, key = map(int, to_numpy(before._read() if isinstance(before, Mirrored) else before).view(np.uint64))
-        strategy = self._state._strategy
-        if strategy is not None and context_stack.situation(strategy) == context_stack.REPLICA:
-            key = int(philox.bits(key, context_stack.frame().replica.replica_id_in_sync_group, 1, 8)[0])
+        strategy, replica = self._state._strategy, context_stack.frame().replica
+        if strategy is not None and replica is not None and context_stack.situation(strategy) == context_stack.REPLICA:
+            key = int(philox.bits(key, replica.replica_id_in_sync_group, 1, 8)[0])
         return key, low | high << 64
 
     def normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = np.float32,

@@ -239,7 +239,7 @@ class ReplicaContext:
         frame = context_stack.frame()
         code: str = self._strategy._rule(name)
         if code == "ok":
-            if frame.replica is self or frame.replica is None or frame.replica._id == self._id:
+            if frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id:
                 return frame
             code = "RD09"
         found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
@@ -336,7 +336,7 @@ def get_replica_context() -> ReplicaContext | None:
     if frame.kind == context_stack.OUTSIDE:
         context: ReplicaContext = _default[1]
         return context
-    return frame.replica if frame.kind == context_stack.REPLICA else None
+    return frame.replica if isinstance(frame.replica, ReplicaContext) else None
 
 
 def in_cross_replica_context() -> bool:

@@ -11,11 +11,10 @@ from typing import Any
 from refdist import config, errors, nest
 from refdist.array.convert import is_array
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import context_stack, rules
-from refdist.core.interfaces import Layout
+from refdist.core import context_stack
+from refdist.core.interfaces import Layout, Undo
 from refdist.strategies.replica_context import call_arguments
-from refdist.variables.access import ADVICE, foreign
-from refdist.variables.distributed import check_equal
+from refdist.variables.access import foreign
 from refdist.variables.values import Mirrored, check_components, per_replica, regroup, splitter
 from refdist.variables.variable import Variable
 
@@ -61,7 +60,7 @@ class Updates:
         if var._strategy is not self._strategy and not self._updates_foreign:
             raise foreign(f"update of variable {var.name}", var)
         frame = context_stack.frame()
-        if frame.kind == context_stack.REPLICA and frame.strategy is self._strategy:
+        if frame.replica is not None and frame.strategy is self._strategy:
             return frame.replica.merge_call(
                 lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (var, *args), kwargs)
         return self._update(var, fn, args, kwargs, group)
@@ -79,7 +78,7 @@ class Updates:
             lambda i: fn(copies[i] if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)), group)
 
     def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any], group: bool) -> Any:
-        undo: context_stack.Undo = {}
+        undo: Undo = {}
         top = context_stack.frame()
         creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
         results = []
@@ -89,18 +88,14 @@ class Updates:
                                             creators, undo)
                 with context_stack.pushed(frame), self._strategy.extended.backend.device(name):
                     results.append(call(i))
-            for var, _ in undo.values():
-                if var._kind == rules.MIRRORED:
-                    arrays = [component._array for component in var._copies]
-                    check_equal(arrays, f"update of variable {var.name}", "RD12", unit_name="copy",
-                                fix=ADVICE["RD12", context_stack.UPDATE])
-                    var._store_each(var._share_equal_copies(arrays))
+            for written in undo.values():
+                written.settle()
             if group:
                 return regroup(results, names, "results of update", self.value_container, _together)
             return nest.map_structure(lambda leaf: leaf.values, per_replica(results, names, "results of update"))
         except BaseException as error:
-            for var, before in undo.values():
-                var._store_each(before)
+            for written in undo.values():
+                written.restore()
             errors.explain_read_only(error)
             raise
 

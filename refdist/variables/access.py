@@ -34,7 +34,8 @@ ADVICE = {
 def write_situation(strategy: Any) -> str:
     """The situation for the table of writes; a lone replica of another strategy overwrites no other's value."""
     situation = context_stack.situation(strategy)
-    if situation == context_stack.OTHER_REPLICA and context_stack.frame().strategy.num_replicas_in_sync == 1:
+    other = context_stack.frame().strategy
+    if situation == context_stack.OTHER_REPLICA and other is not None and other.num_replicas_in_sync == 1:
         return context_stack.OTHER_CROSS
     return situation
 

@@ -19,6 +19,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
+from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.variables.access import ADVICE, refused, write_situation
 from refdist.variables.operations import prepare, update
@@ -190,7 +191,16 @@ class _Shared(Variable):
         # `extended.update` compares, and if need be restores, every variable that is written inside it.
         undo = context_stack.frame().undo
         if undo is not None:
-            undo.setdefault(id(self), (self, [variable._array for variable in self._copies]))
+            before = [variable._array for variable in self._copies]
+            undo.setdefault(id(self), Written(self._settle, functools.partial(self._store_each, before)))
+
+    def _settle(self) -> None:
+        # At the end of an update.
+        if self._kind == rules.MIRRORED:
+            arrays = [variable._array for variable in self._copies]
+            check_equal(arrays, f"update of variable {self.name}", "RD12", unit_name="copy",
+                        fix=ADVICE["RD12", context_stack.UPDATE])
+            self._store_each(self._share_equal_copies(arrays))
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
         """Raises when writing to one copy alone would make copies differ.
