@@ -265,7 +265,7 @@ class GPU(Simulated):
         self._settle()
 
     def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
-        return transport if transport.size == 1 else DeviceTransport(self, transport, devices)
+        return DeviceTransport(self, transport, devices)
 
     def keep(self, communicator: nccl.Communicator) -> None:
         """Remembers a communicator with other processes, so that waiting for a GPU looks at it."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import frozen
-from refdist.array.transport import Transport, add
+from refdist.array.transport import Columns, Transport, add, concatenated
 from refdist.backends.mpi import failure, reduce
 from refdist.core import call_site, lockstep
 from refdist.core.lockstep import CollectiveCall
@@ -190,7 +190,7 @@ class MPITransport(Transport):
     def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
         return [pickle.loads(part) for part in self._all(call, pickle.dumps(value))]
 
-    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         total = sum(part.nbytes for column in columns for part in column)
         if total <= _SMALL:
             return self._sum_small(call, columns)
@@ -198,7 +198,7 @@ class MPITransport(Transport):
         parts = [[np.asarray(part, order="C") for part in column] for column in columns]
         return self._reducer.sum(parts, ordered)
 
-    def _sum_small(self, call: CollectiveCall, columns: Sequence[Sequence[Any]]) -> list[Any]:
+    def _sum_small(self, call: CollectiveCall, columns: Columns) -> list[Any]:
         mine = b"".join([part.tobytes() for column in columns for part in column])
         everybody = self._all(call, mine)
         totals, start = [], 0
@@ -211,7 +211,7 @@ class MPITransport(Transport):
             start += step * len(column)
         return totals
 
-    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         if any(part.dtype.hasobject for column in columns for part in column):
             found = self.all_gather_object(call, columns)
         else:
@@ -222,8 +222,7 @@ class MPITransport(Transport):
                      for theirs in shapes]
             everybody = self._gather_bytes(np.frombuffer(mine, np.uint8), np.array(sizes, np.int64))
             found = [_unpacked(data, theirs, columns) for data, theirs in zip(everybody, shapes, strict=True)]
-        return [frozen(np.concatenate([part for column in same for part in column], axis))
-                for same in zip(*found, strict=True)]
+        return concatenated(found, axis)
 
     def broadcast(self, call: CollectiveCall, array: Any) -> Any:
         if array.dtype.hasobject or array.dtype.kind in "USV":
@@ -232,6 +231,9 @@ class MPITransport(Transport):
         copy = np.array(array)
         self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
         return frozen(copy)
+
+    def barrier(self, call: CollectiveCall) -> None:
+        self._rendezvous(call, b"")
 
     def finish(self) -> None:
         """Says that this worker's program has ended; the others must have come to their end too."""
@@ -248,7 +250,7 @@ def _everywhere(error: errors.RefdistError) -> errors.RefdistError:
     return error
 
 
-def _unpacked(data: Any, shapes: Sequence[Any], columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _unpacked(data: Any, shapes: Sequence[Any], columns: Columns) -> list[list[Any]]:
     found, start = [], 0
     for column, theirs in zip(columns, shapes, strict=True):
         dtype, parts = column[0].dtype, []

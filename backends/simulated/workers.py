@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from refdist import config, errors
-from refdist.array.convert import frozen
-from refdist.array.transport import Transport, add
+from refdist.array.transport import Columns, Transport, concatenated, summed
 from refdist.core import context_stack, lockstep
 from refdist.core.lockstep import CollectiveCall
 
@@ -73,19 +72,12 @@ class SimulatedWorker(Transport):
         found: list[Any] = self._rendezvous(call, value, list)
         return found
 
-    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
-        def act(payloads: list[Any]) -> Any:
-            return [add([part for column in same for part in column]) for same in zip(*payloads, strict=True)]
-
-        found: list[Any] = self._rendezvous(call, columns, act)
+    def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
+        found: list[Any] = self._rendezvous(call, columns, summed)
         return found
 
-    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
-        def act(payloads: list[Any]) -> Any:
-            return [frozen(np.concatenate([part for column in same for part in column], axis))
-                    for same in zip(*payloads, strict=True)]
-
-        found: list[Any] = self._rendezvous(call, columns, act)
+    def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
+        found: list[Any] = self._rendezvous(call, columns, lambda everyone: concatenated(everyone, axis))
         return found
 
     def broadcast(self, call: CollectiveCall, array: Any) -> Any:

@@ -19,9 +19,6 @@ from refdist.array.convert import is_array, to_numpy
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.cases import load
-from refdist.core import lockstep
-
-_NOTHING = (None,) * len(lockstep.FIELDS)
 
 
 class Part:
@@ -72,8 +69,8 @@ class Worker(Simulated):
         return tuple(self._everybody(strategy, to_numpy(mine)))
 
     def _everybody(self, strategy: Any, value: Any) -> list[Any]:
-        call = lockstep.CollectiveCall("looking", _NOTHING)
-        found: list[Any] = strategy.extended.transport.all_gather_object(call, value)
+        transport = strategy.extended.transport
+        found: list[Any] = transport.all_gather_object(transport.call("looking"), value)
         return found
 
     def distribute(self, strategy: Any, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Iterable[Any]:
@@ -116,21 +113,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--expected-failures")
     known = read_expected(parser.parse_args().expected_failures, {case.name for case in load()})
-    transport = refdist.MultiWorkerMirroredStrategy().extended.transport
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    transport, processes = strategy.extended.transport, strategy.num_replicas_in_sync
     counts: Counter[str] = Counter()
     failed = False
     for case in load():
-        if fits(case) and case.strategy[1] == transport.size and case.name not in known:
+        if fits(case) and case.strategy[1] == processes and case.name not in known:
             verdict = judge(case, Worker())
             # One word of all workers, so that none goes on alone.
-            outcomes = transport.all_gather_object(lockstep.CollectiveCall("verdict", _NOTHING), verdict.outcome)
+            outcomes = transport.all_gather_object(transport.call("verdict"), verdict.outcome)
             worst = next((outcome for outcome in outcomes if outcome != "passed"), "passed")
             counts[worst] += 1
             if verdict.outcome != "passed":
                 print(f"worker {transport.rank}: {case.name}: {verdict.message}", file=sys.stderr)
             failed |= worst != "passed"
     if transport.rank == 0:
-        print(f"{transport.size} processes: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items())))
+        print(f"{processes} processes: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items())))
     return int(failed)
 
 

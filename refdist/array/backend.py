@@ -13,12 +13,14 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refdist import config, errors
 from refdist.array.convert import to_array
-from refdist.array.transport import Transport
 from refdist.core import context_stack
+
+if TYPE_CHECKING:
+    from refdist.array.transport import Transport
 
 BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "simulated": "refdist.backends.simulated:Simulated"}
 GROUP = "refdist.backends"

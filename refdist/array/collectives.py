@@ -149,6 +149,19 @@ def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Part
     return [IndexedSlices(values, indices, part.dense_shape) for values, indices in pairs]
 
 
+def leaves(part: Part) -> tuple[Any, ...]:
+    """The arrays of a part: itself, or the values and the indices of IndexedSlices."""
+    return (part.values, part.indices) if isinstance(part, IndexedSlices) else (part,)
+
+
+def with_leaves(part: Part, arrays: Sequence[Any]) -> Part:
+    """A part like `part`, made of other leaves."""
+    if not isinstance(part, IndexedSlices):
+        return arrays[0]
+    values, indices = arrays
+    return IndexedSlices(values, indices, part.dense_shape)
+
+
 def divide(total: Any, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
     return current_backend().divide(total, count, rules.MEAN_DTYPE.get(total.dtype.name))

@@ -1,20 +1,49 @@
 """The contract of a transport: collectives between workers, and their checks.
 
-Every collective is entered by all workers, each with the call that led to it; the calls are compared before any
-data moves, and a difference is the same error on every worker.  Which replica or variable is meant is not
-known here.  Towards transports the words are MPI's.
+A worker is a process, or a simulated one (`simulate_workers`), with replicas of its own.  Inside it replicas meet in
+lock step; a transport carries arrays from worker to worker.  Its verbs are MPI's; which replica or variable is meant is
+not known here.
+
+Invariants:
+
+* Every verb is a collective: all workers call it, in the same order, each with the `CollectiveCall` that led there.
+  The calls are compared before any data moves, and a difference is the same error on every worker.
+* A sum is taken left to right over worker 0's arrays, then worker 1's, and so on.  A worker cannot add up its own
+  arrays before it sends them: (a + b) + (c + d) has other bits than ((a + b) + c) + d.  That is why `all_reduce` takes
+  all arrays of a worker and not their sum.
+* Results are read-only, because all workers of a process may share them.
+* No wait is without a limit.
+
+Callers do not ask how many workers there are.  They call `transport.call(...)` for the description of what they do, and
+then a verb.  With one worker the transport is a `LoneWorker`: it describes nothing, compares nothing, and its verbs
+return what the backend makes of the worker's own arrays.  A description costs a walk over the frames of the program
+(`call_site`), so the transport makes it, and a lone worker never pays for one.  Whatever else costs time, such as a
+checksum or a text for a message, is made inside the verb.
+
+Of the verbs only `all_gather_object` is abstract.  The others are defined by it here, and a transport overrides those
+that it can do better: under MPI all of them, between simulated workers those whose result they can share.
 """
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from refdist.array.convert import frozen
+from refdist import errors
+from refdist.array import collectives
+from refdist.array.backend import current_backend
+from refdist.array.convert import frozen, to_numpy
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import lockstep
+from refdist.core.interfaces import Layout
 from refdist.core.lockstep import CollectiveCall
+from refdist.core.rules import ReduceOp
+
+Columns = Sequence[Sequence[Any]]  # for every result one array per replica of this worker
 
 
 class Transport(ABC):
@@ -25,8 +54,8 @@ class Transport(ABC):
         size: how many workers there are.
         timeout: seconds that a worker waits for the others.
 
-    Every call raises:
-        RD02 ... RD07, RD21: workers came with different calls.
+    Every verb raises:
+        RD02 ... RD07, RD21: the workers made different calls.
         RD01: a worker has ended, or did not come within the time limit.
     """
 
@@ -37,12 +66,13 @@ class Transport(ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Transport:
         return self  # the processes are connected once
 
+    # The verbs.
+
     @abstractmethod
     def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
         """The small Python objects of all workers, in worker order."""
 
-    @abstractmethod
-    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         """The sum of each column over the local arrays of all workers.
 
         Args:
@@ -54,34 +84,159 @@ class Transport(ABC):
         Returns:
             Read-only arrays.
         """
+        return summed(self.all_gather_object(call, columns))
 
-    @abstractmethod
-    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         """For each column the local arrays of all workers one after another; lengths along `axis` may differ."""
+        return concatenated(self.all_gather_object(call, columns), axis)
 
-    @abstractmethod
     def broadcast(self, call: CollectiveCall, array: Any) -> Any:
-        """Worker 0's array, which has the shape and dtype of everybody's."""
+        """Worker 0's array; every worker passes one of its shape and dtype."""
+        return frozen(self.all_gather_object(call, array)[0])
+
+    def barrier(self, call: CollectiveCall) -> None:
+        """Waits until all workers have made this call."""
+        self.all_gather_object(call, None)
+
+    # What callers need around the verbs.
+
+    def call(self, kind: str, target: object = None, op: object = None, axis: object = None,
+             like: Any = None, varying: int | None = None) -> CollectiveCall:
+        """The description of a call that all workers make; what it says is compared between them.
+
+        Args:
+            kind: what is done, for messages.
+            target: what it is done to, for example the name of a variable.
+            op: the reduce op.
+            axis: the axis, or what else the workers have to agree on.
+            like: the array or IndexedSlices whose dtype and shape are compared, a tuple of several, or None.
+            varying: instead of `axis`, the axis along which lengths may differ.
+        """
+        arrays: Sequence[Any] = (None, None)
+        if isinstance(like, tuple):
+            arrays = tuple(zip(*[collectives.signature(part, varying) for part in like], strict=True))
+        elif like is not None:
+            arrays = collectives.signature(like, varying)
+        return CollectiveCall(kind, (target, op, axis if varying is None else varying, None, *arrays))
+
+    def layout(self, devices: Sequence[str]) -> Layout:
+        """How replicas are numbered that are on `devices` here, and on as many on every other worker."""
+        return Layout(tuple(devices), self.rank, self.size)
+
+    def check_same_bits(self, call: CollectiveCall, value: Any, text: Callable[[Any], str]) -> None:
+        """Raises unless all workers have the same bits.
+
+        Args:
+            call: what led here.
+            value: an array or IndexedSlices.
+            text: shows the value of a worker in a message.
+
+        Raises:
+            RD12: they have not.
+        """
+        # A checksum finds a drift; nothing is forged here, so a short and fast one will do.
+        check = [zlib.crc32(to_numpy(leaf).tobytes()) for leaf in collectives.leaves(value)]
+        found = self.all_gather_object(call, (check, text(value)))
+        for i, (other, shown) in enumerate(found):
+            if other != found[0][0]:
+                raise errors.error("RD12", str(call), f"worker 0 gives {found[0][1]}, worker {i} gives {shown}",
+                                   "Give the same value on every worker, or reduce it first.")
 
 
 class LoneWorker(Transport):
-    """One worker and nobody to talk to.
+    """The only worker there is: it has no one to compare with, and its backend combines its own arrays.
 
-    >>> LoneWorker().all_gather_object(None, "alone")
-    ['alone']
+    >>> alone = LoneWorker()
+    >>> alone.all_gather_object(alone.call("greeting"), "hello")
+    ['hello']
     """
+
+    def call(self, kind: str, target: object = None, op: object = None, axis: object = None,
+             like: Any = None, varying: int | None = None) -> CollectiveCall:
+        return _UNDESCRIBED
 
     def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
         return [value]
 
-    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
-        return [add(column) for column in columns]
+    def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
+        backend = current_backend()
+        return [backend.sum(column) for column in columns]
 
-    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
-        return [frozen(np.concatenate(column, axis)) for column in columns]
+    def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
+        backend = current_backend()
+        return [backend.concatenate(column, axis) for column in columns]
 
     def broadcast(self, call: CollectiveCall, array: Any) -> Any:
         return array
+
+    def barrier(self, call: CollectiveCall) -> None:
+        pass
+
+    def check_same_bits(self, call: CollectiveCall, value: Any, text: Callable[[Any], str]) -> None:
+        pass
+
+
+_UNDESCRIBED = CollectiveCall("a call of one worker", lockstep.NOTHING_TO_COMPARE, site=())
+
+
+# Both are arrays or IndexedSlices; of these the leaves travel.
+
+def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Columns, count: int,
+           ordered: bool = True) -> list[Any]:
+    """One value per column from the contributions of all workers.
+
+    Args:
+        transport: between the workers.
+        call: what led here.
+        op: SUM or MEAN.
+        columns: for every result the contributions, arrays or IndexedSlices, of this worker.
+        count: how many contributions all workers have together, for MEAN.
+        ordered: see `Transport.all_reduce`.
+    """
+    dense = [column for column in columns if not isinstance(column[0], IndexedSlices)]
+    sparse = [column for column in columns if isinstance(column[0], IndexedSlices)]
+    totals = iter(transport.all_reduce(call, dense, ordered) if dense else ())
+    # Slices are put one after another, as within a worker: values and indices of each column.
+    leaves = [leaf for column in sparse for leaf in zip(*map(collectives.leaves, column), strict=True)]
+    joined = iter(transport.all_gather(call, leaves, 0) if sparse else ())
+    results = []
+    for column in columns:
+        if isinstance(column[0], IndexedSlices):
+            values, indices = next(joined), next(joined)
+            results.append(collectives.with_leaves(column[0], (_divided(op, values, count), indices)))
+        else:
+            results.append(_divided(op, next(totals), count))
+    return results
+
+
+def _divided(op: ReduceOp, total: Any, count: int) -> Any:
+    return total if op is ReduceOp.SUM else collectives.divide(total, count)
+
+
+def first(transport: Transport, call: CollectiveCall, part: Any) -> Any:
+    """Worker 0's array or IndexedSlices; how many slices there are may differ between workers."""
+    if not isinstance(part, IndexedSlices):
+        return transport.broadcast(call, part)
+    values, indices, shape = transport.all_gather_object(call, (part.values, part.indices, part.dense_shape))[0]
+    return IndexedSlices(values, indices, shape)
+
+
+def widest(transports: Iterable[Transport]) -> Transport:
+    """The transport that connects the most workers; a lone worker's where there is none."""
+    return max(transports, key=lambda one: one.size, default=LoneWorker())
+
+
+# What every worker computes from the arrays of all, in worker order.
+
+def summed(everyone: Sequence[Columns]) -> list[Any]:
+    """Of each column the sum over all workers, left to right."""
+    return [add([part for column in same for part in column]) for same in zip(*everyone, strict=True)]
+
+
+def concatenated(everyone: Sequence[Columns], axis: int) -> list[Any]:
+    """Of each column the arrays of all workers one after another."""
+    return [frozen(np.concatenate([part for column in same for part in column], axis))
+            for same in zip(*everyone, strict=True)]
 
 
 def add(arrays: Sequence[Any]) -> Any:

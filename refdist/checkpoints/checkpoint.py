@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.array.transport import Transport
+from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import walk
-from refdist.core import call_site, context_stack, lockstep
+from refdist.core import call_site, context_stack
 from refdist.variables.variable import Variable
 
 
@@ -126,9 +126,8 @@ class Checkpoint:
     def _begin(self, attempted: str) -> None:
         _outside_replicas(attempted)
         transport = transport_of(self._variables())
-        if transport is not None:
-            # A worker that does not save has its error here, and not where some variable is read.
-            transport.all_gather_object(lockstep.CollectiveCall(attempted, lockstep.NOTHING_TO_COMPARE), None)
+        # A worker that does not save has its error here, and not where some variable is read.
+        transport.barrier(transport.call(attempted))
 
     def _write(self, path: str, attempted: str) -> str:
         arrays: dict[str, Any] = {}
@@ -324,26 +323,21 @@ def counter() -> Any:
         return Variable(np.int64(0), trainable=False)
 
 
-def transport_of(variables: Iterable[Variable]) -> Transport | None:
-    """What connects the workers that have these variables; None when one worker has them all."""
-    transports = (variable._strategy.extended.transport for variable in variables if variable._strategy)
-    return next((transport for transport in transports if transport.size > 1), None)
+def transport_of(variables: Iterable[Variable]) -> Transport:
+    """What connects the workers that have these variables."""
+    return widest(variable._strategy.extended.transport for variable in variables if variable._strategy)
 
 
 def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable[[], None]) -> None:
     """The first worker acts; all wait for it, and have its error if it has one."""
     transport = transport_of(variables)
-    if transport is None:
-        act()
-        return
     failed: Exception | None = None
     if transport.rank == 0:
         try:
             act()
         except Exception as error:
             failed = error
-    call = lockstep.CollectiveCall(attempted, lockstep.NOTHING_TO_COMPARE)
-    found = transport.all_gather_object(call, None if failed is None else str(failed))
+    found = transport.all_gather_object(transport.call(attempted), None if failed is None else str(failed))
     if failed is not None:
         raise failed
     if found[0] is not None:

@@ -16,7 +16,6 @@ import numpy as np
 from refdist import errors
 from refdist.checkpoints.checkpoint import Checkpoint, counter, transport_of
 from refdist.checkpoints.manager import CheckpointManager
-from refdist.core import lockstep
 
 
 class TerminationConfig:
@@ -108,8 +107,7 @@ class PreemptionCheckpointHandler:
                 self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
         # Asked every time: variables may be made in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
-        known = [mine] if transport is None else transport.all_gather_object(
-            lockstep.CollectiveCall("asking whether a worker is to end", lockstep.NOTHING_TO_COMPARE), mine)
+        known = transport.all_gather_object(transport.call("asking whether a worker is to end"), mine)
         over = any(ends for _, ends in known)
         if over or (any(told for told, _ in known) and not self._saved_first):
             self._saved_first = True

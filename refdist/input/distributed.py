@@ -16,7 +16,7 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
-from refdist.core import call_site, lockstep
+from refdist.core import call_site
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
@@ -47,8 +47,8 @@ class DistributedIterator(Iterator):
     def __next__(self) -> Any:
         self._strategy._require("DistributedIterator.get_next")
         extended = self._strategy.extended
-        transport, put = extended.transport, extended.backend.put if self._fetches else None
-        step = next(self._steps) if transport.size == 1 else self._next_of_all(transport)
+        put = extended.backend.put if self._fetches else None
+        step = self._next_of_all(extended.transport)
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))
@@ -57,7 +57,7 @@ class DistributedIterator(Iterator):
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker whose rows have ended gets empty elements until those of all have.
         step = next(self._steps, None)
-        call = lockstep.CollectiveCall("next element of a distributed dataset", lockstep.NOTHING_TO_COMPARE)
+        call = transport.call("next element of a distributed dataset")
         if not any(transport.all_gather_object(call, step is not None)):
             raise StopIteration
         if step is None:

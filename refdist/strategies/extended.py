@@ -15,7 +15,6 @@ from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, rules
-from refdist.core.interfaces import Layout
 from refdist.strategies.base import OneOfAKind, ValueContext
 from refdist.strategies.communication import check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
@@ -58,9 +57,8 @@ class StrategyExtended(OneOfAKind, Updates):
         self._parameter_devices = (devices if parameter_devices is None
                                    else tuple(map(config.check_device, parameter_devices)))
         self._backend = current_backend() if self._keeps_backend else None
-        self.transport = (LoneWorker() if transport is None
-                          else current_backend().between_workers(transport, devices))
-        self.layout = layout = Layout(devices, self.transport.rank, self.transport.size)
+        self.transport = transport or LoneWorker()
+        self.layout = layout = self.transport.layout(devices)
         self._contexts = [ReplicaContext._of(container_strategy, layout.first + i) for i in range(layout.count)]
         self._reduction = Reduction(cross_device_ops, self.transport, devices, self._ordered)
 
@@ -129,7 +127,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
     def agreed_seed(self) -> int:
         """A random number, the same on all workers."""
-        call = lockstep.CollectiveCall("agreeing on a seed", lockstep.NOTHING_TO_COMPARE)
+        call = self.transport.call("agreeing on a seed")
         seed: int = self.transport.all_gather_object(call, random.getrandbits(62))[0]
         return seed
 

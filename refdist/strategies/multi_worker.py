@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from refdist import config, errors
+from refdist.array.backend import current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.backends.mpi import transport as mpi
 from refdist.backends.simulated import workers
@@ -15,6 +16,7 @@ from refdist.cluster_resolver.launcher import MPIClusterResolver, launched
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.core import devices as names
+from refdist.strategies.across_workers import AcrossWorkers
 from refdist.strategies.base import Strategy
 from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 from refdist.strategies.extended import StrategyExtended
@@ -89,9 +91,13 @@ class MultiWorkerMirroredExtended(StrategyExtended):
         job, task = resolver.task_type or "localhost", resolver.task_id or 0
         local = config.list_logical_devices("GPU") or [config.list_logical_devices("CPU")[0]]
         full = [f"/job:{job}/replica:0/task:{task}{device.name}" for device in local]
-        self._ordered = options.implementation is CommunicationImplementation.AUTO
-        super().__init__(container_strategy, worker_devices=[names.canonical(name) for name in full],
-                         transport=transport)
+        devices = [names.canonical(name) for name in full]
+        ops = None
+        if transport is not None:
+            self._ordered = options.implementation is CommunicationImplementation.AUTO
+            transport = current_backend().between_workers(transport, devices)
+            ops = AcrossWorkers(transport, transport.layout(devices).total, self._ordered)
+        super().__init__(container_strategy, worker_devices=devices, cross_device_ops=ops, transport=transport)
 
     @property
     def experimental_between_graph(self) -> bool:
@@ -115,7 +121,8 @@ def _default_resolver() -> Any:
     return TFConfigClusterResolver()
 
 
-def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Transport:
+def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Transport | None:
+    # None for the only worker.
     spec = resolver.cluster_spec()
     member = check_cluster(spec, resolver.task_type, resolver.task_id)
     simulated = workers.running()
@@ -137,4 +144,4 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
         raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, the "
                            f"launcher that it is worker {transport.rank} of {transport.size}",
                            "Give TF_CONFIG the launcher's numbers, or leave it out.")
-    return transport
+    return transport if transport.size > 1 else None

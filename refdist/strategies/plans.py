@@ -14,6 +14,7 @@ from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import devices
+from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
 from refdist.strategies.cross_device_ops import (
     CrossDeviceOps,
@@ -49,11 +50,12 @@ class Plan(CrossDeviceOps):
         # Of pairs with the same devices.
         target = destinations_of(pairs[0][1], "reduce")
         columns = [check_parts(components(value), "reduce") for value, _ in pairs]
-        results = self.carry_out(current_backend(), op, columns, devices_of(pairs[0][0]), target)
+        call = CollectiveCall("reduce", (None, op, None, None, None, None))
+        results = self.carry_out(current_backend(), op, columns, devices_of(pairs[0][0]), target, call)
         return [target.wrapped(copies) for copies in results]
 
     def carry_out(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]], sources: Sequence[str],
-                  target: Destinations) -> list[list[Any]]:
+                  target: Destinations, call: CollectiveCall) -> list[list[Any]]:
         """Reduces columns of checked contributions and records the transfers.
 
         Args:
@@ -62,6 +64,7 @@ class Plan(CrossDeviceOps):
             columns: for every result one contribution per device of `sources`.
             sources: where the contributions are.
             target: where the results go.
+            call: what led here, for a plan that goes over several workers.
 
         Returns:
             For every column the result on each device of `target`.

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from refdist import errors, journal
-from refdist.array import collectives, workers
+from refdist.array import collectives
+from refdist.array import transport as transports
 from refdist.array.backend import current_backend
 from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
@@ -47,12 +48,12 @@ class Reduction:
         self._transport = transport
         self._devices = self.everywhere.devices
         self._count = len(devices)
-        self._total = len(devices) * transport.size
+        self._total = transport.layout(devices).total
         self._ordered = ordered
 
     # Arrays.
 
-    def __call__(self, op: ReduceOp, columns: Sequence[Sequence[Any]], target: Destinations, call: Any,
+    def __call__(self, op: ReduceOp, columns: Sequence[Sequence[Any]], target: Destinations, call: CollectiveCall,
                  sources: Sequence[str] = (), options: Any = None) -> list[list[Any]]:
         """For each column of contributions the result on each device of `target`.
 
@@ -61,7 +62,7 @@ class Reduction:
             columns: for every result one array or IndexedSlices per replica of this worker, of equal shapes and
                 dtypes.
             target: where the results go.
-            call: what led here, a lockstep.CollectiveCall; with one worker it may be None.
+            call: what led here.
             sources: where the contributions are; () means on the replicas' devices.
             options: a CommunicationOptions, for a program's own CrossDeviceOps.
         """
@@ -69,13 +70,8 @@ class Reduction:
         # A replica context that was entered by hand is alone.
         sources = sources or self._devices[:len(columns[0])]
         plan = self._plan
-        if self._transport.size > 1:
-            totals = workers.reduce(self._transport, call, op, columns, self._total, self._ordered)
-            if journal.active is not None and plan is not None:
-                plan.record(columns, sources, target)
-            return [target.copies(backend, total) for total in totals]
         if plan is not None:
-            return plan.carry_out(backend, op, columns, sources, target)
+            return plan.carry_out(backend, op, columns, sources, target, call)
         values = [PerReplica(parts, sources) for parts in columns]
         return through_hooks(self.ops, op, values, [target] * len(values), options, batch=target is self.everywhere)
 
@@ -89,23 +85,14 @@ class Reduction:
         device = context_stack.frame().device
         return Destinations((device or current_backend().default_result_device(self._devices[0]),), False, bool(device))
 
-    def gather(self, parts: Sequence[Any], axis: int, call: Any) -> Any:
+    def gather(self, parts: Sequence[Any], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
-        if self._transport.size > 1:
-            [gathered] = self._transport.all_gather(call, [parts], axis % parts[0].ndim)
-            return gathered
         if journal.active is not None:
             cross_device_ops.write_transfers([
                 cross_device_ops.Transfer(source, device, part.nbytes)
                 for source, part in zip(self._devices, parts, strict=True) for device in self._devices])
-        return collectives.gather(current_backend(), parts, axis)
-
-    def _call(self, attempted: str, op: ReduceOp | None, axis: Any, part: Any) -> Any:
-        # Only between workers, because it looks for the line of the call.
-        if self._transport.size == 1:
-            return None
-        described = collectives.signature(part, axis if op is None else None)
-        return CollectiveCall(attempted, (None, op, axis, None, *described))
+        [gathered] = self._transport.all_gather(call, [parts], axis % parts[0].ndim)
+        return gathered
 
     # Values, as users hold them.
 
@@ -123,7 +110,8 @@ class Reduction:
         if contributions is None:
             return self._reduce_equal(op, value, target, attempted)
         parts = check_parts(contributions, attempted)
-        [copies] = self(op, [parts], target, self._call(attempted, op, None, parts[0]), _sources(value), options)
+        call = self._transport.call(attempted, op=op, like=parts[0])
+        [copies] = self(op, [parts], target, call, _sources(value), options)
         return target.wrapped(copies)
 
     def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[Any, Destinations]], attempted: str,
@@ -137,8 +125,7 @@ class Reduction:
             values = [PerReplica(parts, where) for parts, where in zip(columns, sources, strict=True)]
             results = through_hooks(self.ops, op, values, targets, options, batch=True)
         elif len(columns) == len(pairs) and {*sources, *(target.devices for target in targets)} == {self._devices}:
-            signatures = zip(*[collectives.signature(parts[0]) for parts in columns], strict=True)
-            call = CollectiveCall(attempted, (None, op, None, None, *signatures)) if self._transport.size > 1 else None
+            call = self._transport.call(attempted, op=op, like=tuple(parts[0] for parts in columns))
             results = self(op, columns, self.everywhere, call)
         else:
             return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
@@ -159,13 +146,13 @@ class Reduction:
                                f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
         [part] = check_parts([_read(value)], attempted)
-        call, backend = self._call(attempted, op, None, part), current_backend()
+        call, backend = self._transport.call(attempted, op=op, like=part), current_backend()
         if isinstance(value, Mirrored):
-            workers.check_same_bits(self._transport, call, part, _brief(part))
-        if isinstance(value, DistributedValues) or self._transport.size == 1:
+            self._transport.check_same_bits(call, part, _brief)
+        if isinstance(value, DistributedValues):
             mean = collectives.reduce(backend, op, [part])
         else:
-            [mean] = workers.reduce(self._transport, call, op, [[part]], self._transport.size, self._ordered)
+            [mean] = transports.reduce(self._transport, call, op, [[part]], self._total // self._count, self._ordered)
         return target.wrapped(target.copies(backend, mean))
 
     def reduce_along(self, op: ReduceOp, value: Any, axes: tuple[int, ...], attempted: str) -> Any:
@@ -188,7 +175,7 @@ class Reduction:
         sums = [collectives.reduce_axes(part, axes, attempted) for part in parts]
         totals = [total for total, _ in sums]
         collectives.check_same_signature(totals, f"{attempted} of the sums along {axes}")
-        call = self._call(attempted, op, axes, totals[0])
+        call = self._transport.call(attempted, op=op, axis=axes, like=totals[0])
         [[total]] = self(ReduceOp.SUM, [totals], self.here(), call, _sources(value))
         if op is ReduceOp.SUM:
             return total
@@ -208,10 +195,10 @@ class Reduction:
         for part in parts:
             collectives.check_gather(part, axis, attempted)
         collectives.check_same_signature(parts, attempted, axis)
-        call = self._call(attempted, None, axis, parts[0])
+        call = self._transport.call(attempted, like=parts[0], varying=axis)
         if isinstance(value, DistributedValues) or self._total > self._count == 1:
             return self.gather(parts, axis, call)
-        workers.check_same_bits(self._transport, call, parts[0], _brief(parts[0]))
+        self._transport.check_same_bits(call, parts[0], _brief)
         return value
 
 

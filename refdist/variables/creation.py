@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refdist import errors
-from refdist.array import collectives
 from refdist.array import convert as arrays
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
@@ -117,11 +116,9 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
 
 def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: dict[str, Any]) -> None:
     transport = strategy.extended.transport
-    if transport.size == 1:
-        return
-    signature = (made._name, kwargs["synchronization"], kwargs["aggregation"], None,
-                 *collectives.signature(made._array))
-    made._array = transport.broadcast(lockstep.CollectiveCall("creation of a variable", signature), made._array)
+    call = transport.call("creation of a variable", made._name, kwargs["synchronization"], kwargs["aggregation"],
+                          made._array)
+    made._array = transport.broadcast(call, made._array)
 
 
 def _check_mean(strategy: Any, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:

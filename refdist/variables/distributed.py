@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, journal
-from refdist.array import collectives, workers
+from refdist.array import collectives
+from refdist.array import transport as transports
 from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
@@ -73,9 +74,10 @@ class _Shared(Variable):
         arrays = [variable._array for variable in self._copies]
         attempted = f"reading variable {self.name}"
         collectives.reducible(arrays[0], attempted)
-        signature = (self.name, op, None, None, *collectives.signature(arrays[0]))
-        reduction = self._strategy.extended.reduction
-        [[total]] = reduction(op, [arrays], reduction.here(), lockstep.CollectiveCall(attempted, signature))
+        extended = self._strategy.extended
+        reduction = extended.reduction
+        call = extended.transport.call(attempted, self.name, op, like=arrays[0])
+        [[total]] = reduction(op, [arrays], reduction.here(), call)
         return total
 
     def _first(self) -> Any:
@@ -114,10 +116,8 @@ class _Shared(Variable):
     def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
         copies = self._copies
         extended = self._strategy.extended
-        if extended.transport.size > 1:
-            signature = (self.name, None, None, None, *collectives.signature(value))
-            workers.check_same_bits(extended.transport, lockstep.CollectiveCall(attempted, signature), value,
-                                    _brief(value))
+        transport = extended.transport
+        transport.check_same_bits(transport.call(attempted, self.name, like=value), value, _brief)
         if action == rules.SHARED_OUT:
             layout = extended.layout
             shares = _shares(value, layout.total, attempted)[layout.first:layout.first + len(copies)]
@@ -155,11 +155,10 @@ class _Shared(Variable):
         if action == rules.AGREED:
             check_equal(parts, attempted, "RD12", [call.line for call in calls],
                         fix=ADVICE["RD12", context_stack.REPLICA])
-            if extended.transport.size > 1:
-                workers.check_same_bits(extended.transport, calls[0], parts[0], _brief(parts[0]))
+            extended.transport.check_same_bits(calls[0], parts[0], _brief)
             values = self._spread(parts[0])
         elif action == rules.FIRST_REPLICA:
-            values = self._spread(workers.first(extended.transport, calls[0], parts[0]))
+            values = self._spread(transports.first(extended.transport, calls[0], parts[0]))
         else:
             collectives.reducible(parts[0], attempted)
             devices = [copy._device for copy in self._copies]
@@ -289,10 +288,7 @@ class SyncOnReadVariable(DistributedVariable):
         # Copies differ, so the first replica is the first worker's.
         array = self._copies[0]._array
         transport = self._strategy.extended.transport
-        if transport.size == 1:
-            return array
-        signature = (self.name, None, None, None, *collectives.signature(array))
-        return transport.broadcast(lockstep.CollectiveCall(f"reading variable {self.name}", signature), array)
+        return transport.broadcast(transport.call(f"reading variable {self.name}", self.name, like=array), array)
 
     def _assign_result(self) -> Any:
         return self._read()
