@@ -15,7 +15,7 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.backend import constant
-from refdist.array.convert import is_array, read_only, to_array, to_numpy
+from refdist.array.convert import ARRAY_TYPES, is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices
 from refdist.core.lockstep import names
@@ -362,7 +362,10 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
     first = parts[0]
     if len(parts) == 1:
         return first if container is None else nest.map_structure(container, first)
-    if not nest.is_nested(first) and not any(map(nest.is_nested, parts)):
+    samples = dict(zip(map(type, parts), parts, strict=True))
+    if samples.keys() <= ARRAY_TYPES.keys():
+        return together(parts, component_devices)
+    if not any(map(nest.is_nested, samples.values())):
         return _regroup_leaf(parts, component_devices, container, together)
     return nest.pack_sequence_as(first, [_regroup_leaf(column, component_devices, container, together)
                                          for column in _columns(parts, attempted)])
@@ -399,6 +402,6 @@ def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
         owner = container(first)
         if owner is not first and all(container(part) is owner for part in parts):
             return owner
-    if all(part is first for part in parts):
+    if len({*map(id, parts)}) == 1:
         return first
     return together(parts, component_devices)
