@@ -74,7 +74,8 @@ class CollectiveCall:
         self.signature = signature
         self.contribution = contribution
         self.execute = execute
-        self.call_site = call_site.of(sys._getframe(1)) if site is None else site
+        # Outwards from whoever called the function that describes this call.
+        self.call_site = call_site.of(sys._getframe(2)) if site is None else site
 
     @property
     def line(self) -> str:
@@ -204,7 +205,6 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
         RD02 ... RD06, RD21: replicas met with different calls.
         Whatever a replica raised first, with a note that says which one.
     """
-    call_site.end_at(body.__code__)
     scheduler = getcurrent()
     current = LockstepRun(scheduler, count, first, unit_name)
     state = context_stack.state
@@ -389,6 +389,7 @@ def _probe(scheduler: Any) -> None:
 def _replica(job: tuple[LockstepRun, Callable[[int, LockstepRun], Any], int]) -> Any:
     while True:
         run, body, i = job
+        del job
         try:
             run.results[i] = body(i, run)
         except GreenletExit:
@@ -397,5 +398,8 @@ def _replica(job: tuple[LockstepRun, Callable[[int, LockstepRun], Any], int]) ->
             run.error = run.error or error
         scheduler = run.scheduler
         # A parked replica must not keep the arrays of its last run alive.
-        del run, body, job
+        del run, body
         job = scheduler.switch(None)
+
+
+call_site.end_at(_replica.__code__)

@@ -151,7 +151,7 @@ class StrategyExtended(OneOfAKind, Updates):
         names, first = layout.devices, layout.first
         if args or kwargs:
             check_components([args, kwargs], layout.count, "Strategy.run")
-        args_of, kwargs_of = splitter(args), splitter(kwargs)
+        args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
         self.backend  # noqa: B018 - the strategy's own, or an error; chosen now where none was
         switching = context_stack.switching
         state = context_stack.state
@@ -162,7 +162,8 @@ class StrategyExtended(OneOfAKind, Updates):
         def body(i: int, run: lockstep.LockstepRun | None) -> Any:
             state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, run,
                                             names[i], creators)
-            my_args, my_kwargs = args_of(i), kwargs_of(i)
+            my_args = args if args_of is None else args_of(i)
+            my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
             if switching is not None:
                 switching.start(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)

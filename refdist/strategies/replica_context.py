@@ -173,8 +173,8 @@ class ReplicaContext:
         if options is not None:
             check_options(options, "all_reduce")
             execute = functools.partial(self._reduce, options=options)
-        if not nest.is_nested(value):
-            part = _part(value, "all_reduce")
+        if type(value) in ARRAY_TYPES or not nest.is_nested(value):
+            part = value if type(value) in ARRAY_TYPES else _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
             call = lockstep.CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], execute)
@@ -236,8 +236,9 @@ class ReplicaContext:
         return list(zip(*results, strict=True))
 
     def _require(self, name: str) -> context_stack.Frame:
-        frame = context_stack.frame()
-        code: str = self._strategy._rule(name)
+        frame = context_stack.state.top
+        code: str = (rules.CALLS[name][frame.kind] if frame.replica is self  # nearly always
+                     else self._strategy._rule(name))
         if code == "ok":
             if frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id:
                 return frame
@@ -332,11 +333,13 @@ def get_replica_context() -> ReplicaContext | None:
 
     Source: tf.distribute.get_replica_context.
     """
-    frame = context_stack.frame()
+    frame = context_stack.state.top
+    if isinstance(frame.replica, ReplicaContext):
+        return frame.replica
     if frame.kind == context_stack.OUTSIDE:
         context: ReplicaContext = _default[1]
         return context
-    return frame.replica if isinstance(frame.replica, ReplicaContext) else None
+    return None
 
 
 def in_cross_replica_context() -> bool:
