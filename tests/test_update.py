@@ -58,6 +58,14 @@ def test_update_non_slot_leaves_copies_equal_too() -> None:
             TWO.extended.batch_reduce_to("SUM", 5 if bad == () else bad)  # type: ignore[arg-type]
 
 
+def test_variables_made_in_an_update_are_those_of_the_scope() -> None:
+    for strategy in (TWO, refdist.OneDeviceStrategy("CPU:0"), refdist.get_strategy()):
+        with strategy.scope():
+            v, made = refdist.Variable(1.0), []
+        strategy.extended.update(v, lambda x, made=made: made.append(refdist.Variable(2.0)))
+        assert {(type(new), new.distribute_strategy) for new in made} == {(type(v), v.distribute_strategy)}
+
+
 def test_python_numbers_have_no_width_of_their_own() -> None:
     v = mirrored(np.float64(0))
     v.assign(0.1)

@@ -25,7 +25,7 @@ class Updates:
     _strategy: Any
     layout: Layout
     _parameter_devices: tuple[str, ...]
-    _create_variable: Callable[..., Any]
+    _scope_frame: Callable[[context_stack.Frame], context_stack.Frame]
     value_container: Callable[[Any], Any]
 
     def update(self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
@@ -80,7 +80,7 @@ class Updates:
     def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any], group: bool) -> Any:
         undo: Undo = {}
         top = context_stack.frame()
-        creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
+        creators = self._scope_frame(top).creators
         results = []
         try:
             for i, name in enumerate(names):
