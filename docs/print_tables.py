@@ -9,8 +9,7 @@ from refdist import errors
 from refdist.conformance.case import Case
 from refdist.conformance.cases import load
 from refdist.core import rules
-from refdist.core.context_stack import SITUATIONS
-from refdist.core.rules import VariableAggregation
+from refdist.core.rules import variables
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -18,17 +17,17 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def written(text: str, *labels: str) -> str:
+    head, rows = variables.lines(text)
+    return table([*labels, *head], ([cell.replace(",", ", ") for cell in row] for row in rows))
+
+
 def tables() -> str:
     calls = table(["call", *rules.CALLERS], ([f"`{name}`", *row.values()] for name, row in rules.CALLS.items()))
-    writes = []
-    reads = []
-    for kind in rules.KINDS:
-        for aggregation in VariableAggregation:
-            for situation in SITUATIONS:
-                writes.append([kind, aggregation.name, situation,
-                               *(rules.WRITES[kind, aggregation, situation, one] for one in rules.CLASSES)])
-            reads.append([kind, aggregation.name,
-                          *(rules.READS[kind, aggregation, situation] for situation in SITUATIONS)])
+    classes = [[one, ", ".join(f"`{name}`" for name in rules.OPERATIONS if rules.OPERATIONS[name] == one)]
+               for one in rules.CLASSES]
+    untrained = ", ".join(one.name for one, trainable in rules.TRAINABLE.items() if not trainable)
+    traits = [[name, *cells.values()] for name, cells in rules.TRAITS.items()]
     means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
     return f"""# Tables
 
@@ -42,12 +41,47 @@ Outside every scope the default strategy is current: calls on it, or on its repl
 *default*; "-" where it does not make such an object.
 
 {calls}
+## Creation of variables
+
+By the synchronization that is asked for, and by what the strategy keeps of a variable: MirroredStrategy and
+MultiWorkerMirroredStrategy a copy per replica; CentralStorageStrategy one copy, for several replicas or for one;
+OneDeviceStrategy one. A cell is the kind of variable that is made. Outside every scope variables are plain.
+
+{written(variables.CREATION_TEXT, "synchronization")}
+A variable that does not say so is trainable, unless its synchronization is {untrained}.
+
+## Kinds of variables
+
+A plain variable is one array. The other kinds differ in this, and in reads and writes; "-" where there is one copy:
+
+- *synchronization*: the one that the variable says it has; *asked*: the one that was asked for.
+- *integer mean*: creation with the aggregation MEAN and a dtype that is not a float.
+- *copies differ*: copies that are created different, or are different at the end of an update.
+- *one copy alone*: a write to one of several copies, outside the update of that copy.
+- *parts differ*: a write across replicas of a PerReplica or Mirrored that holds several values.
+- *returns*: what a write across replicas returns; one in a replica, or in an update, returns the copy that is there.
+
+{table(["", *rules.TRAITS["returns"]], traits)}
 ## Reads of variables
 
-{table(["kind", "aggregation", *SITUATIONS], reads)}
+{written(variables.READS_TEXT, "kind", "aggregation")}
+*first copy* is this worker's first one, *replica 0's* the first worker's; *sum* and *mean* are over the copies of all
+replicas on all workers. A plain variable has one value.
+
 ## Writes to variables
 
-{table(["kind", "aggregation", "situation", *rules.CLASSES], writes)}
+{table(["operations", ""], classes)}
+{written(variables.WRITES_TEXT, "kind", "aggregation", "operations")}
+*Every copy*: the one value given goes to all copies. *Agreed*: all replicas contribute the same value, else RD12.
+*Sum*, *mean*, *replica 0's*: of the values that the replicas contribute; the result goes to all copies. *Shared out*:
+each copy gets the value divided by the number of replicas. A plain variable may always be written.
+
+Under another strategy, where a *lone replica* is one without a second beside it:
+
+{written(variables.FOREIGN_WRITES_TEXT, "kind")}
+`extended.update` of a variable that the strategy did not make:
+
+{table([*rules.UPDATE_FOREIGN], [[*rules.UPDATE_FOREIGN.values()]])}
 ## Means of integers
 
 Floats keep their dtype.

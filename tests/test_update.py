@@ -66,6 +66,15 @@ def test_variables_made_in_an_update_are_those_of_the_scope() -> None:
         assert {(type(new), new.distribute_strategy) for new in made} == {(type(v), v.distribute_strategy)}
 
 
+def test_a_failed_update_restores_an_only_copy() -> None:
+    v = mirrored(1.0)
+    with refdist.MirroredStrategy(["CPU:0"]).scope():
+        alone = refdist.Variable(1.0)
+    with pytest.raises(KeyError, match="late"):
+        TWO.extended.update(v, lambda x: [alone.values[0].assign(2.0), {}["late"]])
+    assert float(alone) == 1.0
+
+
 def test_python_numbers_have_no_width_of_their_own() -> None:
     v = mirrored(np.float64(0))
     v.assign(0.1)

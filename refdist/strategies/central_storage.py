@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from refdist import config, errors
 from refdist.core import devices as names
 from refdist.core import rules
-from refdist.core.rules import VariableSynchronization
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
@@ -57,9 +55,6 @@ class CentralStorageStrategy(Strategy):
 class CentralStorageExtended(StrategyExtended):
     """CentralStorageStrategy's methods."""
 
-    # One copy cannot get out of step, so every synchronization means the same.
-    _kinds = dict.fromkeys((*VariableSynchronization, None), rules.AGGREGATING)
-
-    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        create = super()._create_variable if self.layout.count > 1 else self._create_plain
-        return create(next_creator, **kwargs)
+    def __init__(self, strategy: Strategy, worker_devices: Sequence[str], parameter_devices: Sequence[str]) -> None:
+        super().__init__(strategy, worker_devices=worker_devices, parameter_devices=parameter_devices)
+        self._keeps = rules.CENTRAL if self.layout.count > 1 else rules.LONE_CENTRAL

@@ -84,7 +84,7 @@ class _NoScope(Scope):
 class DefaultExtended(StrategyExtended):
     """The default strategy's methods."""
 
-    _updates_foreign = True
+    _keeps = rules.DEFAULT
     _keeps_backend = False
 
     def __init__(self, container_strategy: Any) -> None:

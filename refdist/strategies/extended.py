@@ -7,7 +7,7 @@ Nothing here decides in which context a call is allowed: that is `rules.CALLS`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -44,7 +44,8 @@ class StrategyExtended(OneOfAKind, Updates):
     Source: tf.distribute.StrategyExtended.
     """
 
-    _kinds: Mapping[rules.VariableSynchronization | None, str] = rules.CREATION
+    # What is kept of a variable: a column of rules.CREATION.
+    _keeps = rules.COPIES
     _ordered = True
     # The default strategy follows the choice of a backend; it is made before there is one.
     _keeps_backend = True
@@ -256,12 +257,7 @@ class StrategyExtended(OneOfAKind, Updates):
     # Variables.
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        return creation.create(self._strategy, self._kinds, self._parameter_devices, next_creator, kwargs)
-
-    def _create_plain(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        # One array on the parameter device, for strategies whose variables have a single copy.
-        with context_stack.pushed(context_stack.frame().with_device(self._parameter_devices[0])):
-            return next_creator(**{**kwargs, "distribute_strategy": self._strategy})
+        return creation.create(self._strategy, self._keeps, self._parameter_devices, next_creator, kwargs)
 
     def variable_created_in_scope(self, v: Any) -> bool:
         """Whether `v` was created by this strategy.

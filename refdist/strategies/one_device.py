@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refdist import config
+from refdist.core import rules
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
@@ -37,10 +38,7 @@ class OneDeviceStrategy(Strategy):
 class OneDeviceExtended(StrategyExtended):
     """OneDeviceStrategy's methods."""
 
-    _updates_foreign = True
-
-    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        return self._create_plain(next_creator, **kwargs)
+    _keeps = rules.ONE_DEVICE
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         return (value,)

@@ -11,7 +11,7 @@ from typing import Any
 from refdist import config, errors, nest
 from refdist.array.convert import is_array
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import context_stack
+from refdist.core import context_stack, rules
 from refdist.core.interfaces import Layout, Undo
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import foreign
@@ -25,6 +25,7 @@ class Updates:
     _strategy: Any
     layout: Layout
     _parameter_devices: tuple[str, ...]
+    _keeps: str
     _scope_frame: Callable[[context_stack.Frame], context_stack.Frame]
     value_container: Callable[[Any], Any]
 
@@ -57,15 +58,14 @@ class Updates:
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")
-        if var._strategy is not self._strategy and not self._updates_foreign:
-            raise foreign(f"update of variable {var.name}", var)
+        code = rules.UPDATE_FOREIGN[self._keeps]
+        if var._strategy is not self._strategy and code != rules.OK:
+            raise foreign(f"update of variable {var.name}", var, code)
         frame = context_stack.frame()
         if frame.replica is not None and frame.strategy is self._strategy:
             return frame.replica.merge_call(
                 lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (var, *args), kwargs)
         return self._update(var, fn, args, kwargs, group)
-
-    _updates_foreign = False
 
     def _update(self, var: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 group: bool) -> Any:

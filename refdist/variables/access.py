@@ -32,11 +32,11 @@ ADVICE = {
 
 
 def write_situation(strategy: Any) -> str:
-    """The situation for the table of writes; a lone replica of another strategy overwrites no other's value."""
+    """The situation of a write: one of the columns of `rules.WRITES` or `rules.FOREIGN_WRITES`."""
     situation = context_stack.situation(strategy)
     other = context_stack.frame().strategy
     if situation == context_stack.OTHER_REPLICA and other is not None and other.num_replicas_in_sync == 1:
-        return context_stack.OTHER_CROSS
+        return rules.LONE_REPLICA
     return situation
 
 

@@ -5,7 +5,7 @@ What the variables do is in `distributed.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from refdist import errors
@@ -17,15 +17,15 @@ from refdist.variables.values import is_splittable
 from refdist.variables.variable import CopyOf, ResourceVariable, Variable, default_creator
 
 
-def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str], devices: Sequence[str],
-           next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-    """Makes one distributed variable with a copy on each of `devices`; in a replica, all replicas meet first.
+def create(strategy: Any, keeps: str, devices: Sequence[str], next_creator: Callable[..., Any],
+           kwargs: dict[str, Any]) -> Any:
+    """Makes one variable with a copy on each of `devices`; in a replica, all replicas meet first.
 
     The kind and the aggregation are what `kwargs` say: creators outside the strategy's scope, which
     `next_creator` calls for each copy, change the copies and not what replicas do together.
 
     Args:
-        kind_of: the kind of variable, or the code of an error, for each synchronization.
+        keeps: what the strategy keeps of a variable, a column of `rules.CREATION`.
 
     Raises:
         RD04, RD05: the copies have different shapes or dtypes.
@@ -36,19 +36,22 @@ def create(strategy: Any, kind_of: Mapping[VariableSynchronization | None, str],
         RD25: an unknown synchronization or aggregation, or no initial value.
     """
     attempted = f"Variable(name={kwargs.get('name')!r})"
-    aggregation = rules.settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)
     auto = VariableSynchronization.AUTO
     synchronization = kwargs.get("synchronization", auto)
     if synchronization is not None:
         rules.settled("synchronization", synchronization, auto, attempted)
-    kind = kind_of.get(synchronization, "RD25")
+    kind = rules.CREATION[keeps][synchronization]
+    if kind == rules.PLAIN:
+        with context_stack.pushed(context_stack.frame().with_device(devices[0])):
+            return next_creator(**{**kwargs, "distribute_strategy": strategy})
+    aggregation = rules.settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)
     if kind.startswith("RD"):
         raise errors.error(kind, attempted, f"{type(strategy).__name__} has no variables whose synchronization is "
                            f"{synchronization}", "Use VariableSynchronization.ON_WRITE or ON_READ.",
                            kind=errors.InvalidValueError)
     kwargs = {**kwargs, "aggregation": aggregation}
-    if kind == rules.MIRRORED:
-        kwargs["synchronization"] = synchronization = VariableSynchronization.ON_WRITE
+    if rules.SYNCHRONIZATION[kind] != rules.ASKED:
+        kwargs["synchronization"] = synchronization = VariableSynchronization[rules.SYNCHRONIZATION[kind]]
     frame = context_stack.frame()
     if frame.kind != context_stack.REPLICA:
         return _make(strategy, kind, aggregation, devices, next_creator, kwargs)
@@ -109,8 +112,9 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
             if mine != theirs:
                 raise errors.error(code, attempted, f"copy 0 has {what} {mine}, copy {i} has {what} {theirs}",
                                    f"{advice}let it give every copy the same {what}.")
-    if kind == rules.MIRRORED:
-        check_equal([copy._array for copy in copies], attempted, "RD12", unit_name="copy",
+    code = rules.COPIES_DIFFER[kind]
+    if code.startswith("RD"):
+        check_equal([copy._array for copy in copies], attempted, code, unit_name="copy",
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 
@@ -122,8 +126,9 @@ def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: di
 
 
 def _check_mean(strategy: Any, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
-    if (kind != rules.AGGREGATING and aggregation is VariableAggregation.MEAN
+    code = rules.INTEGER_MEAN[kind]
+    if (code.startswith("RD") and aggregation is VariableAggregation.MEAN
             and arrays.kind_of(variable.dtype) not in "fc"):
-        raise errors.error("RD13", f"Variable(name={variable._name!r})",
+        raise errors.error(code, f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
                            "Use a float dtype; the mean of integers is none.")

@@ -27,7 +27,7 @@ from refdist.variables.operations import prepare, update
 from refdist.variables.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
 
-_REDUCE = {rules.REDUCE_SUM: ReduceOp.SUM, rules.REDUCE_MEAN: ReduceOp.MEAN}
+_OPS = {rules.SUM: ReduceOp.SUM, rules.MEAN: ReduceOp.MEAN}
 
 
 class _Shared(Variable):
@@ -35,6 +35,9 @@ class _Shared(Variable):
 
     __slots__ = ()
     _kind = ""
+    # The rows of the tables for the variable's kind and aggregation: actions by situation, and by class and situation.
+    _reads: dict[str, str]
+    _writes: dict[tuple[str, str], str]
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
@@ -61,32 +64,30 @@ class _Shared(Variable):
         return copies[frame.replica_id]
 
     def _read(self) -> Any:
-        situation = context_stack.situation(self._strategy)
-        action = rules.READS[self._kind, self._aggregation, situation]
+        action = self._reads[context_stack.situation(self._strategy)]
         if action == rules.OWN_COPY:
             own = self._local_copy()
             return own._to_current_device(own._array)
         if action == rules.FIRST_COPY:
-            return self._to_current_device(self._first())
-        if action.startswith("RD"):
-            raise refused(action, f"reading variable {self.name}", self)
-        op = ReduceOp.SUM if action == rules.SUM_OF_COPIES else ReduceOp.MEAN
-        arrays = [variable._array for variable in self._copies]
+            return self._to_current_device(self._copies[0]._array)
         attempted = f"reading variable {self.name}"
+        if action.startswith("RD"):
+            raise refused(action, attempted, self)
+        arrays = [variable._array for variable in self._copies]
+        extended, op = self._strategy.extended, _OPS.get(action)
+        if op is None:
+            call = extended.transport.call(attempted, self.name, like=arrays[0])
+            return self._to_current_device(extended.transport.broadcast(call, arrays[0]))
         collectives.reducible(arrays[0], attempted)
-        extended = self._strategy.extended
-        reduction = extended.reduction
         call = extended.transport.call(attempted, self.name, op, like=arrays[0])
-        [[total]] = reduction(op, [arrays], reduction.here(), call)
+        [[total]] = extended.reduction(op, [arrays], extended.reduction.here(), call)
         return total
-
-    def _first(self) -> Any:
-        return self._copies[0]._array
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"
         situation = write_situation(self._strategy)
-        action = rules.WRITES[self._kind, self._aggregation, situation, rules.OPERATIONS[operation]]
+        action = (self._writes.get((rules.OPERATIONS[operation], situation))
+                  or rules.FOREIGN_WRITES[self._kind][situation])
         if action.startswith("RD"):
             raise refused(action, attempted, self, rules.OPERATIONS[operation])
         if action == rules.OWN_COPY:
@@ -95,22 +96,20 @@ class _Shared(Variable):
             self._record_for_undo()
             own._store(new)
             return own._array if read_value else None
-        if situation == context_stack.REPLICA:
-            prepared = prepare(self._primary, operation, _component(value), attempted)
-            new = self._rendezvous(operation, action, attempted, prepared)
-            return self._to_current_device(new) if read_value else None
-        self._write_across(operation, action, attempted, self._cross_replica_value(operation, value, attempted))
-        return self._assign_result() if read_value else None
+        if action == rules.EVERY_COPY or action == rules.SHARED_OUT:
+            self._write_across(operation, action, attempted, self._cross_replica_value(operation, value, attempted))
+            return self._assign_result() if read_value else None
+        prepared = prepare(self._primary, operation, _component(value), attempted)
+        new = self._rendezvous(operation, action, attempted, prepared)
+        return self._to_current_device(new) if read_value else None
 
     def _cross_replica_value(self, operation: str, value: Any, attempted: str) -> Any:
         # The one value that a cross-replica write brings, checked and converted.
         if not is_splittable(value):
             return prepare(self._primary, operation, value, attempted)
         parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
-        if self._kind == rules.ON_READ:
-            check_equal(parts, attempted, "RD19")
-        else:
-            check_equal(parts, attempted, "RD12", fix=ADVICE["RD12", context_stack.OUTSIDE])
+        code = rules.PARTS_DIFFER[self._kind]
+        check_equal(parts, attempted, code, fix=ADVICE.get((code, context_stack.OUTSIDE), ""))
         return parts[0]
 
     def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
@@ -157,12 +156,12 @@ class _Shared(Variable):
                         fix=ADVICE["RD12", context_stack.REPLICA])
             extended.transport.check_same_bits(calls[0], parts[0], _brief)
             values = self._spread(parts[0])
-        elif action == rules.FIRST_REPLICA:
+        elif action == rules.REPLICA_0:
             values = self._spread(transports.first(extended.transport, calls[0], parts[0]))
         else:
             collectives.reducible(parts[0], attempted)
             devices = [copy._device for copy in self._copies]
-            values = extended.reduction.onto(_REDUCE[action], parts, devices, calls[0])
+            values = extended.reduction.onto(_OPS[action], parts, devices, calls[0])
             if values[0].dtype != primary.dtype:
                 values = [_cast(value, primary.dtype, attempted) for value in values]
         new = self._updated(operation, values)
@@ -184,7 +183,11 @@ class _Shared(Variable):
             journal.write("update", None, self.name, sum(array.nbytes for array in arrays))
 
     def _assign_result(self) -> Any:
-        return self
+        returns = rules.RETURNS[self._kind]
+        if returns == rules.ALL_COPIES:
+            return Mirrored([variable._array for variable in self._copies],
+                            [variable._device for variable in self._copies])
+        return self._read() if returns == rules.A_READ else self._local_copy()._array
 
     def _record_for_undo(self) -> None:
         # `extended.update` compares, and if need be restores, every variable that is written inside it.
@@ -195,27 +198,28 @@ class _Shared(Variable):
 
     def _settle(self) -> None:
         # At the end of an update.
-        if self._kind == rules.MIRRORED:
+        code = rules.COPIES_DIFFER[self._kind]
+        if code.startswith("RD"):
             arrays = [variable._array for variable in self._copies]
-            check_equal(arrays, f"update of variable {self.name}", "RD12", unit_name="copy",
-                        fix=ADVICE["RD12", context_stack.UPDATE])
+            check_equal(arrays, f"update of variable {self.name}", code, unit_name="copy",
+                        fix=ADVICE.get((code, context_stack.UPDATE), ""))
             self._store_each(self._share_equal_copies(arrays))
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
-        """Raises when writing to one copy alone would make copies differ.
+        """Raises when one copy may not be written alone.
 
         Raises:
-            RD12: a copy of a mirrored variable, outside `extended.update`.
+            RD12: one of several copies that must not differ, outside the update of that copy.
         """
         frame = context_stack.frame()
         updating = (frame.kind == context_stack.UPDATE and frame.strategy is self._strategy
                     and frame.replica_id == component._index)
-        if updating:
-            self._record_for_undo()
-        elif len(self._copies) > 1:
-            raise errors.error("RD12", attempted, f"it is copy {component._index} of {len(self._copies)} and "
+        code = rules.ONE_COPY_ALONE[self._kind]
+        if code.startswith("RD") and not updating and len(self._copies) > 1:
+            raise errors.error(code, attempted, f"it is copy {component._index} of {len(self._copies)} and "
                                f"the code runs {context_stack.describe()}",
                                "Write to the variable itself, or inside `strategy.extended.update`.")
+        self._record_for_undo()
 
     def __repr__(self) -> str:
         arrays = [variable._array for variable in self._copies]
@@ -239,11 +243,12 @@ class DistributedVariable(_Shared, DistributedValues):
     Source: tf.distribute.DistributedValues, "DistributedVariable".
     """
 
-    __slots__ = ("_aggregation",)
+    __slots__ = ("_aggregation", "_reads", "_writes")
 
     def __init__(self, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> None:
         DistributedValues.__init__(self, copies, [variable._device for variable in copies])
         self._aggregation = aggregation
+        self._reads, self._writes = rules.READS[self._kind, aggregation], rules.WRITES[self._kind, aggregation]
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
@@ -268,9 +273,6 @@ class MirroredVariable(DistributedVariable):
     __slots__ = ()
     _kind = rules.MIRRORED
 
-    def _assign_result(self) -> Any:
-        return Mirrored([variable._array for variable in self._copies], self._devices)
-
 
 class SyncOnReadVariable(DistributedVariable):
     """Copies that replicas update alone, brought together when they are read outside replicas.
@@ -281,18 +283,6 @@ class SyncOnReadVariable(DistributedVariable):
     __slots__ = ()
     _kind = rules.ON_READ
 
-    def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
-        self._record_for_undo()
-
-    def _first(self) -> Any:
-        # Copies differ, so the first replica is the first worker's.
-        array = self._copies[0]._array
-        transport = self._strategy.extended.transport
-        return transport.broadcast(transport.call(f"reading variable {self.name}", self.name, like=array), array)
-
-    def _assign_result(self) -> Any:
-        return self._read()
-
 
 class AggregatingVariable(_Shared):
     """One copy, on the parameter device, that several replicas update.
@@ -300,12 +290,13 @@ class AggregatingVariable(_Shared):
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
 
-    __slots__ = ("__weakref__", "_aggregation", "_variable")
+    __slots__ = ("__weakref__", "_aggregation", "_reads", "_variable", "_writes")
     _kind = rules.AGGREGATING
 
     def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
         self._variable = variable
         self._aggregation = aggregation
+        self._reads, self._writes = rules.READS[self._kind, aggregation], rules.WRITES[self._kind, aggregation]
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
@@ -320,9 +311,6 @@ class AggregatingVariable(_Shared):
     def get(self) -> ResourceVariable:
         """The single copy."""
         return self._variable
-
-    def _assign_result(self) -> Any:
-        return self._variable._array
 
 
 KIND_CLASS: dict[str, type[_Shared]] = {

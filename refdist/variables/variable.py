@@ -272,7 +272,7 @@ class ResourceVariable(Variable):
             self._owner._check_component_write(self, attempted)
         else:
             situation = write_situation(self._created_by)
-            action = rules.WRITES[rules.PLAIN, self._aggregation, situation, rules.OPERATIONS[operation]]
+            action = rules.FOREIGN_WRITES[rules.PLAIN].get(situation, rules.OWN_COPY)
             if action != rules.OWN_COPY:
                 raise refused(action, attempted, self)
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
@@ -371,7 +371,7 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
     synchronization = rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
     aggregation = rules.settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
     if trainable is None:
-        trainable = synchronization is not VariableSynchronization.ON_READ
+        trainable = rules.TRAINABLE[synchronization]
     if shape is not None and not hasattr(shape, "__iter__"):
         raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
     name = (name or "Variable").rstrip("/")
