@@ -16,11 +16,14 @@ for path in modules:
     parts = parts if parts[0] == "refdist" else ("refdist", *parts)
     name = ".".join(parts).removesuffix(".__init__")
     assert Path(importlib.import_module(name).__file__ or "").is_relative_to(place.parent), name
-assert (place.parent / "py.typed").exists()
+data = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")
+        for path in (checkout / folder).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+for path in data:
+    assert (place.parent / str(path).removeprefix("refdist/")).exists(), path
 strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
 assert [float(value) for value in result.values] == [2.0, 2.0]
 from refdist.conformance.__main__ import main  # noqa: E402
 
 assert main(["-k", "gather"]) == 0
-print(f"{len(modules)} modules of the wheel work outside the checkout")
+print(f"{len(modules)} modules and {len(data)} other files of the wheel are there and work outside the checkout")

@@ -31,6 +31,17 @@ def test_every_package_has_a_folder() -> None:
     assert set(places) == set(setup_cfg()["options"]["packages"].split())
 
 
+def test_every_file_that_is_not_a_module_is_data_of_its_package() -> None:
+    cfg = setup_cfg()
+    places = dict(line.split(" = ") for line in cfg["options"]["package_dir"].strip().splitlines())
+    listed = {path for package, patterns in cfg["options.package_data"].items() for pattern in patterns.split()
+              for path in (ROOT / places[package]).glob(pattern)}
+    there = {path for folder in ("refdist", "backends", "conformance") for path in (ROOT / folder).rglob("*")
+             if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert ROOT / "backends/gpu/kernels.cu" in there
+    assert there == listed
+
+
 def test_the_versions_agree() -> None:
     import refdist
 

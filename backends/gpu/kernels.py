@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,148 +30,7 @@ TYPES = {
 PAIRS = {"complex64": "float32", "complex128": "float64"}
 OPERATIONS = {"add": 0, "sub": 1, "mul": 2, "div": 3, "min": 4, "max": 5, "update": 6}
 
-SOURCE = r"""
-#ifdef __CUDACC__
-#define DEVICE static __device__ __forceinline__
-// Written out, because the compiler is told to flush subnormal numbers and these instructions are not.
-#define ROUNDED(name, instruction) DEVICE float name(float a, float b) { \
-    float r; asm(instruction " %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
-ROUNDED(add_f, "add.rn.f32")
-ROUNDED(sub_f, "sub.rn.f32")
-ROUNDED(mul_f, "mul.rn.f32")
-ROUNDED(div_f, "div.rn.f32")
-DEVICE float half_up(unsigned short h) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h)); return r; }
-DEVICE unsigned short half_down(float f) {
-    unsigned short r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(f)); return r; }
-DEVICE float of_bits(unsigned int u) { return __uint_as_float(u); }
-DEVICE unsigned int bits_of(float f) { return __float_as_uint(f); }
-#endif
-DEVICE bool nan_f(float f) { return (bits_of(f) & 0x7fffffffu) > 0x7f800000u; }
-// By bits, because a comparison flushes subnormal numbers too.
-DEVICE int rank_f(float f) { int u = (int)bits_of(f); return u < 0 ? (int)0x80000000 - u : u; }
-
-struct Single {
-    typedef float Wide;
-    DEVICE float up(float x) { return x; }
-    DEVICE float down(float x) { return x; }
-};
-struct Half {
-    typedef float Wide;
-    DEVICE float up(unsigned short x) { return half_up(x); }
-    DEVICE unsigned short down(float x) { return half_down(x); }
-};
-struct Brain {
-    typedef float Wide;
-    DEVICE float up(unsigned short x) { return of_bits((unsigned int)x << 16); }
-    DEVICE unsigned short down(float x) {
-        unsigned int u = bits_of(x);
-        if (nan_f(x)) return (unsigned short)(u >> 16) | 0x40;
-        return (unsigned short)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-    }
-};
-struct Double {
-    typedef double Wide;
-    DEVICE double up(double x) { return x; }
-    DEVICE double down(double x) { return x; }
-};
-struct Integer {
-    typedef STORED Wide;
-    DEVICE STORED up(STORED x) { return x; }
-    DEVICE STORED down(STORED x) { return x; }
-};
-
-DEVICE float compute(int op, float a, float b) {
-    switch (op) {
-        case 0: return add_f(a, b);
-        case 1: return sub_f(a, b);
-        case 2: return mul_f(a, b);
-        case 3: return div_f(a, b);
-        case 4: return nan_f(a) || (!nan_f(b) && rank_f(a) < rank_f(b)) ? a : b;
-        case 5: return nan_f(a) || (!nan_f(b) && rank_f(a) > rank_f(b)) ? a : b;
-    }
-    return b;
-}
-DEVICE double compute(int op, double a, double b) {
-    switch (op) {
-        case 0: return a + b;
-        case 1: return a - b;
-        case 2: return a * b;
-        case 3: return a / b;
-        case 4: return a != a || a < b ? a : b;
-        case 5: return a != a || a > b ? a : b;
-    }
-    return b;
-}
-// Wraps around as NumPy's integers do; signed numbers may not overflow in C.
-template <typename T> DEVICE T compute(int op, T a, T b) {
-    switch (op) {
-        case 0: return (T)((unsigned long long)a + (unsigned long long)b);
-        case 1: return (T)((unsigned long long)a - (unsigned long long)b);
-        case 2: return (T)((unsigned long long)a * (unsigned long long)b);
-        case 3: return (T)-1 < (T)0 && b == (T)-1 ? (T)(0ull - (unsigned long long)a) : a / b;
-        case 4: return a < b ? a : b;
-        case 5: return a > b ? a : b;
-    }
-    return b;
-}
-DEVICE STORED apply(int op, STORED a, STORED b) { return KIND::down(compute(op, KIND::up(a), KIND::up(b))); }
-
-struct Table { unsigned long long word[WORDS]; };
-struct alignas(16) Lanes { STORED lane[16 / sizeof(STORED)]; };
-
-// Each job, one per row of the grid: length, result, k arrays.  The result may be the first array.
-template <int OP> DEVICE void combine_by(const Table& table, int k, int aligned) {
-    const int job = blockIdx.y * (k + 2);
-    const long long length = (long long)table.word[job];
-    const long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const long long step = (long long)gridDim.x * blockDim.x;
-    const int lanes = 16 / sizeof(STORED);
-    const long long wide = aligned ? length / lanes : 0;
-    for (long long i = first; i < wide; i += step) {
-        Lanes total = ((const Lanes*)table.word[job + 2])[i];
-        #pragma unroll 8
-        for (int j = 1; j < k; ++j) {
-            const Lanes next = ((const Lanes*)table.word[job + 2 + j])[i];
-            #pragma unroll
-            for (int l = 0; l < lanes; ++l) total.lane[l] = apply(OP, total.lane[l], next.lane[l]);
-        }
-        ((Lanes*)table.word[job + 1])[i] = total;
-    }
-    for (long long i = wide * lanes + first; i < length; i += step) {
-        STORED total = ((const STORED*)table.word[job + 2])[i];
-        for (int j = 1; j < k; ++j) total = apply(OP, total, ((const STORED*)table.word[job + 2 + j])[i]);
-        ((STORED*)table.word[job + 1])[i] = total;
-    }
-}
-extern "C" __global__ void combine(const PARAMETER Table table, int k, int op, int aligned) {
-    if (op == 0) combine_by<0>(table, k, aligned);
-    else combine_by<1>(table, k, aligned);
-}
-
-// By a divisor that the dtype holds; parts of complex numbers are multiplied by its reciprocal, as NumPy does.
-extern "C" __global__ void divide(STORED* result, const STORED* array, long long length, double divisor, int parts) {
-    const KIND::Wide by = parts ? compute(3, (KIND::Wide)1, (KIND::Wide)divisor) : (KIND::Wide)divisor;
-    const long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < length; i += step)
-        result[i] = KIND::down(compute(parts ? 2 : 3, KIND::up(array[i]), by));
-}
-
-// `rows` is sorted and `order` says which row of `values` each entry is, equal rows in their first order.  One
-// thread carries out everything that happens to one element.
-extern "C" __global__ void scatter(STORED* array, const STORED* values, const long long* rows, const long long* order,
-                                   long long count, long long width, int op) {
-    const long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count * width; i += step) {
-        const long long entry = i / width, column = i % width, row = rows[entry];
-        if (entry > 0 && rows[entry - 1] == row) continue;
-        STORED total = array[row * width + column];
-        for (long long next = entry; next < count && rows[next] == row; ++next)
-            total = op == 6 ? values[order[next] * width + column]
-                            : apply(op, total, values[order[next] * width + column]);
-        array[row * width + column] = total;
-    }
-}
-"""
+_SOURCE = Path(__file__).with_name("kernels.cu")
 
 
 @functools.cache
@@ -191,10 +51,9 @@ def on_device(dtype: Any) -> bool:
 
 
 def source(dtype: str) -> str:
-    """The program for one dtype, a key of TYPES."""
+    """The program for one dtype, a key of TYPES: kernels.cu with its three definitions."""
     stored, kind = TYPES[dtype]
-    return (f"#define STORED {stored}\n#define KIND {kind}\n#define WORDS {WORDS}\n"
-            "#ifdef __CUDACC__\n#define PARAMETER __grid_constant__\n#endif\n" + SOURCE)
+    return f"#define STORED {stored}\n#define KIND {kind}\n#define WORDS {WORDS}\n" + _SOURCE.read_text()
 
 
 class Job(NamedTuple):
