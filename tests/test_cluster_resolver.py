@@ -314,10 +314,10 @@ def test_a_host_list_names_every_host_once_in_order(parts: list[tuple[str, list[
 
 LAUNCHES = [
     ({}, None),
-    ({"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, ("Hydra", 1, 4, 1)),
-    ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, ("OpenMPI", 2, 3, 0)),
-    ({"PMIX_NAMESPACE": "x", "PMIX_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, ("PRRTE", 2, 3, 0)),
-    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "1"}, ("Slurm", 1, 2, 1)),
+    ({"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "4"}, ("Hydra", 1, 4)),
+    ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, ("OpenMPI", 2, 3)),
+    ({"PMIX_NAMESPACE": "x", "PMIX_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, ("PRRTE", 2, 3)),
+    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, ("Slurm", 1, 2)),
     ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None), ({"SLURM_PROCID": "0"}, None),
     ({"PMI_FD": "5", "PMI_RANK": "x", "PMI_SIZE": "4"}, None),
 ]

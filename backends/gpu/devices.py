@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from refdist import config, errors
-from refdist.core import context_stack, devices
+from refdist.core import context_stack, devices, launcher
 from refdist.core.lockstep import CollectiveCall
 
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -68,11 +68,6 @@ def advice(driver: int | None) -> str:
     return f"Install CuPy for this machine's driver ({driver}): pip install '{wheel}[ctk]'."
 
 
-# What launchers call a process's number on its host, and how many there are.
-LOCAL = (("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-         ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"))
-
-
 def share(visible: int, environment: Mapping[str, str]) -> list[int]:
     """The GPUs of this process, where several processes of one host see the same ones.
 
@@ -82,15 +77,13 @@ def share(visible: int, environment: Mapping[str, str]) -> list[int]:
     >>> share(4, {"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"})
     [2, 3]
     """
-    for number, size in LOCAL:
-        if environment.get(number, "").isdecimal() and "SLURM_GPUS_PER_TASK" not in environment:
-            rank = int(environment[number])
-            known = environment.get(size, "")
-            processes = max(int(known), rank + 1) if known.isdecimal() else rank + 1
-            if visible < processes:
-                return [rank % visible]
-            return list(range(rank * visible // processes, (rank + 1) * visible // processes))
-    return list(range(visible))
+    place = None if "SLURM_GPUS_PER_TASK" in environment else launcher.on_this_host(environment)
+    if place is None:
+        return list(range(visible))
+    rank, processes = place
+    if visible < processes:
+        return [rank % visible]
+    return list(range(rank * visible // processes, (rank + 1) * visible // processes))
 
 
 class Devices:

@@ -18,6 +18,7 @@ import traceback
 from typing import Any
 
 from refdist.core import tracebacks
+from refdist.core.launcher import launched
 
 HOLD_SECONDS = 10.0  # how long a supervisor keeps its place after its worker was killed
 ANSWER_SECONDS = 1.0
@@ -58,7 +59,8 @@ def _forward(child: int, number: int) -> None:
 
 
 def _launcher_rank() -> str:
-    return os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMIX_RANK") or "?"
+    found = launched()
+    return "?" if found is None else str(found.rank)
 
 
 class Watch:

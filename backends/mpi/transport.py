@@ -24,6 +24,7 @@ from refdist.array.convert import frozen
 from refdist.array.transport import Columns, Transport, add, concatenated
 from refdist.backends.mpi import failure, reduce
 from refdist.core import call_site, lockstep
+from refdist.core.launcher import launched
 from refdist.core.lockstep import CollectiveCall
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
@@ -314,7 +315,8 @@ def connect(timeout: float | None = None) -> MPITransport:
             _transport[0].timeout = timeout
         return _transport[0]
     seconds = _timeout(timeout)
-    if "mpi4py.MPI" not in sys.modules and os.environ.get("PMI_FD"):
+    launch = launched()
+    if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
         failure.supervise()
     watch = failure.Watch(0)
     alarm = failure.limit_start(seconds)

@@ -7,9 +7,10 @@ from refdist.cluster_resolver.cloud import (
     KubernetesExecutableLocation,
     TPUClusterResolver,
 )
-from refdist.cluster_resolver.launcher import MPIClusterResolver, launched
+from refdist.cluster_resolver.launcher import MPIClusterResolver
 from refdist.cluster_resolver.slurm import SlurmClusterResolver
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
+from refdist.core.launcher import launched
 
 __all__ = [
     "ClusterResolver",

@@ -1,46 +1,14 @@
-"""What mpiexec and srun say of a process: `launched`, its TF_CONFIG, and a resolver that asks them directly.
-
-Read from the environment alone, without importing mpi4py.
-"""
+"""What follows from a launch by mpiexec or srun: a TF_CONFIG, and a resolver that asks the launcher directly."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import NamedTuple
 
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
-
-# launcher, variable that proves it, rank, size, rank on the host.  Slurm sets its own in batch scripts too, so
-# they count only in a step of several tasks.
-LAUNCHERS = (
-    ("PRRTE", "PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("Hydra", "PMI_FD", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    ("Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-)
-
-
-class Launch(NamedTuple):
-    """How this process was started."""
-
-    launcher: str
-    rank: int
-    size: int
-    local_rank: int
-
-
-def launched() -> Launch | None:
-    """Who started this process together with others, None when nobody did."""
-    for launcher, proof, rank, size, local in LAUNCHERS:
-        values = [os.environ.get(name, "") for name in (rank, size)]
-        if proof in os.environ and all(value.isdecimal() for value in values):
-            found = Launch(launcher, int(values[0]), int(values[1]), int(os.environ.get(local) or 0))
-            if launcher != "Slurm" or found.size > 1:
-                return found
-    return None
+from refdist.core.launcher import launched
 
 
 def set_tf_config() -> None:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from refdist import errors
 from refdist.backends.mpi import transport as mpi
 from refdist.backends.simulated import workers
-from refdist.cluster_resolver.launcher import launched
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
+from refdist.core.launcher import launched
 
 
 def warn_of_copies(strategy: str) -> None:

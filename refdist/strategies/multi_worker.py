@@ -12,10 +12,11 @@ from refdist.backends.mpi import transport as mpi
 from refdist.backends.simulated import workers
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_cluster
-from refdist.cluster_resolver.launcher import MPIClusterResolver, launched
+from refdist.cluster_resolver.launcher import MPIClusterResolver
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.core import devices as names
+from refdist.core.launcher import launched
 from refdist.strategies.across_workers import AcrossWorkers
 from refdist.strategies.base import Strategy
 from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
