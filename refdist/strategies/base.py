@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors, nest
 from refdist.array import collectives
@@ -16,6 +16,9 @@ from refdist.core import context_stack, rules
 from refdist.input import distributed as datasets
 from refdist.strategies.deprecated import Deprecated
 from refdist.strategies.replica_context import call_arguments
+
+if TYPE_CHECKING:
+    from refdist.strategies.extended import StrategyExtended
 
 
 class RunOptions(NamedTuple):
@@ -85,19 +88,18 @@ class Strategy(OneOfAKind, Deprecated):
     Source: tf.distribute.Strategy.
     """
 
-    def __init__(self, extended: Any) -> None:
+    def __init__(self, extended: StrategyExtended) -> None:
         self._extended = extended
 
     @property
-    def extended(self) -> Any:
+    def extended(self) -> StrategyExtended:
         """The StrategyExtended with the less common methods."""
         return self._extended
 
     @property
     def num_replicas_in_sync(self) -> int:
         """Over how many replicas gradients are aggregated."""
-        count: int = self._extended.layout.total
-        return count
+        return self._extended.layout.total
 
     @property
     def cluster_resolver(self) -> Any:
@@ -226,8 +228,7 @@ class Strategy(OneOfAKind, Deprecated):
         Source: tf.distribute.Strategy.experimental_local_results.
         """
         self._require("experimental_local_results")
-        results: tuple[Any, ...] = self._extended._local_results(value)
-        return results
+        return self._extended._local_results(value)
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
         """A PerReplica of what `value_fn` returns for each replica.

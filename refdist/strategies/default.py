@@ -87,7 +87,7 @@ class DefaultExtended(StrategyExtended):
     _keeps = rules.DEFAULT
     _keeps_backend = False
 
-    def __init__(self, container_strategy: Any) -> None:
+    def __init__(self, container_strategy: Strategy) -> None:
         super().__init__(container_strategy)
 
     @property

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refdist import errors
 from refdist.core import call_site
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
 from refdist.input.options import InputContext, InputReplicationMode
+
+if TYPE_CHECKING:
+    from refdist.strategies.extended import StrategyExtended
 
 
 class InputIterator:
@@ -66,7 +69,11 @@ class _Calls:
 class Deprecated:
     """The part of Strategy that is kept for older programs."""
 
-    extended: Any
+    @property
+    def extended(self) -> StrategyExtended:
+        """The StrategyExtended with the less common methods."""
+        raise errors.InternalError("abstract")
+
     run: Callable[..., Any]
     scope: Callable[[], Any]
     experimental_local_results: Callable[[Any], tuple[Any, ...]]
@@ -161,8 +168,7 @@ class Deprecated:
     def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
         """`extended.colocate_vars_with`."""
         _warn("colocate_vars_with", "extended.colocate_vars_with")
-        scope: AbstractContextManager[Any] = self.extended.colocate_vars_with(colocate_with_variable)
-        return scope
+        return self.extended.colocate_vars_with(colocate_with_variable)
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
         """TPUStrategy's: computes with `tensor` on one of a replica's devices.

@@ -15,7 +15,7 @@ from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, rules
-from refdist.strategies.base import OneOfAKind, ValueContext
+from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
 from refdist.strategies.reduction import Reduction
@@ -50,7 +50,7 @@ class StrategyExtended(OneOfAKind, Updates):
     # The default strategy follows the choice of a backend; it is made before there is one.
     _keeps_backend = True
 
-    def __init__(self, container_strategy: Any, *, worker_devices: Sequence[str] = ("CPU:0",),
+    def __init__(self, container_strategy: Strategy, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
                  cross_device_ops: CrossDeviceOps | None = None, transport: Transport | None = None) -> None:
         self._strategy = container_strategy

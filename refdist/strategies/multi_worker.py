@@ -87,7 +87,7 @@ class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy, metac
 class MultiWorkerMirroredExtended(StrategyExtended):
     """MultiWorkerMirroredStrategy's methods."""
 
-    def __init__(self, container_strategy: Any, resolver: ClusterResolver, options: CommunicationOptions) -> None:
+    def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, options: CommunicationOptions) -> None:
         transport = _transport(resolver, options)
         job, task = resolver.task_type or "localhost", resolver.task_id or 0
         local = config.list_logical_devices("GPU") or [config.list_logical_devices("CPU")[0]]

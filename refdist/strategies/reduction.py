@@ -80,6 +80,11 @@ class Reduction:
         [copies] = self(op, [parts], Destinations(tuple(devices), len(devices) > 1), call)
         return copies
 
+    def onto_current(self, op: ReduceOp, parts: Sequence[Any], call: CollectiveCall) -> Any:
+        """The reduction of one contribution per replica where the code runs."""
+        [[total]] = self(op, [parts], self.here(), call)
+        return total
+
     def here(self) -> Destinations:
         """Where the result of a call goes that names no destination: the current device, if there is one."""
         device = context_stack.frame().device

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refdist import errors, nest
 from refdist.array import collectives
@@ -24,6 +24,9 @@ from refdist.variables.values import (
     shared,
     splitter,
 )
+
+if TYPE_CHECKING:
+    from refdist.strategies.base import Strategy
 
 
 class ReplicaContext:
@@ -45,7 +48,7 @@ class ReplicaContext:
 
     __slots__ = ("_entered", "_id", "_strategy")
 
-    def __init__(self, strategy: Any, replica_id_in_sync_group: int) -> None:
+    def __init__(self, strategy: Strategy, replica_id_in_sync_group: int) -> None:
         count = getattr(strategy, "num_replicas_in_sync", None)
         if not isinstance(count, int):
             raise errors.error("RD25", "ReplicaContext", f"strategy is {strategy!r}", "Pass a strategy.")
@@ -56,13 +59,13 @@ class ReplicaContext:
                                kind=errors.InvalidValueError)
         self._set(strategy, number)
 
-    def _set(self, strategy: Any, number: int) -> None:
+    def _set(self, strategy: Strategy, number: int) -> None:
         self._strategy = strategy
         self._id = number
         self._entered: list[context_stack.Frame] = []
 
     @classmethod
-    def _of(cls, strategy: Any, number: int) -> ReplicaContext:
+    def _of(cls, strategy: Strategy, number: int) -> ReplicaContext:
         # While the strategy is being made.
         made = cls.__new__(cls)
         made._set(strategy, number)
@@ -80,15 +83,14 @@ class ReplicaContext:
         context_stack.leave(self._entered, "a replica context")
 
     @property
-    def strategy(self) -> Any:
+    def strategy(self) -> Strategy:
         """The current strategy."""
         return self._strategy
 
     @property
     def num_replicas_in_sync(self) -> int:
         """How many replicas there are."""
-        count: int = self._strategy.num_replicas_in_sync
-        return count
+        return self._strategy.num_replicas_in_sync
 
     @property
     def replica_id_in_sync_group(self) -> int:
@@ -237,8 +239,8 @@ class ReplicaContext:
 
     def _require(self, name: str) -> context_stack.Frame:
         frame = context_stack.state.top
-        code: str = (rules.CALLS[name][frame.kind] if frame.replica is self  # nearly always
-                     else self._strategy._rule(name))
+        code = (rules.CALLS[name][frame.kind] if frame.replica is self  # nearly always
+                else self._strategy._rule(name))
         if code == "ok":
             if frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id:
                 return frame
@@ -304,7 +306,7 @@ def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> t
 _default: list[Any] = []
 
 
-def install_default(strategy: Any) -> None:
+def install_default(strategy: Strategy) -> None:
     """Sets the default strategy and its replica context, once."""
     _default[:] = [strategy, ReplicaContext(strategy, 0)]
 

@@ -13,6 +13,7 @@ from refdist.array.convert import is_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, rules
 from refdist.core.interfaces import Layout, Undo
+from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import foreign
 from refdist.variables.values import Mirrored, check_components, per_replica, regroup, splitter
@@ -22,7 +23,7 @@ from refdist.variables.variable import Variable
 class Updates:
     """The part of StrategyExtended that updates variables."""
 
-    _strategy: Any
+    _strategy: Strategy
     layout: Layout
     _parameter_devices: tuple[str, ...]
     _keeps: str

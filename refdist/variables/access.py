@@ -10,6 +10,7 @@ from typing import Any
 
 from refdist import errors
 from refdist.core import context_stack, rules
+from refdist.core.interfaces import Strategy
 
 # What to write instead, where it can be said better than in the catalogue: by the code, and the class of the
 # operation or the kind of context.
@@ -31,7 +32,7 @@ ADVICE = {
 }
 
 
-def write_situation(strategy: Any) -> str:
+def write_situation(strategy: Strategy | None) -> str:
     """The situation of a write: one of the columns of `rules.WRITES` or `rules.FOREIGN_WRITES`."""
     situation = context_stack.situation(strategy)
     other = context_stack.frame().strategy

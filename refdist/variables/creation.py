@@ -13,11 +13,12 @@ from refdist.array import convert as arrays
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.distributed import KIND_CLASS, check_equal
+from refdist.variables.interfaces import Strategy
 from refdist.variables.values import is_splittable
 from refdist.variables.variable import CopyOf, ResourceVariable, Variable, default_creator
 
 
-def create(strategy: Any, keeps: str, devices: Sequence[str], next_creator: Callable[..., Any],
+def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator: Callable[..., Any],
            kwargs: dict[str, Any]) -> Any:
     """Makes one variable with a copy on each of `devices`; in a replica, all replicas meet first.
 
@@ -76,7 +77,7 @@ def _read_here(initial_value: Any) -> Any:
     return value._read() if isinstance(value, Variable) else value
 
 
-def _make(strategy: Any, kind: str, aggregation: VariableAggregation, devices: Sequence[str],
+def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devices: Sequence[str],
           next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     copies: list[ResourceVariable] = []
     backend = strategy.extended.backend
@@ -118,14 +119,14 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 
-def _take_first_worker_s_value(strategy: Any, made: ResourceVariable, kwargs: dict[str, Any]) -> None:
+def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, kwargs: dict[str, Any]) -> None:
     transport = strategy.extended.transport
     call = transport.call("creation of a variable", made._name, kwargs["synchronization"], kwargs["aggregation"],
                           made._array)
     made._array = transport.broadcast(call, made._array)
 
 
-def _check_mean(strategy: Any, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
+def _check_mean(strategy: Strategy, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
     code = rules.INTEGER_MEAN[kind]
     if (code.startswith("RD") and aggregation is VariableAggregation.MEAN
             and arrays.kind_of(variable.dtype) not in "fc"):

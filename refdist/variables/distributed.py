@@ -23,6 +23,7 @@ from refdist.core import context_stack, lockstep, rules
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.variables.access import ADVICE, refused, write_situation
+from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
 from refdist.variables.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
@@ -44,8 +45,10 @@ class _Shared(Variable):
         raise errors.InternalError("abstract")
 
     @property
-    def _strategy(self) -> Any:
-        return self._copies[0]._created_by
+    def _strategy(self) -> Strategy:
+        strategy = self._copies[0]._created_by
+        assert strategy is not None  # a distributed variable is a strategy's
+        return strategy
 
     @property
     def _primary(self) -> ResourceVariable:
@@ -80,8 +83,7 @@ class _Shared(Variable):
             return self._to_current_device(extended.transport.broadcast(call, arrays[0]))
         collectives.reducible(arrays[0], attempted)
         call = extended.transport.call(attempted, self.name, op, like=arrays[0])
-        [[total]] = extended.reduction(op, [arrays], extended.reduction.here(), call)
-        return total
+        return extended.reduction.onto_current(op, arrays, call)
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"

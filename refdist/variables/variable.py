@@ -23,6 +23,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.access import refused, write_situation
+from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import declared_shape, prepare, update
 from refdist.variables.values import ArrayOperators, DistributedValues
 
@@ -79,7 +80,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         raise errors.InternalError("abstract")
 
     @property
-    def _strategy(self) -> Any:
+    def _strategy(self) -> Strategy | None:
         raise errors.InternalError("abstract")
 
     @property
@@ -239,7 +240,7 @@ class ResourceVariable(Variable):
     __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_made",
                  "_name", "_owner", "_shape", "_synchronization", "_trainable")
 
-    def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Any,
+    def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Strategy | None,
                  trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
                  constraint: Callable[[Any], Any] | None) -> None:
         self._array = array
@@ -256,7 +257,7 @@ class ResourceVariable(Variable):
         self._made: call_site.Place | None = None
 
     @property
-    def _strategy(self) -> Any:
+    def _strategy(self) -> Strategy | None:
         return self._created_by
 
     @property
@@ -359,7 +360,7 @@ def default_creator(initial_value: Any = None, name: str | None = None, dtype: A
                     trainable: bool | None = None, constraint: Callable[[Any], Any] | None = None,
                     synchronization: VariableSynchronization | None = None,
                     aggregation: VariableAggregation | None = None,
-                    distribute_strategy: Any = None, **ignored: Any) -> ResourceVariable:
+                    distribute_strategy: Strategy | None = None, **ignored: Any) -> ResourceVariable:
     """The end of the stack of creators: one array on the current device."""
     attempted = f"Variable(name={name!r})"
     if name is not None and not isinstance(name, str):

@@ -1,0 +1,63 @@
+"""What variables, datasets, generators and checkpoints see of the strategy that they belong to.
+
+Strategies are made of all of these and stand above them.  The part that knows no arrays is in `core/interfaces.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from refdist.array.backend import Backend
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.transport import Transport
+from refdist.array.types import Array
+from refdist.core import interfaces
+from refdist.core.interfaces import Layout
+from refdist.core.lockstep import CollectiveCall
+from refdist.core.rules import ReduceOp
+
+
+class Reduction(Protocol):
+    """How the values of all replicas become one."""
+
+    def onto(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices], devices: Sequence[str],
+             call: CollectiveCall) -> list[Any]:
+        """The reduction of one contribution per replica of this worker, on each of `devices`."""
+
+    def onto_current(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices], call: CollectiveCall) -> Any:
+        """The same where the code runs."""
+
+
+class Extended(Protocol):
+    """What is asked of a `StrategyExtended`."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which replicas run where."""
+
+    @property
+    def backend(self) -> Backend:
+        """What holds the arrays."""
+
+    @property
+    def transport(self) -> Transport:
+        """What carries arrays between the workers."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """How the values of all replicas become one."""
+
+    def agreed_seed(self) -> int:
+        """A random number, the same on all workers."""
+
+    def update(self, var: object, fn: Callable[..., object]) -> Any:
+        """`fn` called for every copy of a variable."""
+
+
+class Strategy(interfaces.Strategy, Protocol):
+    """What is asked of a strategy."""
+
+    @property
+    def extended(self) -> Extended:
+        """Its less common methods."""
