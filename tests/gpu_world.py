@@ -54,7 +54,7 @@ def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
     """The stand-in as `cupy`, with so many GPUs, and the GPU backend in use; gives the module."""
     skip_without_compiler()
     before, kept = dict(os.environ), {name: sys.modules.pop(name) for name in _cupy_modules()}
-    types, importers = dict(arrays.ARRAY_TYPES), list(arrays.IMPORTERS)
+    types = dict(arrays.ARRAY_TYPES)
     sys.path.insert(0, str(STAND_IN))
     os.environ.update(environment, STAND_IN_GPUS=str(gpus))
     real_one = backend._made.pop("gpu", None)
@@ -73,7 +73,6 @@ def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
         os.environ.update(before)
         arrays.ARRAY_TYPES.clear()
         arrays.ARRAY_TYPES.update(types)
-        arrays.IMPORTERS[:] = importers
         for name in _cupy_modules():
             del sys.modules[name]
         sys.modules.update(kept)

@@ -96,7 +96,7 @@ def test_two_packages_that_offer_one_name_are_both_named(offer: Offer) -> None:
     ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.array\.backend\.Backend"),
     ("class Toy: pass", "Toy", r"<class 'refdist_toy\.Toy'> is not a subclass of refdist\.array\.backend\.Backend"),
     ("from refdist.array.backend import Backend\nclass Toy(Backend): pass", "Toy",
-     r"Toy lacks the methods broadcast, concatenate, default_result_device,"),
+     r"Toy lacks the methods freeze, put, to_numpy, xp\. "),
 ])
 def test_a_backend_that_cannot_be_used_is_named_with_its_package(offer: Offer, source: str, point: str,
                                                                  said: str) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.array.backend import Backend
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport
+from refdist.array.types import Array
 from refdist.backends.gpu import nccl, readonly
 from refdist.backends.gpu.devices import Devices, DeviceSwitchHooks, library
 from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
@@ -27,7 +29,7 @@ from refdist.backends.simulated.backend import Simulated
 from refdist.core import context_stack
 
 
-class GPU(Simulated):
+class GPU(Backend):
     """The GPUs of this process.
 
     Sums are taken left to right and rounded like NumPy's, so that the bits are those of the simulated world.
@@ -45,7 +47,10 @@ class GPU(Simulated):
         self._cupy: Any = library()
         self._devices = Devices(self._cupy)
         self._programs = Programs(self._cupy)
-        readonly.register(self._cupy, self.to_numpy, lambda array: self._cupy.cuda.Device(array.data.device_id))
+        self._read_only: Any = readonly.read_only(self._cupy)
+        self.array_types = (self._cupy.ndarray, self._read_only)
+        # Arrays on the CPU are NumPy's.
+        self._host = Simulated()
         self._communicators: dict[tuple[int, ...], nccl.Communicator | None] = {}
         self._between: list[nccl.Communicator] = []
         # Comparisons whose outcome the devices have not said yet.
@@ -62,15 +67,16 @@ class GPU(Simulated):
     def memory_space(self, device: str) -> Hashable:
         return self._devices.of(device)
 
-    def default_result_device(self, device: str) -> str:
-        return device
-
     def switching(self) -> context_stack.Switching | None:
         return DeviceSwitchHooks(self._cupy, self._devices)
 
-    def device(self, name: str) -> AbstractContextManager[Any]:
-        gpu = self._devices.of(name)
+    def device(self, where: str | Array) -> AbstractContextManager[object]:
+        gpu = self._devices.of(where) if isinstance(where, str) else self._gpu(where)
         return nullcontext() if gpu is None else self._cupy.cuda.Device(gpu)
+
+    def _gpu(self, array: Any) -> int | None:
+        # Where an array is; None for the host.
+        return array.data.device_id if isinstance(array, self._cupy.ndarray) else None
 
     def on(self, gpu: int, what: str) -> device_errors:
         """Makes a GPU current for a `with` block, and turns its errors into refdist's."""
@@ -98,6 +104,19 @@ class GPU(Simulated):
             return array
         with self.on(gpu, f"{array.nbytes} bytes to the device"):
             return self._cupy.asarray(array)
+
+    def freeze(self, array: Any) -> Any:
+        if not isinstance(array, self._cupy.ndarray):
+            return self._host.freeze(array)
+        if isinstance(array, self._read_only) and array._read_only:
+            return array
+        view = array.view(self._read_only)
+        view._read_only = True
+        return view
+
+    def adopt(self, value: Any) -> Any:
+        # Arrays of PyTorch, JAX ... on a GPU, without a copy.
+        return self._cupy.from_dlpack(value) if value.__dlpack_device__()[0] == readonly.CUDA else None
 
     def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
         self._settle()
@@ -131,19 +150,15 @@ class GPU(Simulated):
         with self.on(gpu, f"{array.nbytes} bytes to the device"):
             return self._cupy.asarray(array)
 
-    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
-        made: dict[Hashable, Any] = {}
-        for device in devices:
-            place = self._devices.of(device)
-            if place not in made:
-                made[place] = frozen(self.put(array, device))
-        return [made[self._devices.of(device)] for device in devices]
-
     # Computing.
+
+    def astype(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        with self.device(array):
+            return array.astype(dtype)
 
     def sum(self, arrays: Sequence[Any]) -> Any:
         gpu, parts = self._gathered(arrays)
-        return super().sum(arrays) if gpu is None else self.sums([parts], gpu)[0]
+        return self._host.sum(arrays) if gpu is None else self.sums([parts], gpu)[0]
 
     def sums(self, columns: Sequence[Sequence[Any]], gpu: int, operation: str = "add") -> list[Any]:
         """The sum of each column of arrays on one GPU, in as few kernels as they fit into."""
@@ -189,14 +204,14 @@ class GPU(Simulated):
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         gpu, parts = self._gathered(arrays)
         if gpu is None:
-            return super().concatenate(arrays, axis)
+            return self._host.concatenate(arrays, axis)
         with self.on(gpu, "concatenate"):
             return frozen(self._cupy.concatenate(parts, axis=axis))
 
     def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
         gpu, (array, indices, values) = self._gathered([array, indices, values])
         if gpu is None:
-            return super().scatter(operation, array, indices, values)
+            return self._host.scatter(operation, array, indices, values)
         if array.dtype.kind == "c" and operation not in ("add", "sub", "update"):
             raise errors.error("RD20", f"scatter_{operation}", f"the dtype is {array.dtype} and the array is on a GPU",
                                "Compute the whole array and assign it.")
@@ -214,11 +229,11 @@ class GPU(Simulated):
 
     def difference(self, array: Any, other: Any) -> Any:
         gpu, parts = self._gathered([array, other])
-        return super().difference(array, other) if gpu is None else self.sums([parts], gpu, "sub")[0]
+        return self._host.difference(array, other) if gpu is None else self.sums([parts], gpu, "sub")[0]
 
     def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
         if not isinstance(total, self._cupy.ndarray):
-            return super().divide(total, count, dtype)
+            return self._host.divide(total, count, dtype)
         with self.on(total.data.device_id, "mean"):
             total = self._cupy.ascontiguousarray(total).astype(dtype or total.dtype, copy=False)
             mean = self._cupy.empty(total.shape, total.dtype)
@@ -236,7 +251,7 @@ class GPU(Simulated):
             raise complain()
         gpu, (mine, theirs) = self._gathered([first, other])
         if gpu is None:
-            super().expect_equal(first, other, complain)
+            self._host.expect_equal(first, other, complain)
             return
         with self.on(gpu, "comparing copies"):
             differs = mine != theirs

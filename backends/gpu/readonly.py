@@ -1,4 +1,4 @@
-"""CuPy's arrays made known to refdist: which types there are, read-only ones, arrays of other libraries.
+"""CuPy's arrays as arrays that can be read-only.
 
 Which device an array should be on is not known here.
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from refdist import errors
-from refdist.array import convert as arrays
 
 CUDA = 2  # the device type of DLPack
 _WRITERS = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
@@ -81,24 +80,3 @@ def read_only(cupy: Any) -> type:
         "__array_finalize__": finalize, "real": part("real"), "imag": part("imag"), "byteswap": byteswap,
         "__cuda_array_interface__": property(interface), "__dlpack__": dlpack,
         **{name: guarded(name) for name in _WRITERS if hasattr(cupy.ndarray, name)}})
-
-
-def register(cupy: Any, to_numpy: Callable[[Any], Any], beside: Callable[[Any], Any]) -> None:
-    """Makes CuPy's arrays known."""
-    known = [kind for kind in arrays.ARRAY_TYPES if issubclass(kind, cupy.ndarray) and kind is not cupy.ndarray]
-    kind: Any = known[0] if known else read_only(cupy)
-
-    def freeze(array: Any) -> Any:
-        if type(array) is kind and array._read_only:
-            return array
-        frozen = array.view(kind)
-        frozen._read_only = True
-        return frozen
-
-    arrays.ARRAY_TYPES[cupy.ndarray] = arrays.ARRAY_TYPES[kind] = arrays.ArrayType(freeze, to_numpy, beside)
-
-    def take(value: Any) -> Any:
-        # Arrays of PyTorch, JAX ... on a GPU, without a copy.
-        return cupy.from_dlpack(value) if value.__dlpack_device__()[0] == CUDA else None
-
-    arrays.IMPORTERS[:] = [take]

@@ -10,13 +10,16 @@ import importlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from refdist import config, errors
-from refdist.array.convert import to_array
+from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, to_array, xp_of
+from refdist.array.types import Array
 from refdist.core import context_stack
 
 if TYPE_CHECKING:
@@ -25,77 +28,133 @@ if TYPE_CHECKING:
 BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "simulated": "refdist.backends.simulated:Simulated"}
 GROUP = "refdist.backends"
 VARIABLE = "REFDIST_BACKEND"
+_FLOAT32 = np.dtype(np.float32)
 
 
 class Backend(ABC):
-    """Devices of one process, and the collectives between them.
+    """Devices of one process, the arrays on them, and the collectives between them.
 
-    All arrays passed together have one dtype; sums are taken left to right in the order of the list, so that
-    every backend gives the same bits.  Results may be shared by all receivers and are read-only where the
-    array type can say so.  Arguments are never changed.
+    Four methods say what the standard has no words for, and every backend writes them: `xp`, `put`, `to_numpy` and
+    `freeze`.  All others have a default, written in the standard; a backend overrides those that its library does
+    faster or in another way, and those about devices where it has several memories or works asynchronously.
+
+    All arrays passed together are on one device and have one dtype, unless a method says otherwise.  They are NumPy's
+    or of `array_types`: what a program hands in is a NumPy array until it is put on a device.  Arguments are never
+    changed; results are read-only, because several receivers may share them.
 
     Attributes:
         name: what it was chosen by.
+        array_types: the types of its arrays, but for NumPy's.
     """
 
     name: str = ""
+    array_types: tuple[type, ...] = ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Backend:
+    def __deepcopy__(self, memo: dict[int, object]) -> Backend:
         return self  # the devices of a process exist once
+
+    # What every backend writes.
 
     @abstractmethod
     def xp(self, device: str = "") -> ModuleType:
         """The module for arrays on `device`, or on most devices: numpy, cupy."""
 
-    def counts(self) -> dict[str, int] | None:
-        """How many devices of each type there are; None where every device exists that a program names."""
-        return None
-
     @abstractmethod
-    def memory_space(self, device: str) -> Hashable:
-        """Where the arrays of `device` lie; devices of one place share arrays."""
-
-    @abstractmethod
-    def default_result_device(self, device: str) -> str:
-        """The device for a result nobody asked a device for, made of values on `device`."""
+    def put(self, array: Any, device: str) -> Any:
+        """The array on `device` (a canonical name); the same object when it is there already."""
 
     @abstractmethod
     def to_numpy(self, array: Any) -> Any:
         """The array as a numpy.ndarray; waits for it."""
 
     @abstractmethod
-    def put(self, array: Any, device: str) -> Any:
-        """The array on `device` (a canonical name); the same object when it is there already."""
+    def freeze(self, array: Any) -> Any:
+        """The values of `array` as an array that cannot be written to; itself where that is so already.
+
+        `array` stays as writable as it was.
+        """
+
+    # Devices.
+
+    def counts(self) -> dict[str, int] | None:
+        """How many devices of each type there are; None where every device exists that a program names."""
+        return None
+
+    def memory_space(self, device: str) -> Hashable:
+        """Where the arrays of `device` lie; devices of one place share arrays."""
+        return None
+
+    def default_result_device(self, device: str) -> str:
+        """The device for a result nobody asked a device for, made of values on `device`."""
+        return device
+
+    def device(self, where: str | Array) -> AbstractContextManager[object]:
+        """Makes a device, or that of an array, the current one of this thread for a `with` block."""
+        return nullcontext()
 
     def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
         """Each array on the device of the same number."""
         return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 
-    @abstractmethod
-    def device(self, name: str) -> AbstractContextManager[Any]:
-        """Makes `name` the current device of this thread for a `with` block."""
+    def adopt(self, value: object) -> Any:
+        """An array of another library, which has `__dlpack__`, as one of this backend; None leaves it to NumPy."""
+        return None
 
-    @abstractmethod
+    def switching(self) -> context_stack.Switching | None:
+        """What follows the replicas of one thread from device to device; None where nothing has to."""
+        return None
+
+    def synchronize(self) -> None:  # noqa: B027 - nothing to wait for, unless a backend says otherwise
+        """Waits until all work issued to the devices is done."""
+
+    def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
+        """The transport for arrays of this backend, given one for NumPy arrays; `devices` are this worker's."""
+        return transport
+
+    # Arithmetic.
+
+    def astype(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        """A new array with the values in another dtype, or a copy in the same one; it may be written to."""
+        xp = self.xp()
+        return xp.astype(array, getattr(xp, dtype.name))
+
     def sum(self, arrays: Sequence[Any]) -> Any:
         """Element-wise sum, left to right, on the first array's device; all of one shape and dtype."""
+        total = arrays[0]
+        for array in arrays[1:]:
+            total = total + array
+        return frozen(copied(total) if len(arrays) == 1 else total)
+
+    def difference(self, array: Any, other: Any) -> Any:
+        """`array - other`, of one shape, dtype and device."""
+        return frozen(array - other)
+
+    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+        """`total` divided by an int from 0 on, in a float or complex dtype; None means the dtype of `total`."""
+        total = total if dtype is None else astype(total, np.dtype(dtype))
+        own = dtype_of(total)
+        if own.itemsize >= 4:
+            return frozen(total / float(count))
+        # A dtype that is narrower than float32 does not hold every count.
+        return frozen(astype(as_array(astype(total, _FLOAT32) / float(count)), own))
+
+    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+        """The arrays one after another along `axis`, on the first array's device."""
+        return frozen(xp_of(arrays[0]).concat(arrays, axis=axis))
+
+    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
+        """The array on every device; devices of one memory share it."""
+        made: dict[Hashable, Any] = {}
+        spaces = [self.memory_space(device) for device in devices]
+        for space, device in zip(spaces, devices, strict=True):
+            if space not in made:
+                made[space] = frozen(self.put(array, device))
+        return [made[space] for space in spaces]
 
     def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
         """The sum of each column, whose arrays lie on `devices`, on every one of `devices`."""
         return [self.broadcast(self.sum(arrays), devices) for arrays in columns]
 
-    @abstractmethod
-    def difference(self, array: Any, other: Any) -> Any:
-        """`array - other`, of one shape, dtype and device."""
-
-    @abstractmethod
-    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
-        """The arrays one after another along `axis`, on the first array's device."""
-
-    @abstractmethod
-    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
-        """The array on every device; copies may be shared when they are read-only."""
-
-    @abstractmethod
     def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
         """A new array: `array` with rows changed one after another in the order of `indices`.
 
@@ -105,29 +164,37 @@ class Backend(ABC):
             indices: integers of shape [n], each a row of `array`; they may repeat.
             values: shape [n, ...] and the array's dtype, on the same device.
         """
+        xp, changed = xp_of(array), copied(array)
+        for i in range(indices.shape[0]):
+            row = int(indices[i])
+            changed[row, ...] = _row(xp, operation, changed[row, ...], values[i, ...])
+        return frozen(changed)
 
-    @abstractmethod
     def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
         """Raises `complain()` unless two arrays hold the same values, NaN beside NaN.
 
         A backend whose devices work on their own may raise it at a later call instead of waiting for them.
         """
+        if first is other:
+            return
+        same = other.shape == first.shape and other.dtype == first.dtype
+        if same:
+            equal = first == other
+            if kind_of(dtype_of(first)) in "fc":
+                equal = equal | ((first != first) & (other != other))
+            same = bool(xp_of(first).all(equal))
+        if not same:
+            raise complain()
 
-    @abstractmethod
-    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
-        """`total` divided by a positive int, in a float or complex dtype; None means the dtype of `total`."""
 
-    def switching(self) -> context_stack.Switching | None:
-        """What follows the replicas of one thread from device to device; None where nothing has to."""
-        return None
-
-    def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
-        """The transport for arrays of this backend, given one for NumPy arrays; `devices` are this worker's."""
-        return transport
-
-    @abstractmethod
-    def synchronize(self) -> None:
-        """Waits until all work issued to the devices is done."""
+def _row(xp: ModuleType, operation: str, old: Any, new: Any) -> Any:
+    # One row after an operation of `scatter`.
+    if operation == "div" and kind_of(dtype_of(old)) in "iu":
+        # Towards zero, as TensorFlow does; the standard's // rounds down.
+        return xp.sign(old) * xp.sign(new) * (abs(old) // abs(new))
+    return {"add": lambda: old + new, "sub": lambda: old - new, "mul": lambda: old * new, "div": lambda: old / new,
+            "min": lambda: xp.minimum(old, new), "max": lambda: xp.maximum(old, new),
+            "update": lambda: new}[operation]()
 
 
 _chosen: list[Backend] = []
@@ -143,6 +210,7 @@ def current_backend() -> Backend:
 def _choose(name: str) -> Backend:
     backend = _made.get(name) or _made.setdefault(name, find(name)())
     backend.name = name
+    declare(backend)
     context_stack.switching = backend.switching()
     _chosen[:] = [backend]
     return backend

@@ -7,32 +7,74 @@ NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strateg
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, nullcontext, suppress
+from types import ModuleType
+from typing import Any, Protocol
 
 import numpy as np
 
 from refdist import errors
+from refdist.array.types import Array
 
 
-class ArrayType(NamedTuple):
-    """What has to be known of arrays that are not NumPy's."""
+class Library(Protocol):
+    """What is asked of the backend whose arrays are not NumPy's; `Backend` says what the methods do."""
 
-    frozen: Callable[[Any], Any]
-    to_numpy: Callable[[Any], Any]
-    on_device_of: Callable[[Any], AbstractContextManager[Any]]
+    array_types: tuple[type, ...]
+
+    def xp(self, device: str = "") -> ModuleType: ...
+    def device(self, where: str | Array) -> AbstractContextManager[object]: ...
+    def freeze(self, array: Array) -> Array: ...
+    def to_numpy(self, array: Array) -> np.ndarray[Any, np.dtype[Any]]: ...
+    def astype(self, array: Array, dtype: np.dtype[Any]) -> Array: ...
+    def adopt(self, value: object) -> Array | None: ...
 
 
-# The types of arrays; backends whose arrays are not NumPy's add theirs.
-ARRAY_TYPES: dict[type, ArrayType | None] = {np.ndarray: None}
-# Asked first for values with `__dlpack__`: whether it takes the value, and the array it makes of it.
-IMPORTERS: list[Callable[[Any], Any]] = []
+# The types of arrays, and the backend that has declared them; None for NumPy's, which every backend takes.
+ARRAY_TYPES: dict[type, Library | None] = {np.ndarray: None}
 
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
 _KINDS = "buifc"
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
+# The standard's dtypes have NumPy's names, but do not say them.
+_NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+          "float64", "complex64", "complex128")
+
+
+def declare(library: Library) -> None:
+    """Makes the arrays of a backend known."""
+    ARRAY_TYPES.update(dict.fromkeys(library.array_types, library))
+
+
+def dtype_of(array: Array) -> np.dtype[Any]:
+    """The dtype of an array as NumPy's, which has a name and a kind.
+
+    >>> dtype_of(np.zeros(1, np.int8)).name
+    'int8'
+    """
+    dtype = array.dtype
+    return dtype if isinstance(dtype, np.dtype) else _of_standard(dtype, xp_of(array))
+
+
+@functools.cache
+def _of_standard(dtype: object, xp: ModuleType) -> np.dtype[Any]:
+    return np.dtype(next(name for name in _NAMES if dtype == getattr(xp, name, None)))
+
+
+def xp_of(array: Array) -> ModuleType:
+    """The module whose functions take this array; of those, only the standard's are used."""
+    library = ARRAY_TYPES.get(type(array))
+    return np if library is None else library.xp()
+
+
+def nbytes(array: Array) -> int:
+    """The bytes of an array's elements.
+
+    >>> nbytes(np.zeros((2, 3), np.int16))
+    12
+    """
+    return array.size * dtype_of(array).itemsize
 
 
 @functools.cache
@@ -88,9 +130,9 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: 
         raise _not_an_array(value, argument)
     if type(value) in ARRAY_TYPES:
         return cast(value, dtype, attempted)
-    if IMPORTERS and hasattr(value, "__dlpack_device__"):
-        for take in IMPORTERS:
-            array = take(value)
+    if len(ARRAY_TYPES) > 1 and hasattr(value, "__dlpack_device__"):
+        for library in dict.fromkeys(filter(None, ARRAY_TYPES.values())):
+            array = library.adopt(value)
             if array is not None:
                 return array if dtype is None else cast(array, dtype, attempted)
     try:
@@ -116,24 +158,40 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
     Raises:
         RD05: a float would become an int, a complex a real, a number text, and the like.  RD25: not a dtype.
     """
-    dtype = _dtype(dtype, attempted)
-    if array.dtype == dtype:
+    dtype, own = _dtype(dtype, attempted), dtype_of(array)
+    if own == dtype:
         return array
     text = dtype.kind in "US"
-    if text and array.dtype.kind == dtype.kind:
+    if text and own.kind == dtype.kind:
         return array  # a longer string must not be cut
-    if not text and _same_kind(array.dtype, dtype) and _in_range(array, dtype):
-        with on_device_of(array):
-            return array.astype(dtype)
+    if not text and _same_kind(own, dtype) and _in_range(array, dtype):
+        return astype(array, dtype)
     raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
                        f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
                        kind=errors.InvalidArgumentError)
+
+
+def astype(array: Array, dtype: np.dtype[Any]) -> Any:
+    """A new array with the values in another dtype, however they change; in the array's own dtype it is a copy."""
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype)
+    library = ARRAY_TYPES[type(array)]
+    assert library is not None
+    return library.astype(array, dtype)
+
+
+def copied(array: Array) -> Any:
+    """A new array with the same values, which may be written to."""
+    return astype(array, dtype_of(array))
 
 
 def _dtype(dtype: Any, attempted: str) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
+        for library in filter(None, ARRAY_TYPES.values()):
+            with suppress(StopIteration, TypeError):
+                return _of_standard(dtype, library.xp())
         raise errors.error("RD25", attempted, f"dtype is {dtype!r}", "Pass a NumPy dtype or its name.") from error
     return found
 
@@ -154,13 +212,16 @@ def _same_kind(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _in_range(array: Any, dtype: np.dtype[Any]) -> bool:
-    if kind_of(dtype) not in "iu" or kind_of(array.dtype) not in "iu" or not array.size:
+    own = dtype_of(array)
+    if kind_of(dtype) not in "iu" or kind_of(own) not in "iu" or not array.size:
         return True
-    if "V" in (dtype.kind, array.dtype.kind):
-        # NumPy does not know their limits.
-        return bool((array.astype(dtype).astype(np.int64) == array.astype(np.int64)).all())
-    limits = np.iinfo(dtype)
-    return bool(array.min() >= limits.min and array.max() <= limits.max)
+    xp = xp_of(array)
+    with on_device_of(array):
+        if "V" in (dtype.kind, own.kind):
+            # NumPy does not know their limits.
+            return bool(xp.all(astype(astype(array, dtype), _INT64) == astype(array, _INT64)))
+        limits = np.iinfo(dtype)
+        return int(xp.min(array)) >= limits.min and int(xp.max(array)) <= limits.max
 
 
 def _narrow(array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
@@ -192,12 +253,14 @@ def short(value: Any) -> str:
 
 
 def frozen(array: Any) -> Any:
-    """The same array, read-only where its type can say so."""
+    """An array or a scalar of NumPy's as a read-only array; NumPy's own array is made read-only itself."""
     if type(array) is np.ndarray:
         array.flags.writeable = False
         return array
-    foreign = ARRAY_TYPES.get(type(array))
-    return array if foreign is None else foreign.frozen(array)
+    library = ARRAY_TYPES.get(type(array))
+    if library is not None:
+        return library.freeze(array)
+    return frozen(np.asarray(array)) if isinstance(array, np.generic) else array
 
 
 def read_only(value: Any) -> Any:
@@ -212,8 +275,8 @@ def read_only(value: Any) -> Any:
             value = value.view()
             value.setflags(write=False)
         return value
-    foreign = ARRAY_TYPES.get(type(value))
-    return value if foreign is None else foreign.frozen(value)
+    library = ARRAY_TYPES.get(type(value))
+    return value if library is None else library.freeze(value)
 
 
 def is_immutable(array: Any) -> bool:
@@ -223,10 +286,10 @@ def is_immutable(array: Any) -> bool:
     return frozen(array) is array
 
 
-def on_device_of(array: Any) -> AbstractContextManager[Any]:
+def on_device_of(array: Any) -> AbstractContextManager[object]:
     """A `with` block in which new arrays are made on the device of this one."""
-    foreign = ARRAY_TYPES.get(type(array))
-    return nullcontext() if foreign is None else foreign.on_device_of(array)
+    library = ARRAY_TYPES.get(type(array))
+    return nullcontext() if library is None else library.device(array)
 
 
 def as_array(value: Any) -> Any:
@@ -236,5 +299,5 @@ def as_array(value: Any) -> Any:
 
 def to_numpy(array: Any) -> Any:
     """The array as a numpy.ndarray; a copy where it lies on a device."""
-    foreign = ARRAY_TYPES.get(type(array))
-    return np.asarray(array) if foreign is None else foreign.to_numpy(array)
+    library = ARRAY_TYPES.get(type(array))
+    return np.asarray(array) if library is None else library.to_numpy(array)
