@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from refdist import errors
 from refdist.conformance.case import Case
 from refdist.conformance.cases import load
 from refdist.core import rules
 from refdist.core.rules import variables
+from refdist.core.rules.table import Table
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def section(rows: Table) -> str:
+    """A table with what its rows, columns and actions are."""
+    actions = "".join(f"- *{action}*: {meaning}\n" for action, meaning in rows.actions.items())
+    cells = table(["", *rows.columns], ([f"`{name}`", *row.values()] for name, row in rows.items()))
+    about = fill(rows.about.replace(".  ", ". "), 120)
+    return f"## {rows.title}\n\n{about}\n\n{actions}\n{cells}"
 
 
 def written(text: str, *labels: str) -> str:
@@ -23,7 +33,6 @@ def written(text: str, *labels: str) -> str:
 
 
 def tables() -> str:
-    calls = table(["call", *rules.CALLERS], ([f"`{name}`", *row.values()] for name, row in rules.CALLS.items()))
     classes = [[one, ", ".join(f"`{name}`" for name in rules.OPERATIONS if rules.OPERATIONS[name] == one)]
                for one in rules.CLASSES]
     untrained = ", ".join(one.name for one, trainable in rules.TRAINABLE.items() if not trainable)
@@ -33,14 +42,9 @@ def tables() -> str:
 
 Printed from `refdist/core/rules/` by `make docs`. A situation is seen from the strategy that is called, or that made
 the variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*, or in the cross-replica or replica
-context of an *other* strategy. "RDnn" is the code of the error.
+context of an *other* strategy. A cell is an action or the code of the error, "RDnn".
 
-## Calls
-
-Outside every scope the default strategy is current: calls on it, or on its replica context, have the column
-*default*; "-" where it does not make such an object.
-
-{calls}
+{section(rules.CALLS)}
 ## Creation of variables
 
 By the synchronization that is asked for, and by what the strategy keeps of a variable: MirroredStrategy and
@@ -86,7 +90,8 @@ Under another strategy, where a *lone replica* is one without a second beside it
 
 Floats keep their dtype.
 
-{means}"""
+{means}
+{chr(10).join(map(section, (rules.SHARDING, rules.CUTS, rules.UNEVEN, rules.MODES)))}"""
 
 
 def semantics() -> str:

@@ -79,16 +79,20 @@ def seen(value: Any) -> Any:
 
 
 def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
-              others: Callable[[Any, Any], Iterable[Any]] = lambda cell, value: (REFUSED,)) -> list[str]:
+              others: Callable[[Any, Any], Iterable[Any]] = lambda cell, value: (REFUSED,),
+              column: Any = None) -> list[str]:
     """The changes of cells that show nothing.
 
     Args:
         table: cells by key, or rows of cells by key.
         observe: of a cell, does what the cell decides.  It returns what can be seen of it, or raises.
         others: of a cell and its value, what it is changed to; a code that no table has where this is not given.
+        column: changes the cells of this column only, in a table of rows.
     """
     found = []
     for cell, row, key in list(cells(table)):
+        if column is not None and key != column:
+            continue
         look = partial(observe, cell)
         true = outcome(look)
         assert outcome(look) == true, f"{cell} shows something else every time"

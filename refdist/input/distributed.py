@@ -16,7 +16,7 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
-from refdist.core import call_site
+from refdist.core import call_site, rules
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
@@ -194,8 +194,10 @@ def distribute(strategy: Any, dataset: Any, options: Any) -> Any:
     """
     attempted = "experimental_distribute_dataset"
     options = check(dataset, options, attempted)
-    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
-        raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA",
+    mode = _mode(options)
+    rule = rules.MODES[attempted][mode]
+    if rule != "ok":
+        raise errors.error(rule, attempted, f"the replication mode is {mode}",
                            "PER_WORKER is the only mode for a dataset.")
     return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
 
@@ -214,16 +216,18 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
     options = _check_options(options, attempted)
     extended = strategy.extended
     local, workers = extended.layout.count, extended.layout.workers
-    per_replica_mode = options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
+    mode = _mode(options)
+    per_replica_mode = mode == "PER_REPLICA"
     if options.experimental_place_dataset_on_device and not (
             per_replica_mode and not options.experimental_fetch_to_device):
         found = ("it is to be fetched to the device too" if per_replica_mode else "the replication mode is PER_WORKER")
         raise errors.error("RD25", attempted, f"the dataset is to be placed on the device, and {found}",
                            "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
                            "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
-    if per_replica_mode and workers > 1:
-        raise errors.error("RD20", attempted, "the replication mode is PER_REPLICA on several workers",
-                           "Use PER_WORKER.")
+    where = "one worker" if workers == 1 else "several workers"
+    rule = rules.MODES[f"{attempted}, {where}"][mode]
+    if rule != "ok":
+        raise errors.error(rule, attempted, f"the replication mode is {mode} on {where}", "Use PER_WORKER.")
     count = workers * local
     contexts = [InputContext(local, i, count) for i in range(local)] if per_replica_mode else [
         InputContext(workers, extended.layout.worker, count)]
@@ -236,7 +240,13 @@ def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext],
         problems.append(f"dataset_fn did not ask for input_pipeline_id, so all {pipelines} pipelines may read the same "
                         "rows; use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`")
     split = sharding.of_pipelines(extended, datasets, per_replica_mode, options.uneven_end)
-    return DistributedDataset(strategy, split._replace(warnings=problems), options)
+    split.warnings += problems
+    return DistributedDataset(strategy, split, options)
+
+
+def _mode(options: InputOptions) -> str:
+    # The column of rules.MODES.
+    return "PER_REPLICA" if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA else "PER_WORKER"
 
 
 def _on_device(put: Callable[[Any, str], Any], element: Any, device: str) -> Any:

@@ -1,18 +1,21 @@
 """How the rows of a dataset are shared out between workers and replicas: the policy, and what follows from it.
 
-The arithmetic of a split is in `data.split`; nothing here knows PerReplica values.
+The arithmetic of a split is in `input/split.py`; nothing here knows PerReplica values.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import is_text, to_array
+from refdist.core import rules
+from refdist.core.interfaces import Layout
 from refdist.data.dataset import Dataset
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.options import AutoShardPolicy, UnevenEnd
@@ -20,33 +23,106 @@ from refdist.data.spec import TensorSpec, with_rows
 from refdist.input.split import even_out, piece_sizes, split_batch, split_stream
 
 
-class Split(NamedTuple):
+@dataclass(kw_only=True)
+class Split:
     """How the pipelines of a worker become steps.
 
     Attributes:
         pipelines: what is read; one for each worker, or one for each replica.
-        steps: (pipelines, worker) to the steps of that worker: lists with the element of each of its replicas.
-        reading: which part of the files is read, and the seed that the workers agreed upon.
+        layout: of the replicas.
         policy: in words, and why it was chosen.
-        spec: the spec of one replica's element from the spec of a pipeline's.
         warnings: what is lost or seen twice.
-        cuts: whether elements are cut into pieces, or go to replicas whole.
-        others: whether the steps of other workers can be told from this worker's pipelines.
+        reading: which part of the files is read, and the seed that the workers agreed upon.
+        uneven: what becomes of a step in which replicas have different numbers of rows, a cell of rules.UNEVEN.
+        rows: to how many rows each element of such a step is padded; None for the longest of the step.
+        waits: whether a worker may get empty elements, because others have rows left.
     """
 
     pipelines: list[Any]
-    steps: Callable[[list[Iterable[Any]], int], Iterator[list[Any]]]
-    reading: Reading
+    layout: Layout
     policy: str
-    spec: Callable[[Any], Any]
     warnings: list[str]
-    cuts: bool = False
-    others: bool = True
+    reading: Reading = WHOLE
+    uneven: str
+    rows: int | None
+    waits: bool
+
+    @property
+    def cuts(self) -> bool:
+        """Whether elements are cut into pieces, or go to replicas whole."""
+        return False
+
+    @property
+    def others(self) -> bool:
+        """Whether the steps of other workers can be told from this worker's pipelines."""
+        return False
 
     def open(self, *, peek: bool = False) -> list[Iterable[Any]]:
         """The pipelines from their beginning."""
         reading = self.reading._replace(peek=peek)
         return [pipeline._read(reading) if isinstance(pipeline, Dataset) else pipeline for pipeline in self.pipelines]
+
+    def steps(self, pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
+        """The steps of a worker, each a list with the element of every replica of that worker."""
+        raise errors.InternalError("abstract")
+
+    def spec(self, of_pipeline: Any) -> Any:
+        """The spec of one replica's element from the spec of a pipeline's."""
+        if self.uneven == rules.PAD:
+            return with_rows(of_pipeline, self.rows), TensorSpec((self.rows,), np.bool_)
+        return self._spec(of_pipeline)
+
+    def _spec(self, of_pipeline: Any) -> Any:
+        raise errors.InternalError("abstract")
+
+
+@dataclass(kw_only=True)
+class _OfBatches(Split):
+    """The pieces of the global batches of one dataset.
+
+    Attributes:
+        reads, cut, shared: cells of rules.SHARDING, rules.CUTS and rules.UNEVEN.
+        size, sizes: the rows of a full batch and of its pieces, None where they are not known.
+    """
+
+    reads: str
+    cut: str
+    shared: str
+    size: int | None
+    sizes: list[int] | None
+
+    @property
+    def cuts(self) -> bool:
+        return self.layout.total > 1
+
+    @property
+    def others(self) -> bool:
+        return self.reads != rules.ITS_FILES
+
+    def steps(self, pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
+        for number, step in enumerate(self._pieces(pipelines[0], worker)):
+            even = even_out(step, self.uneven, self.rows, number)
+            if even is not None:
+                yield even[worker::self.layout.workers] if self.reads == rules.ITS_SHARE else even
+
+    def _pieces(self, batches: Iterable[Any], worker: int) -> Iterator[list[Any]]:
+        # For each step: for all replicas where a worker reads its share, else for the worker's own.
+        count = self.layout.count
+        if self.cut == rules.ROW_STREAM and self.sizes is not None:
+            first = worker * count
+            return split_stream(batches, self.sizes[first:] + self.sizes[:first], count)
+        whole = self.shared == rules.EVERY_ROW
+        cut = (split_batch(batch, self.layout.total, i, whole) for i, batch in enumerate(batches))
+        return cut if self.reads == rules.ITS_SHARE else _chunks(itertools.chain.from_iterable(cut), count)
+
+    def _spec(self, of_pipeline: Any) -> Any:
+        return of_pipeline if self.cut == rules.WHOLE else nest.map_structure(self._spec_of_piece, of_pipeline)
+
+    def _spec_of_piece(self, one: TensorSpec) -> TensorSpec:
+        rows, total = one.shape[0] if one.shape and not self.waits else None, self.layout.total
+        if self.cut == rules.ROW_STREAM and rows != self.size:
+            rows = None
+        return one.with_rows(rows // total if rows is not None and rows % total == 0 else None)
 
 
 def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
@@ -55,74 +131,81 @@ def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
     Raises:
         RD15: scalars.  RD18: the files, or the rows of a batch, cannot be shared out.
     """
-    workers, local = extended.layout.workers, extended.layout.count
-    count = workers * local
-    known = dataset._facts if isinstance(dataset, Dataset) else Facts()
-    policy = AutoShardPolicy.AUTO
+    layout: Layout = extended.layout
+    workers, count = layout.workers, layout.total
+    known, policy = Facts(), AutoShardPolicy.AUTO
     if isinstance(dataset, Dataset):
-        policy = dataset.options().experimental_distribute.auto_shard_policy
+        known, policy = dataset._facts, dataset.options().experimental_distribute.auto_shard_policy
     if count > 1:
         _check_rows(known, count)
+    reads = _reads(policy, known.files, workers)
     size, certain = _batch_size(known)
-    by_file, why = _by_file(policy, known.files, workers)
-    unshared = policy in (AutoShardPolicy.OFF, AutoShardPolicy.HINT)
-    own = by_file or unshared  # every worker cuts what it reads for itself alone
-    stream = count > 1 and certain and own
+    cut = rules.CUTS[reads]["one replica" if count == 1 else "size certain" if certain else "size unknown"]
     reading = WHOLE
     if workers > 1:
-        reading = Reading(workers, extended.layout.worker) if by_file else Reading(seed=extended.agreed_seed())
-    whole = uneven is not UnevenEnd.DROP
-    sizes = None if size is None else piece_sizes(size if whole else size - size % count, count)
-    problems = []
-    if size is not None and sizes is not None and count > 1:
-        if not stream and whole:
-            each = -(-size // count)
-            sizes = [min(each, max(size - i * each, 0)) for i in range(count)]
-        if not any(sizes):
-            raise errors.error("RD18", "experimental_distribute_dataset", f"a batch of {size} rows gives none of "
-                               f"{count} replicas a row when the uneven end is dropped",
-                               "Take larger batches.", kind=errors.InvalidValueError)
-        problems += _empty_shares(sizes, size)
-    if workers > 1 and unshared:
-        problems.append(f"with {policy.name} each of the {workers} workers reads all rows, so every row is seen "
-                        f"{workers} times; use DATA, or shard the dataset")
+        reading = Reading(workers, layout.worker) if reads == rules.ITS_FILES else Reading(seed=extended.agreed_seed())
+    rule = rules.UNEVEN[uneven.name]
+    sizes = None if size is None else _sizes(size, count, cut, rule["rows of a batch"])
+    warnings = _problems(policy, reads, known, workers, size)
+    if size is not None and sizes is not None and cut != rules.WHOLE:
+        warnings = _empty_shares(sizes, size) + warnings
+    return _OfBatches(
+        pipelines=[dataset], layout=layout, policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, known.files, workers)}",
+        warnings=warnings, reading=reading, uneven=rule["uneven step"], rows=max(sizes) if sizes else None,
+        waits=workers > 1 and known.cardinality != INFINITE_CARDINALITY, reads=reads, cut=cut,
+        shared=rule["rows of a batch"], size=size, sizes=sizes)
+
+
+_HOW = {
+    rules.WHOLE: "the one replica gets every batch whole",
+    rules.EACH_BATCH: "every batch is cut into pieces of the same rounded-up size",
+    rules.ROW_STREAM: "the stream of rows is cut into pieces that differ by at most one row",
+}
+
+
+def _reads(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> str:
+    # The cell of rules.SHARDING.
+    which = "no files" if not files else "files" if workers == 1 else (
+        "fewer files" if len(files) < workers else "enough files")
+    reads = rules.SHARDING[policy.name][f"{'one' if workers == 1 else 'several'}, {which}"]
+    if rules.is_code(reads):
+        found = f"there are {counted(workers, 'worker')} and {counted(len(files), 'file')}"
+        raise errors.error(reads, f"AutoShardPolicy.{policy.name}", f"{found}, so a worker would have no rows",
+                           "Use AutoShardPolicy.DATA, or write at least one file for each worker.")
+    return reads
+
+
+def _why(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> str:
+    if policy is not AutoShardPolicy.AUTO:
+        return "as the options say"
+    if not files:
+        return "as no files are read"
+    if len(files) >= workers:
+        return f"as files are read and there are enough for {counted(workers, 'worker')}"
+    return f"as there are fewer files ({len(files)}) than workers ({workers})"
+
+
+def _sizes(size: int, count: int, cut: str, shared: str) -> list[int]:
+    # The rows of the pieces of a full batch.
+    if shared == rules.EQUAL_SHARES:
+        return [size // count] * count
+    if cut != rules.EACH_BATCH:
+        return piece_sizes(size, count)
+    each = -(-size // count)
+    return [min(each, max(size - i * each, 0)) for i in range(count)]
+
+
+def _problems(policy: AutoShardPolicy, reads: str, known: Facts, workers: int, size: int | None) -> list[str]:
+    found = []
+    if workers > 1 and reads == rules.ALL_ROWS:
+        found.append(f"with {policy.name} each of the {workers} workers reads all rows, so every row is seen "
+                     f"{workers} times; use DATA, or shard the dataset")
     elif workers > 1 and known.shards == workers:
-        problems.append(f"the dataset is one of {workers} shards already and is shared out between the workers once "
-                        "more, so rows are lost; leave out `shard`, or use AutoShardPolicy.OFF")
+        found.append(f"the dataset is one of {workers} shards already and is shared out between the workers once "
+                     "more, so rows are lost; leave out `shard`, or use AutoShardPolicy.OFF")
     if known.cardinality == 0 and known.static:
-        problems.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
-    padded = max(sizes) if sizes and uneven is UnevenEnd.PAD else None
-    full = workers == 1 or known.cardinality == INFINITE_CARDINALITY  # no worker waits for others with empty elements
-
-    def steps(pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
-        for number, step in enumerate(pieces(pipelines[0], worker)):
-            even = even_out(step, uneven, padded, number)
-            if even is not None:
-                yield even if own else even[worker::workers]
-
-    def pieces(batches: Iterable[Any], worker: int) -> Iterator[list[Any]]:
-        if stream:
-            turned = (sizes or [])[worker * local:] + (sizes or [])[:worker * local]
-            return split_stream(batches, turned, local)
-        cut = (split_batch(batch, count, i, whole) for i, batch in enumerate(batches))
-        return cut if not own else _chunks(itertools.chain.from_iterable(cut), local)
-
-    def spec(of_batch: Any) -> Any:
-        if uneven is UnevenEnd.PAD:
-            return with_rows(of_batch, padded), TensorSpec((padded,), np.bool_)
-        if count == 1:
-            return of_batch
-
-        def of_piece(one: TensorSpec) -> TensorSpec:
-            rows = one.shape[0] if one.shape and full and (not stream or one.shape[0] == size) else None
-            return one.with_rows(rows // count if rows is not None and rows % count == 0 else None)
-        return nest.map_structure(of_piece, of_batch)
-
-    how = ("the stream of rows is cut into pieces that differ by at most one row" if stream
-           else "every batch is cut into pieces of the same rounded-up size")
-    if count == 1:
-        how = "the one replica gets every batch whole"
-    return Split([dataset], steps, reading, f"{policy.name}: {how}, {why}", spec, problems, count > 1, not by_file)
+        found.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
+    return found
 
 
 def _batch_size(known: Facts) -> tuple[int | None, bool]:
@@ -140,23 +223,11 @@ def _check_rows(known: Facts, count: int) -> None:
                            f"cannot be split over {count} replicas")
 
 
-def _by_file(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> tuple[bool, str]:
-    if policy is AutoShardPolicy.FILE:
-        if workers > 1 and len(files) < workers:
-            found = f"{counted(workers, 'worker')} and {counted(len(files), 'file')}"
-            raise errors.error("RD18", "AutoShardPolicy.FILE", f"there are {found}, so a worker would have no rows",
-                               "Use AutoShardPolicy.DATA, or write at least one file for each worker.")
-        return True, "as the options say"
-    if policy is AutoShardPolicy.AUTO:
-        if not files:
-            return False, "as no files are read"
-        if len(files) >= workers:
-            return True, f"as files are read and there are enough for {counted(workers, 'worker')}"
-        return False, f"as there are fewer files ({len(files)}) than workers ({workers})"
-    return False, "as the options say"
-
-
 def _empty_shares(sizes: list[int], size: int) -> list[str]:
+    if not any(sizes):
+        raise errors.error("RD18", "experimental_distribute_dataset", f"a batch of {size} rows gives none of "
+                           f"{len(sizes)} replicas a row when the uneven end is dropped",
+                           "Take larger batches.", kind=errors.InvalidValueError)
     empty = [i for i, rows in enumerate(sizes) if not rows]
     if not empty:
         return []
@@ -166,34 +237,45 @@ def _empty_shares(sizes: list[int], size: int) -> list[str]:
             f"take a multiple of {len(sizes)}{evenly}"]
 
 
-def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
-    """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
-    local, alone = extended.layout.count, extended.layout.workers == 1
-    first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
-    if uneven is UnevenEnd.EMPTY and first.static and alone:
-        uneven = UnevenEnd.DROP  # who drops the remainder of a batch loses the one of a step, as in TensorFlow
-    # Where the first dimension of an element is known, an empty array is not such an element.
-    fixed = alone and any(one.shape and one.shape[0] for one in first.arrays)
+@dataclass(kw_only=True)
+class _OfPipelines(Split):
+    """The elements of datasets that an input function made: one for this worker, or one for each of its replicas.
 
-    def steps(pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
-        taken = _side_by_side(pipelines) if per_replica_mode else _in_turn(pipelines[0], local)
+    Attributes:
+        fixed: whether no empty array can stand for an element that is missing.
+    """
+
+    fixed: bool
+
+    def steps(self, pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
+        taken = _in_turn(pipelines[0], self.layout.count) if len(pipelines) == 1 else _side_by_side(pipelines)
         for number, step in enumerate(taken):
-            if uneven is UnevenEnd.DROP and any(element is _NOTHING for element in step):
+            if self.uneven == rules.DROP and any(element is _NOTHING for element in step):
                 return
             present = [element for element in step if element is not _NOTHING]
-            full = [_empty(present[0], i, number, fixed) if element is _NOTHING else element
+            full = [_empty(present[0], i, number, self.fixed) if element is _NOTHING else element
                     for i, element in enumerate(step)]
-            even = even_out(full, uneven, first.batch_size, number)
+            even = even_out(full, self.uneven, self.rows, number)
             if even is not None:
                 yield even
 
-    def spec(of_element: Any) -> Any:
-        if uneven is UnevenEnd.PAD:
-            return with_rows(of_element, first.batch_size), TensorSpec((first.batch_size,), np.bool_)
-        return of_element if alone or first.cardinality == INFINITE_CARDINALITY else with_rows(of_element, None)
+    def _spec(self, of_pipeline: Any) -> Any:
+        return with_rows(of_pipeline, None) if self.waits else of_pipeline
 
+
+def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
+    """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
+    layout: Layout = extended.layout
+    first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
+    alone = layout.workers == 1
+    column = "where all batches are full" if first.static and alone else "uneven step"
     how = "every replica reads its own dataset" if per_replica_mode else "replicas take the next element in turn"
-    return Split(datasets, steps, WHOLE, f"{how}, as a function made it", spec, [], others=False)
+    # Where the first dimension of an element is known, an empty array is not such an element.
+    fixed = alone and any(one.shape and one.shape[0] for one in first.arrays)
+    return _OfPipelines(
+        pipelines=datasets, layout=layout, policy=f"{how}, as a function made it", warnings=[],
+        uneven=rules.UNEVEN[uneven.name][column], rows=first.batch_size,
+        waits=not alone and first.cardinality != INFINITE_CARDINALITY, fixed=fixed)
 
 
 def _in_turn(dataset: Iterable[Any], count: int) -> Iterator[list[Any]]:

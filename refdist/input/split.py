@@ -12,8 +12,8 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import is_text, to_array
+from refdist.core import rules
 from refdist.data import elements
-from refdist.data.options import UnevenEnd
 
 
 def split_batch(batch: Any, num_replicas: int, position: int, whole: bool = True) -> list[Any]:
@@ -105,21 +105,21 @@ def split_stream(batches: Iterable[Any], sizes: Sequence[int], per_step: int) ->
     yield step
 
 
-def even_out(step: list[Any], policy: UnevenEnd, rows: int | None, number: int) -> list[Any] | None:
-    """A step as the policy wants it, None when it is to be dropped.
+def even_out(step: list[Any], action: str, rows: int | None, number: int) -> list[Any] | None:
+    """A step as a cell of rules.UNEVEN wants it, None when it is to be dropped.
 
     Args:
         step: one element per replica.
-        policy: what to do where replicas have different numbers of rows.
+        action: what to do where replicas have different numbers of rows.
         rows: to how many rows PAD brings each element; None for the longest of the step.
         number: of the step, for messages.
 
     Raises:
-        RD15: PAD of scalars.  RD18: the numbers of rows differ, and the policy is ERROR.
+        RD15: PAD of scalars.  RD18: the numbers of rows differ, and that is an error.
     """
-    if policy is UnevenEnd.EMPTY:
+    if action == rules.KEEP:
         return step
-    if policy is UnevenEnd.PAD:
+    if action == rules.PAD:
         counts = [elements.count_rows(nest.flatten(element), f"padding step {number}") for element in step]
         most = max(rows or 0, *counts)
         fillers = [_filler(column) for column in zip(*map(nest.flatten, step), strict=True)]
@@ -127,10 +127,10 @@ def even_out(step: list[Any], policy: UnevenEnd, rows: int | None, number: int) 
     sizes = [[len(leaf) if np.ndim(leaf) else 1 for leaf in nest.flatten(element)] for element in step]
     if all(one == sizes[0] for one in sizes):
         return step
-    if policy is UnevenEnd.DROP:
+    if action == rules.DROP:
         return None
     found = [one if len(set(one)) > 1 else one[0] for one in sizes]
-    raise errors.error("RD18", "reading a distributed dataset", f"the replicas have {found} rows in step {number}",
+    raise errors.error(action, "reading a distributed dataset", f"the replicas have {found} rows in step {number}",
                        "Take batches that the number of replicas divides and drop the remainder, or choose another "
                        "`uneven_end`.", kind=errors.InvalidValueError)
 

@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 from refdist.core.context_stack import OUTSIDE, SITUATIONS
-
-# Columns: the situation of the caller, seen from the strategy the call is made on.  Outside every scope the
-# default strategy is current, and calls on it, or on its replica context, have a column of their own.  A cell is
-# "ok" or the code of the error; "-": the default strategy does not make such an object.
-# Source: tf.distribute.StrategyExtended, "Replica context vs. cross-replica context"; the column "default" was
-# observed, TensorFlow 2.21.
+from refdist.core.rules.table import Table
 
 DEFAULT = "default"
 CALLERS = (OUTSIDE, DEFAULT, *SITUATIONS[1:])
 
-_CALLS = """
-                                        outside default cross update replica other_cross other_replica
-    Strategy.scope                      ok      ok      ok    RD09   RD09    RD10        RD10
-    Strategy.run                        ok      ok      ok    RD09   RD09    RD10        RD10
-    Strategy.reduce                     ok      ok      ok    ok     RD09    RD10        RD10
-    Strategy.gather                     ok      ok      ok    ok     RD09    RD10        RD10
-    experimental_distribute_dataset     ok      ok      ok    ok     ok      ok          ok
-    distribute_datasets_from_function   ok      ok      ok    ok     ok      ok          ok
-    experimental_local_results          ok      ok      ok    ok     ok      ok          ok
-    experimental_distribute_values_from_function  ok ok ok    ok     ok      ok          ok
-    DistributedIterator.get_next        ok      ok      ok    ok     RD09    RD10        RD10
-    extended.reduce_to                  ok      ok      ok    ok     RD09    RD10        RD10
-    extended.batch_reduce_to            ok      ok      ok    ok     RD09    RD10        RD10
-    extended.broadcast_to               ok      ok      ok    ok     RD09    RD10        RD10
-    extended.call_for_each_replica      ok      ok      ok    RD09   RD09    RD10        RD10
-    extended.update                     ok      ok      ok    RD09   ok      RD10        RD10
-    extended.update_non_slot            ok      ok      ok    RD09   RD09    RD10        RD10
-    extended.colocate_vars_with         RD09    ok      ok    ok     ok      RD10        RD10
-    ReplicaContext.merge_call           RD09    ok      RD09  RD09   ok      RD10        RD10
-    ReplicaContext.all_reduce           RD09    ok      RD09  RD09   ok      RD10        RD10
-    ReplicaContext.all_gather           RD09    ok      RD09  RD09   ok      RD10        RD10
-    ReplicaContext.devices              RD09    ok      RD09  RD09   ok      RD10        RD10
-"""
-
-
-def _read_calls(text: str) -> dict[str, dict[str, str]]:
-    lines = [line.split() for line in text.strip().splitlines()]
-    columns = [name.replace("_", " ") for name in lines[0]]
-    return {name: dict(zip(columns, cells, strict=True)) for name, *cells in lines[1:]}
-
-
-CALLS = _read_calls(_CALLS)
+CALLS = Table(
+    "Calls",
+    "Rows: the call.  Columns: the situation of the caller, seen from the strategy that the call is made on.  Outside "
+    "every scope the default strategy is current; the column \"default\" is for calls on it and its replica context.  "
+    "Source: tf.distribute.StrategyExtended, \"Replica context vs. cross-replica context\"; the column \"default\" was "
+    "observed, TensorFlow 2.21.",
+    {"ok": "allowed"}, """
+                                                  outside  default  cross  update  replica  other cross  other replica
+    Strategy.scope                                ok       ok       ok     RD09    RD09     RD10         RD10
+    Strategy.run                                  ok       ok       ok     RD09    RD09     RD10         RD10
+    Strategy.reduce                               ok       ok       ok     ok      RD09     RD10         RD10
+    Strategy.gather                               ok       ok       ok     ok      RD09     RD10         RD10
+    experimental_distribute_dataset               ok       ok       ok     ok      ok       ok           ok
+    distribute_datasets_from_function             ok       ok       ok     ok      ok       ok           ok
+    experimental_local_results                    ok       ok       ok     ok      ok       ok           ok
+    experimental_distribute_values_from_function  ok       ok       ok     ok      ok       ok           ok
+    DistributedIterator.get_next                  ok       ok       ok     ok      RD09     RD10         RD10
+    extended.reduce_to                            ok       ok       ok     ok      RD09     RD10         RD10
+    extended.batch_reduce_to                      ok       ok       ok     ok      RD09     RD10         RD10
+    extended.broadcast_to                         ok       ok       ok     ok      RD09     RD10         RD10
+    extended.call_for_each_replica                ok       ok       ok     RD09    RD09     RD10         RD10
+    extended.update                               ok       ok       ok     RD09    ok       RD10         RD10
+    extended.update_non_slot                      ok       ok       ok     RD09    RD09     RD10         RD10
+    extended.colocate_vars_with                   RD09     ok       ok     ok      ok       RD10         RD10
+    ReplicaContext.merge_call                     RD09     ok       RD09   RD09    ok       RD10         RD10
+    ReplicaContext.all_reduce                     RD09     ok       RD09   RD09    ok       RD10         RD10
+    ReplicaContext.all_gather                     RD09     ok       RD09   RD09    ok       RD10         RD10
+    ReplicaContext.devices                        RD09     ok       RD09   RD09    ok       RD10         RD10
+    """)
 
 # What to write instead, where the catalogue's advice can be more exact.
 INSTEAD = {

@@ -1,0 +1,146 @@
+"""Every cell of the tables in `refdist/core/rules`, changed, changes what a program sees.
+
+The tables of calls and of variables have their own tests.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cells import REFUSED, seen, survivors
+
+import refdist
+from refdist.core import rules
+from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
+from refdist.errors import CATALOGUE
+
+
+def any_other(*values: str) -> Callable[[Any, str], Iterable[str]]:
+    """A cell is changed to each of these values, and to a code."""
+    return lambda cell, value: (*values, REFUSED)
+
+
+def on_workers(program: Callable[[], Any], workers: int, replicas: int) -> Any:
+    """What the program returns on each worker, and the warnings of all."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if workers == 1:
+            with refdist.config.temporary_devices(gpu=replicas):
+                results = [program()]
+        else:
+            results = refdist.simulate_workers(program, workers, replicas)
+    return results, [str(one.message) for one in caught]
+
+
+def what_is_read(distribute: Callable[[Any], Any]) -> Any:
+    """The elements, the spec and the explanation of a distributed dataset."""
+    made = distribute(refdist.MultiWorkerMirroredStrategy())
+    return [seen(element) for element in made], str(made.element_spec), str(made.explain())
+
+
+def with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = policy
+    return dataset.with_options(options)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    names = [str(tmp_path / f"part-{i}") for i in range(2)]
+    for name in names:
+        Path(name).write_text("".join(f"{name[-1]}:{line}\n" for line in range(5)))
+    return names
+
+
+FILES_OF = {"one, no files": (1, 0), "one, files": (1, 2), "several, no files": (2, 0), "several, fewer files": (2, 1),
+            "several, enough files": (2, 2)}
+
+
+def test_what_a_worker_reads(files: list[str]) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        policy, (workers, count) = AutoShardPolicy[cell[0]], FILES_OF[cell[1]]
+        rows = TextLineDataset(files[:count]) if count else Dataset.range(10)
+        dataset = with_policy(rows.batch(5), policy)
+        return on_workers(lambda: what_is_read(lambda s: s.experimental_distribute_dataset(dataset)), workers, 2)
+
+    def others(cell: tuple[str, str], value: str) -> Iterable[str]:
+        # One worker's files are all rows.
+        own = {rules.ITS_FILES, rules.ALL_ROWS}
+        same = own if FILES_OF[cell[1]][0] == 1 and value in own else set()
+        return [one for one in (*own, rules.ITS_SHARE, REFUSED) if one not in same]
+
+    assert survivors(rules.SHARDING, observe, others) == []
+
+
+def test_how_batches_are_cut(files: list[str]) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        reads, column = cell
+        policy = {rules.ITS_SHARE: AutoShardPolicy.DATA, rules.ITS_FILES: AutoShardPolicy.FILE,
+                  rules.ALL_ROWS: AutoShardPolicy.OFF}[reads]
+        dataset = TextLineDataset(files).batch(5)
+        if column == "size unknown":
+            dataset = dataset.filter(lambda batch: True).map(lambda batch: batch[:3])
+        dataset = with_policy(dataset, policy)
+        workers, replicas = (1, 1) if column == "one replica" else (2, 2)
+        return on_workers(lambda: what_is_read(lambda s: s.experimental_distribute_dataset(dataset)), workers, replicas)
+
+    assert survivors(rules.CUTS, observe, any_other(rules.WHOLE, rules.EACH_BATCH, rules.ROW_STREAM)) == []
+
+
+def read_with(uneven: str, split: bool, full: bool = False) -> Any:
+    """A stream of seven rows that is split, or batches that a function made; three of two rows with `full`."""
+    options = refdist.InputOptions(uneven_end=UnevenEnd[uneven])
+    if full:
+        # What `map` makes is known after reading, so that an empty array can stand for a batch.
+        batches = Dataset.range(6).batch(2, drop_remainder=True).map(lambda x: x)
+    else:
+        batches = with_policy(Dataset.range(7).batch(5), AutoShardPolicy.OFF)
+
+    def distribute(strategy: Any) -> Any:
+        if split:
+            return strategy.experimental_distribute_dataset(batches, options)
+        return strategy.distribute_datasets_from_function(lambda _: batches, options)
+
+    return on_workers(lambda: what_is_read(distribute), 1, 2)
+
+
+@pytest.mark.parametrize(("column", "split"), [
+    ("rows of a batch", True), ("uneven step", True), ("uneven step", False), ("where all batches are full", False)])
+def test_uneven_ends(column: str, split: bool) -> None:
+    values = [rules.EVERY_ROW, rules.EQUAL_SHARES] if column == "rows of a batch" else [
+        rules.KEEP, rules.DROP, rules.PAD, REFUSED]
+    assert survivors(rules.UNEVEN, lambda cell: read_with(cell[0], split, column == "where all batches are full"),
+                     lambda cell, value: values, column) == []
+
+
+def test_for_whom_an_input_function_is_called() -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        call, mode = cell
+        options = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode[mode])
+
+        def distribute(strategy: Any) -> Any:
+            if call == "experimental_distribute_dataset":
+                return strategy.experimental_distribute_dataset(Dataset.range(4).batch(2), options)
+            return strategy.distribute_datasets_from_function(
+                lambda ctx: Dataset.range(4).batch(2).shard(ctx.num_input_pipelines, ctx.input_pipeline_id), options)
+
+        return on_workers(lambda: what_is_read(distribute), 2 if "several" in call else 1, 2)
+
+    assert survivors(rules.MODES, observe, any_other("ok")) == []
+
+
+def test_every_table_is_tested() -> None:
+    tables = {name for name, value in vars(rules).items() if isinstance(value, rules.Table)}
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert {name for name in tables if f"survivors(rules.{name}" not in tests} == set()
+
+
+@pytest.mark.parametrize("table", [value for value in vars(rules).values() if isinstance(value, rules.Table)],
+                         ids=lambda table: table.title)
+def test_every_action_is_explained_and_used(table: rules.Table) -> None:
+    assert {cell for row in table.values() for cell in row.values() if not rules.is_code(cell)} == set(table.actions)
+    assert all(cell in CATALOGUE for row in table.values() for cell in row.values() if rules.is_code(cell))
