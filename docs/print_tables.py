@@ -36,7 +36,8 @@ def tables() -> str:
     classes = [[one, ", ".join(f"`{name}`" for name in rules.OPERATIONS if rules.OPERATIONS[name] == one)]
                for one in rules.CLASSES]
     untrained = ", ".join(one.name for one, trainable in rules.TRAINABLE.items() if not trainable)
-    traits = [[name, *cells.values()] for name, cells in rules.TRAITS.items()]
+    kinds = [kind for kind in rules.KINDS if kind != rules.PLAIN]
+    traits = [[name, *(cells.get(kind, "-") for kind in kinds)] for name, cells in rules.TRAITS.items()]
     means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
     return f"""# Tables
 
@@ -65,7 +66,7 @@ A plain variable is one array. The other kinds differ in this, and in reads and 
 - *parts differ*: a write across replicas of a PerReplica or Mirrored that holds several values.
 - *returns*: what a write across replicas returns; one in a replica, or in an update, returns the copy that is there.
 
-{table(["", *rules.TRAITS["returns"]], traits)}
+{table(["", *kinds], traits)}
 ## Reads of variables
 
 {written(variables.READS_TEXT, "kind", "aggregation")}

@@ -96,7 +96,7 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
         if i == 0:
             _check_mean(strategy, kind, aggregation, made)
             _take_first_worker_s_value(strategy, made, kwargs)
-    if next_creator is not default_creator:
+    if len(copies) > 1 and next_creator is not default_creator:
         _check_copies(kind, copies)
     return KIND_CLASS[kind]._of(copies, aggregation)
 

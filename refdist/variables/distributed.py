@@ -200,7 +200,7 @@ class _Shared(Variable):
 
     def _settle(self) -> None:
         # At the end of an update.
-        code = rules.COPIES_DIFFER[self._kind]
+        code = rules.COPIES_DIFFER[self._kind] if len(self._copies) > 1 else rules.OK
         if code.startswith("RD"):
             arrays = [variable._array for variable in self._copies]
             check_equal(arrays, f"update of variable {self.name}", code, unit_name="copy",
@@ -216,8 +216,8 @@ class _Shared(Variable):
         frame = context_stack.frame()
         updating = (frame.kind == context_stack.UPDATE and frame.strategy is self._strategy
                     and frame.replica_id == component._index)
-        code = rules.ONE_COPY_ALONE[self._kind]
-        if code.startswith("RD") and not updating and len(self._copies) > 1:
+        code = rules.OK if updating or len(self._copies) == 1 else rules.ONE_COPY_ALONE[self._kind]
+        if code.startswith("RD"):
             raise errors.error(code, attempted, f"it is copy {component._index} of {len(self._copies)} and "
                                f"the code runs {context_stack.describe()}",
                                "Write to the variable itself, or inside `strategy.extended.update`.")

@@ -1,7 +1,8 @@
 """What the kinds of variables are, which kind a strategy makes, and what each read and write of it does.
 
 The tables are written out below and read once, when this is imported: "_" is a space, "any" is every aggregation and
-"all" every class of operations.  A cell is an action, "ok", or the code of an error; "-" where no program can ask.
+"all" every class of operations.  A cell is an action, "ok", or the code of an error; "-" is no cell, because no program
+can ask.
 Code looks a cell up and carries it out: no code asks for a kind of variable.
 """
 
@@ -83,7 +84,7 @@ TRAITS_TEXT = """
 
 def _read_traits(text: str) -> dict[str, dict[str, str]]:
     head, rows = lines(text)
-    return {column: {kind: cells[i] for kind, *cells in rows} for i, column in enumerate(head)}
+    return {column: {kind: cells[i] for kind, *cells in rows if cells[i] != "-"} for i, column in enumerate(head)}
 
 
 TRAITS = _read_traits(TRAITS_TEXT)

@@ -1,0 +1,275 @@
+"""The tables of variables are law: every cell, changed to every other value that it could have, shows.
+
+Copies are made different by hand, so that what is read or written says which copy it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from cells import REFUSED, outcome, seen, survivors
+
+import refdist
+from refdist import VariableAggregation as Agg
+from refdist import VariableSynchronization as Sync
+from refdist.core import context_stack, rules
+
+TWO = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+CENTRAL = refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+LONE_CENTRAL = refdist.experimental.CentralStorageStrategy(["CPU:0"], "CPU:0")
+ONE = refdist.OneDeviceStrategy("CPU:0")
+DEFAULT = refdist.get_strategy()
+OTHER = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+LONE = refdist.MirroredStrategy(["GPU:0"])
+KEEPS = {rules.COPIES: TWO, rules.CENTRAL: CENTRAL, rules.LONE_CENTRAL: LONE_CENTRAL, rules.ONE_DEVICE: ONE,
+         rules.DEFAULT: DEFAULT}
+
+
+def made(kind: str, aggregation: Agg = Agg.NONE, copies: Any = ((1.0, 3.0), (1.0, 5.0)),
+         mirrored: Any = TWO) -> tuple[Any, Any]:
+    """A strategy and its variable of a kind, with these values in the copies."""
+    strategy = {rules.AGGREGATING: CENTRAL, rules.PLAIN: DEFAULT}.get(kind, mirrored)
+    with strategy.scope():
+        v = refdist.Variable(copies[0], aggregation=aggregation, dtype=np.float32,
+                             synchronization=Sync.ON_READ if kind == rules.ON_READ else Sync.AUTO)
+    for copy, value in zip(getattr(v, "_copies", (v,)), copies, strict=False):
+        copy._array = refdist.constant(value)
+    return strategy, v
+
+
+def in_situation(strategy: Any, situation: str, call: Callable[[], Any]) -> Any:
+    """What the call returns or raises; for each replica, or for each copy that is updated."""
+    found: list[Any] = []
+
+    def caught() -> None:
+        found.append(outcome(call))
+
+    if situation == context_stack.OUTSIDE:
+        caught()
+    elif situation in (context_stack.CROSS, context_stack.OTHER_CROSS):
+        with (strategy if situation == context_stack.CROSS else OTHER).scope():
+            caught()
+    elif situation == context_stack.UPDATE:
+        with strategy.scope():
+            bystander = refdist.Variable(0.0)
+        found.append(outcome(lambda: strategy.extended.update(bystander, lambda x: caught())))
+    else:
+        who = {context_stack.REPLICA: strategy, context_stack.OTHER_REPLICA: OTHER, rules.LONE_REPLICA: LONE}[situation]
+        found.append(outcome(lambda: who.run(call)))
+    return found
+
+
+# --- Reads and writes --------------------------------------------------------------------------------------------
+
+READ_ACTIONS = (rules.FIRST_COPY, rules.OWN_COPY, rules.REPLICA_0, rules.SUM, rules.MEAN, REFUSED)
+ACROSS = (rules.EVERY_COPY, rules.SHARED_OUT, rules.OWN_COPY, REFUSED)
+IN_REPLICA = (rules.OWN_COPY, rules.AGREED, rules.SUM, rules.MEAN, rules.REPLICA_0, REFUSED)
+IN_UPDATE = (rules.OWN_COPY, rules.EVERY_COPY, REFUSED)
+
+
+def read(cell: Any) -> Any:
+    (kind, aggregation), situation = cell
+    if kind == rules.AGGREGATING:
+        strategy, v = made(kind, aggregation)
+        return in_situation(strategy, situation, v.read_value)
+
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        worker = strategy.extended.layout.first
+        strategy, v = made(kind, aggregation, (1.0 + worker, 10.0 + worker), strategy)
+        # Between workers a read is a collective, which one replica on each makes.
+        one = rules.LONE_REPLICA if situation == context_stack.OTHER_REPLICA else situation
+        return in_situation(strategy, one, v.read_value)
+
+    return refdist.simulate_workers(program, 2, 2)
+
+
+def other_reads(cell: Any, action: str) -> Iterable[str]:
+    (kind, _), situation = cell
+    if kind == rules.AGGREGATING:
+        return (REFUSED,)  # its only copy is the first, its own, replica 0's, and the sum and mean of all
+    own_is_first = situation not in (context_stack.REPLICA, context_stack.UPDATE)
+    same = {rules.FIRST_COPY, rules.OWN_COPY} if own_is_first else set()
+    return [other for other in READ_ACTIONS if not (action in same and other in same)]
+
+
+def test_every_cell_of_reads_shows() -> None:
+    assert survivors(rules.READS, read, other_reads) == []
+
+
+def value_of(operation: str, replica: int) -> Any:
+    if operation.startswith("assign"):
+        return np.float32([2, 2]) * (1 + replica)
+    return refdist.IndexedSlices(np.float32([2 + 2 * replica]), [1])
+
+
+# What is written: a value, another one in each replica; one value in two parts; and two parts that differ.
+GIVEN: list[Callable[[str], Any]] = [
+    lambda operation: value_of(operation, context_stack.frame().replica_id or 0),
+    lambda operation: refdist.PerReplica([value_of(operation, 0)] * 2),
+    lambda operation: refdist.PerReplica([value_of(operation, 0), value_of(operation, 1)]),
+]
+
+
+def write(kind: str, aggregation: Agg, operations: Iterable[str], situation: str) -> Any:
+    """What operations return, raise, and leave behind."""
+    shown = []
+    for operation, given in product(operations, GIVEN):
+        strategy, v = made(kind, aggregation)
+        found = in_situation(strategy, situation, partial(write_once, v, operation, given))
+        shown.append((operation, found, seen(v)))
+    return shown
+
+
+def write_once(v: Any, operation: str, given: Callable[[str], Any]) -> Any:
+    return getattr(v, operation)(given(operation))
+
+
+def of_class(one: str) -> list[str]:
+    return [operation for operation, its in rules.OPERATIONS.items() if its == one]
+
+
+def test_every_cell_of_writes_shows() -> None:
+    def others(cell: Any, action: str) -> Iterable[str]:
+        return {context_stack.REPLICA: IN_REPLICA, context_stack.UPDATE: IN_UPDATE}.get(cell[1][1], ACROSS)
+
+    def observe(cell: Any) -> Any:
+        (kind, aggregation), (one, situation) = cell
+        return write(kind, aggregation, of_class(one), situation)
+
+    assert survivors(rules.WRITES, observe, others) == []
+
+
+def test_every_cell_of_writes_under_another_strategy_shows() -> None:
+    assert survivors(rules.FOREIGN_WRITES, lambda cell: write(cell[0], Agg.NONE, ["assign"], cell[1]),
+                     lambda cell, action: (rules.OWN_COPY, "RD10", "RD11", REFUSED)) == []
+
+
+def test_every_class_of_operations_shows() -> None:
+    def observe(operation: str) -> Any:
+        return [write(kind, aggregation, [operation], situation) for kind in (rules.MIRRORED, rules.ON_READ)
+                for aggregation in (Agg.NONE, Agg.SUM) for situation in (context_stack.CROSS, context_stack.REPLICA)]
+
+    assert survivors(rules.OPERATIONS, observe, lambda operation, one: rules.CLASSES) == []
+
+
+@pytest.mark.parametrize(("table", "text", "classes"), [
+    (rules.READS, rules.variables.READS_TEXT, 1), (rules.WRITES, rules.variables.WRITES_TEXT, len(rules.CLASSES))])
+def test_rows_leave_nothing_out_and_do_not_overlap(table: Any, text: str, classes: int) -> None:
+    kinds = [kind for kind in rules.KINDS if kind != rules.PLAIN]
+    head, rows = rules.variables.lines(text)
+    assert set(table) == {(kind, aggregation) for kind in kinds for aggregation in Agg}
+    assert {len(row) for row in table.values()} == {classes * len(head)}
+    count = {"any": len(Agg), "all": len(rules.CLASSES)}
+    labels = [row[1:-len(head)] for row in rows]
+    covered = [[count.get(names, len(names.split(","))) for names in row] for row in labels]
+    assert sum(int(np.prod(row)) for row in covered) == len(kinds) * len(Agg) * classes
+
+
+# --- Creation ----------------------------------------------------------------------------------------------------
+
+def test_every_cell_of_creation_shows() -> None:
+    def observe(cell: Any) -> Any:
+        with KEEPS[cell[0]].scope():
+            v = refdist.Variable(1.0, synchronization=cell[1])
+        return type(v).__name__
+
+    assert survivors(rules.CREATION, observe, lambda cell, kind: (*rules.KINDS, REFUSED)) == []
+
+
+def test_whether_a_variable_is_trainable_shows() -> None:
+    def observe(synchronization: Sync) -> Any:
+        with ONE.scope():
+            return refdist.Variable(1.0, synchronization=synchronization).trainable
+
+    assert survivors(rules.TRAINABLE, observe, lambda _, trainable: [not trainable]) == []
+
+
+def test_every_cell_of_updates_of_foreign_variables_shows() -> None:
+    with OTHER.scope():
+        foreign = refdist.Variable(1.0)
+    plain = refdist.Variable(1.0)
+
+    def observe(keeps: str) -> Any:
+        # The default strategy's own variables are made outside every scope.
+        return outcome(lambda: KEEPS[keeps].extended.update(foreign if keeps == rules.DEFAULT else plain, lambda x: 1))
+
+    assert survivors(rules.UPDATE_FOREIGN, observe, lambda keeps, code: (rules.OK, REFUSED)) == []
+
+
+# --- What tells the kinds apart ----------------------------------------------------------------------------------
+
+OF_KIND = {rules.MIRRORED: (TWO, {}), rules.ON_READ: (TWO, {"synchronization": Sync.ON_READ}),
+           rules.AGGREGATING: (CENTRAL, {})}
+
+
+def created(kind: str, value: Any = 1.0, **more: Any) -> Any:
+    strategy, arguments = OF_KIND[kind]
+    with strategy.scope():
+        return refdist.Variable(value, **arguments, **more)
+
+
+def synchronization(kind: str) -> Any:
+    return created(kind).synchronization
+
+
+def integer_mean(kind: str) -> Any:
+    return created(kind, 1, aggregation=Agg.MEAN)
+
+
+def created_different(kind: str) -> Any:
+    def different(next_creator: Any, **given: Any) -> Any:
+        return next_creator(**{**given, "initial_value": 2.0 if "replica_1" in str(given["name"]) else 1.0})
+
+    with refdist.variable_creator_scope(different):
+        return created(kind)
+
+
+def updated_differently(kind: str) -> Any:
+    v = created(kind)
+    return outcome(lambda: TWO.extended.update(v, lambda x, y: x.assign(y), (refdist.PerReplica([1.0, 2.0]),))), seen(v)
+
+
+def one_copy_alone(kind: str) -> Any:
+    v = created(kind)
+    found = [in_situation(TWO, situation, lambda: v.values[1].assign(2.0)) for situation in context_stack.SITUATIONS]
+    return found, seen(v)
+
+
+def parts_differ(kind: str) -> Any:
+    return created(kind, aggregation=Agg.MEAN).assign(refdist.PerReplica([1.0, 2.0]))
+
+
+def returned(kind: str) -> Any:
+    return created(kind, aggregation=Agg.SUM).assign(2.0)
+
+
+COLUMNS = [
+    ("synchronization", synchronization, (rules.ASKED, "ON_WRITE", "NONE")),
+    ("integer mean", integer_mean, (rules.OK, REFUSED)),
+    ("copies differ", created_different, (rules.OK, REFUSED)),
+    ("copies differ", updated_differently, (rules.OK, REFUSED)),
+    ("one copy alone", one_copy_alone, (rules.OK, REFUSED)),
+    ("parts differ", parts_differ, ("RD12", "RD19", REFUSED)),
+    ("returns", returned, (rules.ALL_COPIES, rules.A_READ, rules.OWN_COPY))]
+
+
+@pytest.mark.parametrize(("column", "observe", "others"), COLUMNS)
+def test_every_cell_of_kinds_shows(column: str, observe: Callable[[str], Any], others: tuple[str, ...]) -> None:
+    def plausible(kind: str, value: str) -> Iterable[str]:
+        # An aggregating variable is read as its only copy is.
+        return [other for other in others if (kind, other) != (rules.AGGREGATING, rules.A_READ)]
+
+    def behaviour(kind: str) -> Any:
+        return outcome(lambda: observe(kind))
+
+    assert survivors(rules.TRAITS[column], behaviour, plausible) == []
+
+
+def test_every_column_of_kinds_is_tested() -> None:
+    assert {column for column, _, _ in COLUMNS} == set(rules.TRAITS)
