@@ -35,18 +35,20 @@ class Layout:
             self.offsets.append(end)
             end += -(-column[0].nbytes // _ALIGN) * _ALIGN
         self.total = end
-        self.dtypes = [column[0].dtype for column in columns]
-        self.sizes = [column[0].nbytes for column in columns]
-        self.shapes = [column[0].shape for column in columns]
+        self.replicas = len(columns[0])
+        self._dtypes = [column[0].dtype for column in columns]
+        self._sizes = [column[0].nbytes for column in columns]
+        self._shapes = [column[0].shape for column in columns]
+        self._bytes = [[part.reshape(-1).view(np.uint8) for part in column] for column in columns]
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """(column, first byte and end within its array, first byte among all) of what lies in [start, stop)."""
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        # (column, first byte and end within its array, first byte among all) of what lies in [start, stop).
         low = int(np.searchsorted(self.offsets, start, "right")) - 1
         for i in range(max(low, 0), len(self.offsets)):
             offset = self.offsets[i]
             if offset >= stop:
                 return
-            first, end = max(start - offset, 0), min(stop - offset, self.sizes[i])
+            first, end = max(start - offset, 0), min(stop - offset, self._sizes[i])
             if first < end:
                 yield i, first, end, offset + first
 
@@ -55,9 +57,37 @@ class Layout:
         each = -(-(stop - start) // (size * _ALIGN)) * _ALIGN
         return min(start + rank * each, stop), min(start + (rank + 1) * each, stop)
 
+    def copy(self, start: int, stop: int, block: Any, origin: int) -> None:
+        """Copies bytes [start, stop) of this process's arrays.
 
-def _flat(columns: Columns) -> list[list[Any]]:
-    return [[part.reshape(-1).view(np.uint8) for part in column] for column in columns]
+        Args:
+            start, stop: among all bytes of the sum.
+            block: where to, [replicas, n]; its columns begin at byte `origin` of the sum.
+        """
+        for i, a, b, at in self._pieces(start, stop):
+            for r, array in enumerate(self._bytes[i]):
+                block[r, at - origin:at - origin + b - a] = array[a:b]
+
+    def add(self, start: int, stop: int, blocks: Sequence[Any], origin: int, result: Any) -> None:
+        """Adds up bytes [start, stop) of all processes' arrays, left to right.
+
+        Args:
+            start, stop: among all bytes of the sum.
+            blocks: for every process what it has copied, see `copy`; None for this one's arrays themselves.
+            origin: the byte of the sum that the blocks begin at.
+            result: all bytes of the sum.
+        """
+        for i, a, b, at in self._pieces(start, stop):
+            dtype = self._dtypes[i]
+            sources = [part.view(dtype) for block in blocks for part in (
+                [array[a:b] for array in self._bytes[i]] if block is None
+                else block[:, at - origin:at - origin + b - a])]
+            add_in_order(sources, result[at:at + b - a].view(dtype))
+
+    def views(self, result: Any) -> list[Any]:
+        """The arrays that all bytes of the sum are, one for each column."""
+        return [result[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
+                in zip(self.offsets, self._sizes, self._dtypes, self._shapes, strict=True)]
 
 
 def add_in_order(sources: Sequence[Any], result: Any) -> None:
@@ -102,28 +132,18 @@ class SharedMemoryReducer:
         """The sum of each column over all processes, as views of shared memory."""
         layout = Layout(columns)
         buffer, number = self._result(layout.total)
-        flat = _flat(columns)
-        local = len(columns[0])
-        staging = self._stage(local)
-        bounds = range(0, layout.total, self._chunk)
-        for turn, start in enumerate(bounds):
+        staging = self._stage(layout.replicas)
+        for turn, start in enumerate(range(0, layout.total, self._chunk)):
             stop = min(start + self._chunk, layout.total)
             half = turn % 2
             low, high = layout.slice(start, stop, self._rank, self._size)
-            mine = staging[self._rank][half]
             # What this process sums itself it reads where it lies.
             for first, end in ((start, low), (high, stop)):
-                for i, a, b, at in layout.pieces(first, end):
-                    for r in range(local):
-                        mine[r, at - start:at - start + b - a] = flat[i][r][a:b]
+                layout.copy(first, end, staging[self._rank][half], start)
             # A half is written again only after the next barrier, and by then everybody has read it.
             self._barrier()
-            for i, a, b, at in layout.pieces(low, high):
-                dtype = layout.dtypes[i]
-                sources = [flat[i][r][a:b].view(dtype) if rank == self._rank
-                           else staging[rank][half][r, at - start:at - start + b - a].view(dtype)
-                           for rank in range(self._size) for r in range(local)]
-                add_in_order(sources, buffer[at:at + b - a].view(dtype))
+            blocks = [None if rank == self._rank else staging[rank][half] for rank in range(self._size)]
+            layout.add(low, high, blocks, start, buffer)
         self._barrier()
         return self._results(layout, buffer, number)
 
@@ -135,8 +155,7 @@ class SharedMemoryReducer:
         root.flags.writeable = False
         self._mine &= ~(1 << number)
         weakref.finalize(root, self._release, number)
-        return [root[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
-                in zip(layout.offsets, layout.sizes, layout.dtypes, layout.shapes, strict=True)]
+        return layout.views(root)
 
     def _release(self, number: int) -> None:
         self._mine |= 1 << number
@@ -209,28 +228,19 @@ class MessageReducer:
         return [frozen(total) for total in totals]
 
     def _ordered(self, columns: Columns) -> list[Any]:
-        layout = Layout(columns)
-        local, size = len(columns[0]), self._size
-        each = -(-max(layout.total, 1) // (size * _ALIGN)) * _ALIGN
-        out = np.zeros((size, local, each), np.uint8)
-        flat = _flat(columns)
-        for rank in range(size):
-            for i, a, b, at in layout.pieces(rank * each, (rank + 1) * each):
-                for r in range(local):
-                    out[rank, r, at - rank * each:at - rank * each + b - a] = flat[i][r][a:b]
-        received = np.empty_like(out)
-        self._wait(self._comm.Ialltoall(out, received))
-        low = self._comm.Get_rank() * each
-        mine = np.zeros(each, np.uint8)
-        for i, a, b, at in layout.pieces(low, low + each):
-            dtype = layout.dtypes[i]
-            sources = [received[rank, r, at - low:at - low + b - a].view(dtype)
-                       for rank in range(size) for r in range(local)]
-            add_in_order(sources, mine[at - low:at - low + b - a].view(dtype))
-        everything = np.empty(size * each, np.uint8)
-        self._wait(self._comm.Iallgather(mine, everything))
-        return [frozen(everything[offset:offset + nbytes].view(dtype).reshape(shape)) for offset, nbytes, dtype, shape
-                in zip(layout.offsets, layout.sizes, layout.dtypes, layout.shapes, strict=True)]
+        layout, size = Layout(columns), self._size
+        slices = [layout.slice(0, layout.total, rank, size) for rank in range(size)]
+        each = slices[0][1]
+        sent = np.empty((size, layout.replicas, each), np.uint8)
+        for rank, (start, stop) in enumerate(slices):
+            layout.copy(start, stop, sent[rank], start)
+        received = np.empty_like(sent)
+        self._wait(self._comm.Ialltoall(sent, received))
+        start, stop = slices[self._comm.Get_rank()]
+        result = np.empty(size * each, np.uint8)
+        layout.add(start, stop, list(received), start, result)
+        self._wait(self._comm.Iallgather(self._mpi.IN_PLACE, result))
+        return [frozen(view) for view in layout.views(result)]
 
 
 def make(mpi: Any, comm: Any, node: Any, wait: Wait, cores: int, sent: bool) -> SharedMemoryReducer | MessageReducer:
