@@ -219,9 +219,10 @@ def test_a_function_is_called_once_for_the_spec_of_all_that_comes_after_it() -> 
 
 
 @pytest.mark.parametrize(("results", "found"), [
-    ([1, 1.5], "dtype float32"), ([[1], ([1], 2)], r"is tuple"), ([{"a": 1}, {"b": 1}], "keys"), ([(1,), (1, 2)], ""),
-    ([np.zeros(2), np.zeros((2, 2))], "rank 2"), ([1, None], "kind"), ([Dataset.range(1), 1], "kind"),
-    ([Dataset.range(1), Dataset.from_tensors(1.5)], "kind")])
+    ([1, 1.5], "dtype int32, this one float32"), ([[1], ([1], 2)], "this one has a tuple of length 2"),
+    ([{"a": 1}, {"b": 1}], "keys"), ([(1,), (1, 2)], ""), ([np.zeros(2), np.zeros((2, 2))], "rank 1, this one 2"),
+    ([1, None], "this one None"), ([Dataset.range(1), 1], "has DatasetSpec"),
+    ([Dataset.range(1), Dataset.from_tensors(1.5)], "this one DatasetSpec")])
 def test_results_of_another_kind_are_named_with_the_element(results: list[Any], found: str) -> None:
     numbers, following = Dataset.range(3), [results[0], results[0], results[1]]
     for made in (numbers.map(lambda i: following[int(i)]), numbers.scan(0, lambda s, i: (s, following[int(i)])),

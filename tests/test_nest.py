@@ -203,7 +203,7 @@ def test_structures_are_equal_exactly_if_they_can_be_mapped_together(one: Any, o
     if nest.structure_of(one) == nest.structure_of(other):
         assert nest.flatten(nest.map_structure(lambda a, b: (b,), one, other)) == nest.flatten(other)
     else:
-        with pytest.raises((ValueError, TypeError), match=r"RD2[15].*one has .*, the other "):
+        with pytest.raises((ValueError, TypeError), match=r"RD2[15].*the first has .*, the second "):
             nest.map_structure(lambda a, b: b, one, other)
 
 
@@ -237,10 +237,10 @@ def test_keys_that_cannot_be_sorted_are_named(keys: tuple[Any, Any]) -> None:
                 call(mapping)
 
 
-def test_a_type_that_cannot_be_made_anew_is_named() -> None:
+def test_a_type_that_cannot_be_rebuilt_is_named() -> None:
     view = types.MappingProxyType({"a": 1})
     assert nest.flatten(view) == [1]
-    with pytest.raises(TypeError, match=r"RD25.*making a mappingproxy like the one given"):
+    with pytest.raises(TypeError, match=r"RD25.*rebuilding a mappingproxy"):
         nest.map_structure(lambda leaf: leaf, view)
 
 

@@ -214,7 +214,7 @@ def test_a_generator_that_breaks_its_word_is_named_with_the_element() -> None:
     for bad in (5, np.array([1.5]), [1.5], {"a": [1]}):
         with pytest.raises(ValueError, match=r"RD26.*element 1"):
             signed([1], bad)
-    with pytest.raises(ValueError, match=r"RD26.*element 2: it is 0.5; wanted is any shape and dtype int32"):
+    with pytest.raises(ValueError, match=r"RD26.*element 2: it is 0.5, expected any shape and dtype int32"):
         rows(Dataset.from_generator(lambda: iter([1, 2, 0.5])))
     with pytest.raises(ValueError, match=r"RD26.*element 1: it is {'a': 1}"):
         rows(Dataset.from_generator(lambda: iter([1, {"a": 1}])))

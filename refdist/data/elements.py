@@ -102,28 +102,27 @@ def result(found: Any) -> Any:
 
 
 def unlike(first: Any, other: Any, ranked: Callable[[], bool]) -> str | None:
-    """In words, what keeps an element from being of the same kind as the first; None when it is.
+    """How an element differs from the first one in structure, dtype or rank, as a clause; None if it does not.
 
     Args:
         first, other: elements.
-        ranked: whether ranks have to be equal; asked only when they are not.
+        ranked: whether different ranks count as a difference; called only where ranks differ.
     """
     if _same(first, other):
         return None
     difference = nest.compare([first, other])
     if difference is not None:
-        _, path, mine, theirs = difference
-        return f"is {theirs}, the first {mine} {path}".rstrip()
+        return difference.between("the first", "this one")
     for mine, theirs in zip(nest.flatten(first), nest.flatten(other), strict=True):
         one, two = (made(spec_of(leaf), True) for leaf in (mine, theirs))
         if one == two:
             continue
         if not (isinstance(one, TensorSpec) and isinstance(two, TensorSpec)):
-            return f"is of the kind {two}, the first of {one}"
+            return f"the first has {one}, this one {two}"
         if not same_dtype(one.dtype, two.dtype):
-            return f"has dtype {two.dtype}, the first has {one.dtype}"
+            return f"the first has dtype {one.dtype}, this one {two.dtype}"
         if np.ndim(mine) != np.ndim(theirs) and ranked():
-            return f"has rank {np.ndim(theirs)}, the first has {np.ndim(mine)}"
+            return f"the first has rank {np.ndim(mine)}, this one {np.ndim(theirs)}"
     return None
 
 
@@ -166,8 +165,8 @@ def columns(elements: Sequence[Any], start: int, attempted: str) -> Iterator[tup
     """
     difference = nest.compare(elements)
     if difference is not None:
-        i, path, mine, theirs = difference
-        raise errors.error("RD26", attempted, f"row {start} is {mine}, row {start + i} is {theirs} {path}".rstrip())
+        raise errors.error("RD26", attempted,
+                           difference.between(f"row {start}", f"row {start + difference.number}"))
     for column in zip(*map(nest.flatten, elements), strict=True):
         dtypes = [dtype_of(array) for array in column]
         for i, dtype in enumerate(dtypes):

@@ -103,22 +103,23 @@ def _typed(raw: Any, spec: Any, number: int) -> Any:
     try:
         return elements.taken(raw, spec.dtype)
     except errors.RefdistError as error:
-        raise _misfit(number, f"it is {raw!r}", spec) from error
+        raise _misfit(number, f"it is {raw!r}, {_expected(spec)}") from error
 
 
 def _check(spec: Any, element: Any, number: int) -> None:
     difference = nest.compare([spec, element])
     if difference is not None:
-        _, path, wanted, found = difference
-        raise _misfit(number, f"it is a {found} {path}".rstrip(), wanted)
+        raise _misfit(number, difference.between("the spec of the elements", "this one"))
     for one, leaf in zip(nest.flatten(spec), nest.flatten(element), strict=True):
         if not one.is_compatible_with(leaf):
             found = spec_of(leaf)
-            raise _misfit(number, f"it has shape {found.shape} and dtype {found.dtype}", one)
+            raise _misfit(number, f"it has shape {found.shape} and dtype {found.dtype}, {_expected(one)}")
 
 
-def _misfit(number: int, found: str, wanted: Any) -> errors.RefdistError:
-    if isinstance(wanted, TensorSpec):
-        wanted = f"{'any shape' if wanted.shape is None else f'shape {wanted.shape}'} and dtype {wanted.dtype}"
-    return errors.error("RD26", f"Dataset.from_generator, element {number}", f"{found}; wanted is {wanted}",
-                        "Let all elements have one structure and dtype, the ones of `output_signature` if it is given.")
+def _expected(spec: TensorSpec) -> str:
+    return f"expected {'any shape' if spec.shape is None else f'shape {spec.shape}'} and dtype {spec.dtype}"
+
+
+def _misfit(number: int, found: str) -> errors.RefdistError:
+    return errors.error("RD26", f"Dataset.from_generator, element {number}", found, "Yield elements of one structure "
+                        "and dtype: those of `output_signature` if it is given, else those of the first element.")

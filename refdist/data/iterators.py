@@ -204,7 +204,7 @@ def scan(state: Any, function: Callable[..., Any], stream: Iterable[Any]) -> Ite
             state, result = map(elements.made_by_function, pair)
             difference = elements.unlike(first, state, lambda: False)
             if difference is not None:
-                raise errors.error("RD26", "Dataset.scan", f"the new state {difference}",
+                raise errors.error("RD26", "Dataset.scan", f"the new state differs from the initial one: {difference}",
                                    "Return a state like the initial one.", kind=errors.InvalidTypeError)
         except Exception as error:
             raise noted(error, "scan", i) from None
@@ -223,8 +223,8 @@ def alike(method: str, results: Iterable[Any], ranked: Callable[[], bool]) -> It
             first = result
         difference = elements.unlike(first, result, ranked)
         if difference is not None:
-            raise errors.error("RD26", f"Dataset.{method}", f"what the function made is not always of one kind: "
-                               f"element {i} {difference}", "Return the same structure, dtypes and ranks every time.")
+            raise errors.error("RD26", f"Dataset.{method}", f"the result for element {i} differs from the first: "
+                               f"{difference}", "Return the same structure, dtypes and ranks every time.")
         yield result
 
 

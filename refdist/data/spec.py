@@ -214,7 +214,7 @@ def common(specs: Sequence[Any]) -> Any:
     """
     difference = nest.compare(specs)
     if difference is not None:
-        raise _different(specs[0], specs[difference[0]])
+        raise _different(specs[0], specs[difference.number])
     return nest.map_structure(lambda *ones: reduce(_general, ones), *specs)
 
 

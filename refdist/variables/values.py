@@ -387,9 +387,7 @@ def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
     # For every leaf of a structure that all replicas have, theirs.
     difference = nest.compare(parts)
     if difference is not None:
-        i, path, mine, theirs = difference
-        where = f" at {path}" if path else ""
-        raise errors.error("RD21", attempted, f"replica 0 gives {mine}, replica {i} gives {theirs}{where}")
+        raise errors.error("RD21", attempted, difference.between("replica 0", f"replica {difference.number}"))
     return zip(*map(nest.flatten, parts), strict=True)
 
 
