@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -216,6 +217,12 @@ def test_a_generator_that_breaks_its_word_is_named_with_the_element() -> None:
             signed([1], bad)
     with pytest.raises(ValueError, match=r"RD26.*element 2: it is 0.5, expected any shape and dtype int32"):
         rows(Dataset.from_generator(lambda: iter([1, 2, 0.5])))
+    assert list(Dataset.from_generator(lambda: [(1, None), (2, None)])) == [(1, None), (2, None)]
+    for first, second, found in ((None, 1, "has shape () and dtype int32, expected None"),
+                                 (1, None, "is None, expected any shape and dtype int32"),
+                                 (Dataset.range(1), 1, "has shape () and dtype int32, expected DatasetSpec")):
+        with pytest.raises(ValueError, match=rf"RD26.*element 1: it {re.escape(found)}"):
+            list(Dataset.from_generator(lambda: iter([first, second])))  # noqa: B023
     with pytest.raises(ValueError, match=r"RD26.*element 1: it is {'a': 1}"):
         rows(Dataset.from_generator(lambda: iter([1, {"a": 1}])))
     wide = refdist.TensorSpec((), np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from refdist import errors, nest
 from refdist.data import elements
 from refdist.data.iterators import noted
-from refdist.data.spec import TensorSpec, made, spec_of
+from refdist.data.spec import DatasetSpec, TensorSpec, made, spec_of
 
 
 def signature(types: Any, shapes: Any, given: Any) -> Any:
@@ -75,6 +75,7 @@ def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], sp
         What the generator raises, with a note that says at which element.
     """
     number = 0
+    known = spec is not None
     source = iter(generator(*args))
     while True:
         try:
@@ -83,9 +84,11 @@ def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], sp
             return
         except Exception as error:
             raise noted(error, "from_generator", number) from None
-        element = elements.made_by_function(raw) if spec is None else _typed(raw, spec, number)
-        if spec is None:
-            spec = made(spec_of(element), ranked=False)
+        if known:
+            element = _typed(raw, spec, number)
+        else:
+            element = elements.made_by_function(raw)
+            spec, known = made(spec_of(element), ranked=False), True
         _check(spec, element, number)
         yield element
         number += 1
@@ -103,7 +106,7 @@ def _typed(raw: Any, spec: Any, number: int) -> Any:
     try:
         return elements.taken(raw, spec.dtype)
     except errors.RefdistError as error:
-        raise _misfit(number, f"it is {raw!r}, {_expected(spec)}") from error
+        raise _misfit(number, f"it is {raw!r}, expected {_described(spec)}") from error
 
 
 def _check(spec: Any, element: Any, number: int) -> None:
@@ -111,13 +114,14 @@ def _check(spec: Any, element: Any, number: int) -> None:
     if difference is not None:
         raise _misfit(number, difference.between("the spec of the elements", "this one"))
     for one, leaf in zip(nest.flatten(spec), nest.flatten(element), strict=True):
-        if not one.is_compatible_with(leaf):
-            found = spec_of(leaf)
-            raise _misfit(number, f"it has shape {found.shape} and dtype {found.dtype}, {_expected(one)}")
+        if not (leaf is None if one is None else one.is_compatible_with(leaf)):
+            raise _misfit(number, f"it has {_described(spec_of(leaf))}, expected {_described(one)}")
 
 
-def _expected(spec: TensorSpec) -> str:
-    return f"expected {'any shape' if spec.shape is None else f'shape {spec.shape}'} and dtype {spec.dtype}"
+def _described(spec: TensorSpec | DatasetSpec | None) -> str:
+    if not isinstance(spec, TensorSpec):
+        return str(spec)
+    return f"{'any shape' if spec.shape is None else f'shape {spec.shape}'} and dtype {spec.dtype}"
 
 
 def _misfit(number: int, found: str) -> errors.RefdistError:
