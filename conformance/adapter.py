@@ -1,6 +1,10 @@
-"""What an implementation has to offer to be tested: a class with these methods.
+"""What an implementation must offer to be tested: a class with these methods.
 
-Values are the implementation's own; only `to_numpy` and `array` know NumPy.
+The suite never looks into the objects of the implementation.  It gets arrays from `array`, strategies from `strategy`
+and variables from `variable`, passes them to the other methods, and looks at results only after `to_numpy`; so those
+objects may be anything.  A value may also be a nest of values: lists and dicts.  The suite passes wrong arguments on
+purpose (a reduce op that does not exist, an axis that is text), and then expects the exception that the implementation
+raises; an adapter should neither check arguments nor catch exceptions.
 """
 
 from __future__ import annotations
@@ -10,44 +14,49 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-# What an exception is called in verdicts, in the order in which it is looked for.
+import numpy as np
+
+Strategy = TypeVar("Strategy")
+Variable = TypeVar("Variable")
+
+# What an exception is called in verdicts; the first row of whose class it is an instance decides.
 KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (NotImplementedError, "unsupported"), (RecursionError, "crash"), (RuntimeError, "context"), (TypeError, "type"),
     (LookupError, "lookup"), (AttributeError, "lookup"), (ValueError, "value"), (AssertionError, "value"))
 
 
-class Adapter(ABC):
-    """One implementation.
+class Adapter(ABC, Generic[Strategy, Variable]):
+    """One implementation, whose strategies and variables have these types.
 
     Attributes:
-        name: for reports.
-        capabilities: which optional parts there are: "central", "sync_on_read", "update", "datasets", "scatter",
-            "all dtypes" (int8, uint16, complex ...), "names", "resolvers".
+        name: of the implementation, for reports.
+        capabilities: which optional parts it has, of "central", "sync_on_read", "update", "datasets", "scatter",
+            "all dtypes" (int8, uint16, complex ...), "names", "resolvers"; a case that needs another is skipped.
     """
 
     name = ""
     capabilities: frozenset[str] = frozenset()
 
     @abstractmethod
-    def strategy(self, kind: str, replicas: int) -> Any:
-        """A strategy: "default", "one_device", "mirrored" or "central"."""
+    def strategy(self, kind: str, replicas: int) -> Strategy:
+        """A strategy of that many replicas; its kind is "default", "one_device", "mirrored" or "central"."""
 
     @abstractmethod
-    def scope(self, strategy: Any) -> AbstractContextManager[Any]:
+    def scope(self, strategy: Strategy) -> AbstractContextManager[object]:
         """`strategy.scope()`."""
 
     @abstractmethod
-    def run(self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def run(self, strategy: Strategy, fn: Callable[..., object], args: tuple[object, ...]) -> object:
         """`strategy.run(fn, args=args)`."""
 
     @abstractmethod
     def replica_id(self) -> int:
-        """The number of the replica that asks."""
+        """The number of the calling replica, from 0."""
 
     @abstractmethod
-    def num_replicas(self, strategy: Any) -> int:
+    def num_replicas(self, strategy: Strategy) -> int:
         """`strategy.num_replicas_in_sync`."""
 
     @abstractmethod
@@ -55,81 +64,83 @@ class Adapter(ABC):
         """"cross" in a cross-replica context, "replica" in a replica, "default" outside every scope."""
 
     @abstractmethod
-    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
+    def all_reduce(self, reduce_op: object, value: object) -> object:
         """`get_replica_context().all_reduce(reduce_op, value)`."""
 
     @abstractmethod
-    def all_gather(self, value: Any, axis: Any) -> Any:
+    def all_gather(self, value: object, axis: object) -> object:
         """`get_replica_context().all_gather(value, axis)`."""
 
     @abstractmethod
-    def merge_call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def merge_call(self, fn: Callable[..., object], args: tuple[object, ...]) -> object:
         """`get_replica_context().merge_call(fn, args)`."""
 
     @abstractmethod
-    def reduce(self, strategy: Any, reduce_op: Any, value: Any, axis: Any) -> Any:
+    def reduce(self, strategy: Strategy, reduce_op: object, value: object, axis: object) -> object:
         """`strategy.reduce(reduce_op, value, axis)`."""
 
     @abstractmethod
-    def gather(self, strategy: Any, value: Any, axis: Any) -> Any:
+    def gather(self, strategy: Strategy, value: object, axis: object) -> object:
         """`strategy.gather(value, axis)`."""
 
     @abstractmethod
-    def local_results(self, strategy: Any, value: Any) -> tuple[Any, ...]:
+    def local_results(self, strategy: Strategy, value: object) -> tuple[object, ...]:
         """`strategy.experimental_local_results(value)`."""
 
     @abstractmethod
-    def is_distributed(self, value: Any) -> bool:
-        """Whether a value has a component for each replica."""
+    def is_distributed(self, value: object) -> bool:
+        """Whether a value has one part per replica, as a PerReplica or a variable with copies has."""
 
     @abstractmethod
-    def values_from_function(self, strategy: Any, fn: Callable[[Any], Any]) -> Any:
+    def values_from_function(self, strategy: Strategy, fn: Callable[..., object]) -> object:
         """`strategy.experimental_distribute_values_from_function(fn)`."""
 
     @abstractmethod
-    def variable(self, initial: Any, synchronization: str, aggregation: str) -> Any:
-        """A variable in the current scope, with the names of VariableSynchronization and VariableAggregation."""
+    def variable(self, initial: object, synchronization: str, aggregation: str) -> Variable:
+        """A variable created in the current scope, given the names of its VariableSynchronization and aggregation."""
 
     @abstractmethod
-    def read(self, variable: Any) -> Any:
+    def read(self, variable: Variable) -> object:
         """`variable.read_value()`."""
 
     @abstractmethod
-    def write(self, variable: Any, method: str, *values: Any) -> None:
+    def write(self, variable: Variable, method: str, *values: object) -> None:
         """`variable.assign(value)`, `assign_add`, `scatter_update` ..."""
 
     @abstractmethod
-    def array(self, value: Any, dtype: str | None) -> Any:
-        """An array; numbers without a dtype are float32 or int32."""
+    def array(self, value: object, dtype: str | None) -> object:
+        """An array of numbers or nested lists of them; without a dtype, float32 for floats and int32 for ints."""
 
     @abstractmethod
-    def to_numpy(self, value: Any) -> Any:
-        """An array, or a variable's copy, as a NumPy array."""
+    def to_numpy(self, value: object) -> np.ndarray[Any, Any]:
+        """The NumPy array of the same value, for an array or the copy of a variable."""
 
     # Optional, by capability.
 
-    def update(self, strategy: Any, variable: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def update(self, strategy: Strategy, variable: Variable, fn: Callable[..., object],
+               args: tuple[object, ...]) -> None:
         """"update": `strategy.extended.update(variable, fn, args)`."""
         raise NotImplementedError
 
-    def created_in_scope(self, strategy: Any, variable: Any) -> bool:
+    def created_in_scope(self, strategy: Strategy, variable: Variable) -> bool:
         """"update": `strategy.extended.variable_created_in_scope(variable)`."""
         raise NotImplementedError
 
-    def slices(self, values: Any, indices: Any) -> Any:
+    def slices(self, values: object, indices: object) -> object:
         """"scatter": IndexedSlices."""
         raise NotImplementedError
 
-    def distribute(self, strategy: Any, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Iterable[Any]:
-        """"datasets": range(rows), batched, repeated, and distributed under an AutoShardPolicy."""
+    def distribute(self, strategy: Strategy, rows: int, batch: int, drop: bool, policy: str,
+                   repeat: int) -> Iterable[object]:
+        """"datasets": the distributed elements of range(rows), batched, repeated, under an AutoShardPolicy."""
         raise NotImplementedError
 
-    def distribute_from_function(self, strategy: Any, rows: int, batch: int, drop: bool) -> Iterable[Any]:
-        """"datasets": the same, made by a function."""
+    def distribute_from_function(self, strategy: Strategy, rows: int, batch: int, drop: bool) -> Iterable[object]:
+        """"datasets": the distributed elements of range(rows), batched, from a function that returns the dataset."""
         raise NotImplementedError
 
     def lookup(self, name: str) -> Any:
-        """"names": what `tf.distribute.NAME` is here; AttributeError where there is nothing."""
+        """"names": what `tf.distribute.NAME` is in the implementation; AttributeError if it does not exist."""
         raise NotImplementedError
 
     def parameters(self, name: str) -> list[str]:
@@ -137,12 +148,12 @@ class Adapter(ABC):
         found = inspect.signature(self.lookup(name)).parameters
         return [parameter for parameter in found if parameter != "self"]
 
-    def resolver(self) -> Any:
+    def resolver(self) -> object:
         """"resolvers": a TFConfigClusterResolver."""
         raise NotImplementedError
 
-    def tf_config(self, text: str | None, question: str) -> Any:
-        """What a TFConfigClusterResolver says when TF_CONFIG is `text`."""
+    def tf_config(self, text: str | None, question: str) -> object:
+        """"resolvers": an attribute of a TFConfigClusterResolver, or what its method returns, with TF_CONFIG=`text`."""
         before = os.environ.pop("TF_CONFIG", None)
         try:
             if text is not None:

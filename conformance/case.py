@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
+from refdist.conformance.adapter import Adapter, Strategy, Variable
 from refdist.conformance.language import Failed, Interpreter, Program, shown
 
 PAGE = "tf.distribute.{} (TensorFlow 2.21)"
@@ -38,9 +40,9 @@ class Case:
 
     name: str
     program: Program
-    gives: Any = None
+    gives: object = None
     fails: tuple[str, ...] = ()
-    then: tuple[Program, Any] | None = None
+    then: tuple[Program, object] | None = None
     strategy: tuple[str, int] = ("mirrored", 2)
     source: str = ""
     level: str = "required"
@@ -50,6 +52,21 @@ class Case:
     concept: str = field(default="", init=False)
 
 
+class Standing(TypedDict, total=False):
+    """How binding a case is, for modules of cases."""
+
+    level: str
+    document: str
+
+
+class Details(Standing, total=False):
+    """The fields of a case that most cases leave at their defaults, for modules of cases."""
+
+    fails: tuple[str, ...]
+    then: tuple[Program, object]
+    dtype: str | None
+
+
 @dataclass
 class Verdict:
     """What became of a case: passed, failed, errored or skipped; and what was expected and found."""
@@ -57,11 +74,34 @@ class Verdict:
     case: Case
     outcome: str
     message: str = ""
-    expected: Any = None
-    found: Any = None
+    expected: object = None
+    found: object = None
 
 
-def judge(case: Case, adapter: Any, bitwise: bool = False) -> Verdict:
+@runtime_checkable
+class Judge(Protocol):
+    """An implementation that is not called in this process: it runs cases and returns verdicts itself."""
+
+    def judge(self, case: Case) -> Verdict:
+        """Runs a case."""
+
+
+# An adapter of any implementation: the suite does not look into its strategies and variables.
+Implementation: TypeAlias = Adapter[Any, Any] | Judge
+
+
+def verdict_of(case: Case, implementation: Implementation, bitwise: bool = False) -> Verdict:
+    """Runs a case on an adapter, or has the implementation run it.
+
+    Args:
+        case: the case.
+        implementation: an adapter, or an object with the method `judge`.
+        bitwise: whether floats must be equal to the bit; an implementation that judges itself does not learn of it.
+    """
+    return implementation.judge(case) if isinstance(implementation, Judge) else judge(case, implementation, bitwise)
+
+
+def judge(case: Case, adapter: Adapter[Strategy, Variable], bitwise: bool = False) -> Verdict:
     """Runs a case on an adapter."""
     missing = case.needs - adapter.capabilities
     if missing:
@@ -97,7 +137,7 @@ def judge(case: Case, adapter: Any, bitwise: bool = False) -> Verdict:
     return Verdict(case, "passed")
 
 
-def differences(expected: Any, found: Any, bitwise: bool, path: str = "") -> Iterator[str]:
+def differences(expected: object, found: object, bitwise: bool, path: str = "") -> Iterator[str]:
     """Where a result differs from what was expected, in words."""
     where = f" at {path}" if path else ""
     if isinstance(found, (np.ndarray, np.generic)):
@@ -114,7 +154,7 @@ def differences(expected: Any, found: Any, bitwise: bool, path: str = "") -> Ite
         yield f"gives {shown(found)}{where}, expected {expected}"
 
 
-def _close(expected: Any, array: Any, bitwise: bool) -> bool:
+def _close(expected: object, array: npt.NDArray[np.generic], bitwise: bool) -> bool:
     try:
         wanted = np.array(expected, dtype=array.dtype)
     except (TypeError, ValueError):
@@ -128,7 +168,7 @@ def _close(expected: Any, array: Any, bitwise: bool) -> bool:
     return bool(np.all((distance <= ULPS * spacing) | (wanted == array) | (np.isnan(wanted) & np.isnan(array))))
 
 
-def _dtypes(wanted: str | None, found: Any) -> Iterator[str]:
+def _dtypes(wanted: str | None, found: object) -> Iterator[str]:
     if wanted is None:
         return
     if isinstance(found, (np.ndarray, np.generic)):

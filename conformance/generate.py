@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from refdist import errors
-from refdist.conformance.case import Case, differences, judge
-from refdist.conformance.language import const, get, let, op, run, seq, variable
+from refdist.conformance.case import Case, Implementation, differences, verdict_of
+from refdist.conformance.language import Program, const, get, let, op, run, seq, variable
 from refdist.conformance.testee import arrays
 
 try:
@@ -33,11 +33,11 @@ AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
 
 
 @st.composite
-def programs(draw: Any) -> tuple[tuple[str, int], Any]:
+def programs(draw: st.DrawFn) -> tuple[tuple[str, int], Program]:
     """A strategy and a program: variables of every kind, up to six steps, a dataset, then everything is read."""
     kind = draw(st.sampled_from(["mirrored", "mirrored", "central"]))
     count = draw(st.integers(1 if kind == "mirrored" else 2, 6 if kind == "mirrored" else 3))
-    steps: list[Any] = []
+    steps: list[Program] = []
     names: list[tuple[str, str, str]] = []
     for i in range(draw(st.integers(0, 3))):
         aggregation = draw(st.sampled_from(AGGREGATIONS))
@@ -59,13 +59,13 @@ def programs(draw: Any) -> tuple[tuple[str, int], Any]:
     return (kind, count), seq(*steps, op("list", op("reduce", "SUM", get("x"), None), *read, *copies))
 
 
-def of_replica(draw: Any, count: int, length: int = 2) -> Any:
+def of_replica(draw: st.DrawFn, count: int, length: int = 2) -> Program:
     """A value that differs between replicas."""
     return ["pick", [const([draw(NUMBERS) for _ in range(length)]) for _ in range(count)]]
 
 
 @st.composite
-def step(draw: Any, count: int, names: list[tuple[str, str, str]]) -> Any:
+def step(draw: st.DrawFn, count: int, names: list[tuple[str, str, str]]) -> Program:
     """One statement."""
     choice = draw(st.integers(-1, 7 if names else 4))
     if choice == -1:
@@ -92,16 +92,15 @@ def step(draw: Any, count: int, names: list[tuple[str, str, str]]) -> Any:
     return op("write", name, method if synchronization == "AUTO" else "assign", const(draw(NUMBERS)))
 
 
-def outcome(adapter: Any, strategy: tuple[str, int], program: Any) -> tuple[str, Any]:
+def outcome(adapter: Implementation, strategy: tuple[str, int], program: Program) -> tuple[str, object]:
     """("value", result) or ("error", kind)."""
-    case = Case("generated", program, gives="?", strategy=strategy)
-    verdict = adapter.judge(case) if hasattr(adapter, "judge") else judge(case, adapter)
+    verdict = verdict_of(Case("generated", program, gives="?", strategy=strategy), adapter)
     if isinstance(verdict.found, str) and verdict.found.startswith("an error: "):
         return "error", verdict.found.removeprefix("an error: ")
     return "value", verdict.found
 
 
-def agree(one: Any, other: Any, strategy: tuple[str, int], program: Any) -> str | None:
+def agree(one: Implementation, other: Implementation, strategy: tuple[str, int], program: Program) -> str | None:
     """What tells two implementations apart, None when nothing does."""
     first, second = (outcome(adapter, strategy, program) for adapter in (one, other))
     if first[0] != second[0] or (first[0] == "error" and first[1] != second[1]):
@@ -111,24 +110,24 @@ def agree(one: Any, other: Any, strategy: tuple[str, int], program: Any) -> str 
     return next(differences(plain(first[1]), arrays(second[1]), bitwise=False), None)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A result without the names of dtypes."""
     found = arrays(value)
     if isinstance(found, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in found.items()}
     if isinstance(found, list):
-        return [plain(item) for item in value]
+        return [plain(item) for item in found]
     return found.tolist() if hasattr(found, "tolist") else found
 
 
-def printed(strategy: tuple[str, int], program: Any) -> str:
+def printed(strategy: tuple[str, int], program: Program) -> str:
     """Python that runs a program."""
     return ("from refdist.conformance.adapters.simulated import Simulated\n"
             "from refdist.conformance.language import Interpreter\n\n"
             f"print(Interpreter(Simulated(), {strategy!r}).value({program!r}))")
 
 
-def compare(one: Any, other: Any, count: int, start: int = 0) -> int:
+def compare(one: Implementation, other: Implementation, count: int, start: int = 0) -> int:
     """Runs `count` random programs on two adapters.
 
     Raises:
@@ -139,7 +138,7 @@ def compare(one: Any, other: Any, count: int, start: int = 0) -> int:
     @seed(start)
     @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(programs())
-    def test(found: tuple[tuple[str, int], Any]) -> None:
+    def test(found: tuple[tuple[str, int], Program]) -> None:
         nonlocal done
         done += 1
         difference = agree(one, other, *found)

@@ -1,40 +1,63 @@
-"""The language of the programs: nested lists, and what they mean on an implementation.
+"""The language in which the programs of the suite are written, and its interpreter.
 
-A program is a list `[operation, argument, ...]`; everything that is no list is a value.  The functions build
-programs; `Interpreter` runs one on an adapter.  docs/testing-your-implementation.md describes every operation.
+Why a language: a case must be readable by a person, must be sent to an implementation in another process or another
+programming language, and must be made and shortened at random.  So a program is data that JSON can hold: a list
+`[operation, argument, ...]`.  The arguments of an operation are programs, and what is not a list is a value of its own:
+a number, text, None.  A few arguments are data rather than programs: the nested list of numbers of a `const`, names of
+variables, axes, reduce ops.
+
+Each operation is one method of `Interpreter` (`_all_reduce` runs `["all_reduce", ...]`); it evaluates the arguments
+that are programs and calls one method of the adapter.  The interpreter knows nothing of the implementation: arrays,
+variables, strategies and distributed values are objects that it only passes on, except for `+`, `*` and `[]` of values,
+which every array has.  What comes out at the end is made plain: an array becomes a NumPy array, a distributed value the
+list of its parts, in the order of the replicas.
+
+`run` and `merge_call` are the only operations that change who runs: their body is evaluated by the implementation, once
+per replica or once for all of them.  Names that were defined outside are visible inside; names that a replica defines
+are its own, because each replica works on a copy of the dict.  Variables belong to the whole program.
+
+A program fails in two ways that must not be confused.  An exception of the implementation is a result, and is compared
+with the kinds of errors that the case allows; `Failed` means that the program itself is wrong.
+
+The functions `const`, `run`, `op` ... build programs.  docs/testing-your-implementation.md describes every operation.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
-Program = Any  # nested lists of operations, names, numbers and None
+from refdist.conformance.adapter import Adapter, Strategy, Variable
+
+Program: TypeAlias = "bool | int | float | complex | str | Sequence[Program] | Mapping[str, Program] | None"
+# What `let` has named, and the arguments of `run` and `merge_call`: "0", "1" ...
+Names: TypeAlias = dict[str, object]
 
 
-def const(value: Any, dtype: str | None = None) -> Program:
+def const(value: Program, dtype: str | None = None) -> Program:
     """An array; numbers without a dtype are float32 or int32."""
     return ["const", value, dtype]
 
 
-def per_replica(*values: Any, dtype: str | None = None) -> Program:
-    """In a replica: the value with the replica's number."""
+def per_replica(*values: Program, dtype: str | None = None) -> Program:
+    """In replica i: the i-th value."""
     return ["pick", [const(value, dtype) for value in values]]
 
 
 def run(body: Program, *args: Program) -> Program:
-    """The body once per replica; arguments are `get("0")`, `get("1")` ... in it."""
+    """Runs the body once per replica; in it the arguments are `get("0")`, `get("1")` ..."""
     return ["run", body, *args]
 
 
-def op(name: str, *arguments: Any) -> Program:
-    """Any operation."""
+def op(name: str, *arguments: Program) -> Program:
+    """A program of any operation."""
     return [name, *arguments]
 
 
 def get(name: str) -> Program:
-    """What a `let` has named."""
+    """The value that a `let` has named."""
     return ["get", name]
 
 
@@ -44,40 +67,40 @@ def let(name: str, value: Program) -> Program:
 
 
 def seq(*programs: Program) -> Program:
-    """One after another; the last one's value."""
+    """Runs programs one after another; the value is that of the last one."""
     return ["seq", *programs]
 
 
-def variable(name: str, initial: Any, synchronization: str = "AUTO", aggregation: str = "NONE",
+def variable(name: str, initial: Program, synchronization: str = "AUTO", aggregation: str = "NONE",
              dtype: str | None = None) -> Program:
-    """Makes a variable in the scope of the strategy."""
+    """Creates a variable in the scope of the strategy."""
     return ["variable", name, const(initial, dtype), synchronization, aggregation]
 
 
 class Failed(Exception):
-    """An operation that the language does not have, or that was written wrongly."""
+    """The program uses an operation that does not exist."""
 
 
-class Interpreter:
-    """Runs programs on an adapter.
+class Interpreter(Generic[Strategy, Variable]):
+    """Runs programs on an adapter, all with one strategy; names and variables are kept from program to program.
 
     Args:
         adapter: see `adapter.py`.
-        strategy: (kind, number of replicas).
+        strategy: (kind, number of replicas), which the adapter is asked for.
     """
 
-    def __init__(self, adapter: Any, strategy: tuple[str, int]) -> None:
+    def __init__(self, adapter: Adapter[Strategy, Variable], strategy: tuple[str, int]) -> None:
         self.adapter = adapter
         self.strategy = adapter.strategy(*strategy)
         self.count = strategy[1]
-        self.variables: dict[str, Any] = {}
-        self.names: dict[str, Any] = {}
+        self.variables: dict[str, Variable] = {}
+        self.names: Names = {}
 
     def value(self, program: Program) -> Any:
-        """Runs a program and returns what it gives as plain data."""
+        """Runs a program and returns its value as nested lists and dicts of NumPy arrays."""
         return self._plain(self._do(program, self.names))
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: object) -> Any:
         if isinstance(value, dict):
             return {key: self._plain(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -88,183 +111,179 @@ class Interpreter:
         found = [self.adapter.to_numpy(part) for part in parts]
         return found if self.adapter.is_distributed(value) else found[0]
 
-    def _do(self, program: Program, names: dict[str, Any]) -> Any:
+    def _do(self, program: Program, names: Names) -> Any:
         if not isinstance(program, list):
             return program
         name, *arguments = program
         method = getattr(self, f"_{name}", None)
         if method is None:
-            raise Failed(f"there is no operation {name!r}")
+            raise Failed(f"the language does not have the operation {name!r}")
         return method(names, *arguments)
 
-    def _all(self, programs: Any, names: dict[str, Any]) -> list[Any]:
+    def _all(self, programs: Iterable[Program], names: Names) -> list[Any]:
         return [self._do(program, names) for program in programs]
 
     # Values.
 
-    def _const(self, names: dict[str, Any], value: Any, dtype: str | None) -> Any:
+    def _const(self, names: Names, value: Program, dtype: str | None) -> object:
         return self.adapter.array(value, dtype)
 
-    def _pick(self, names: dict[str, Any], choices: list[Program]) -> Any:
+    def _pick(self, names: Names, choices: list[Program]) -> object:
         return self._do(choices[self.adapter.replica_id()], names)
 
-    def _number(self, names: dict[str, Any], value: Any) -> Any:
-        return value
-
-    def _list(self, names: dict[str, Any], *items: Program) -> Any:
+    def _list(self, names: Names, *items: Program) -> object:
         return self._all(items, names)
 
-    def _dict(self, names: dict[str, Any], items: dict[str, Program]) -> Any:
+    def _dict(self, names: Names, items: dict[str, Program]) -> object:
         return {key: self._do(item, names) for key, item in items.items()}
 
-    def _get(self, names: dict[str, Any], name: str) -> Any:
+    def _get(self, names: Names, name: str) -> object:
         return names[name]
 
-    def _let(self, names: dict[str, Any], name: str, value: Program) -> Any:
+    def _let(self, names: Names, name: str, value: Program) -> object:
         names[name] = self._do(value, names)
         return None
 
-    def _seq(self, names: dict[str, Any], *programs: Program) -> Any:
+    def _seq(self, names: Names, *programs: Program) -> object:
         return self._all(programs, names)[-1]
 
-    def _item(self, names: dict[str, Any], value: Program, key: Any) -> Any:
+    def _item(self, names: Names, value: Program, key: str | int) -> object:
         return self._do(value, names)[key]
 
-    def _add(self, names: dict[str, Any], a: Program, b: Program) -> Any:
+    def _add(self, names: Names, a: Program, b: Program) -> object:
         return self._do(a, names) + self._do(b, names)
 
-    def _mul(self, names: dict[str, Any], a: Program, b: Program) -> Any:
+    def _mul(self, names: Names, a: Program, b: Program) -> object:
         return self._do(a, names) * self._do(b, names)
 
-    def _change(self, names: dict[str, Any], a: Program, b: Program) -> Any:
+    def _change(self, names: Names, a: Program, b: Program) -> object:
         value, other = self._do(a, names), self._do(b, names)
         try:
             value += other
         except Exception:
-            return None  # an implementation may refuse it: what counts is what others see
+            return None  # an implementation may refuse it; what matters is what the others see
         return None
 
     # Contexts.
 
-    def _replica_id(self, names: dict[str, Any]) -> Any:
+    def _replica_id(self, names: Names) -> object:
         return self.adapter.array(int(self.adapter.replica_id()), None)
 
-    def _num_replicas(self, names: dict[str, Any]) -> Any:
+    def _num_replicas(self, names: Names) -> object:
         return self.adapter.array(int(self.adapter.num_replicas(self.strategy)), None)
 
-    def _only(self, names: dict[str, Any], replica: int, then: Program, otherwise: Program = None) -> Any:
+    def _only(self, names: Names, replica: int, then: Program, otherwise: Program = None) -> object:
         return self._do(then if self.adapter.replica_id() == replica else otherwise, names)
 
-    def _where(self, names: dict[str, Any]) -> Any:
+    def _where(self, names: Names) -> object:
         return self.adapter.where()
 
-    def _scope(self, names: dict[str, Any], body: Program) -> Any:
+    def _scope(self, names: Names, body: Program) -> object:
         with self.adapter.scope(self.strategy):
             return self._do(body, names)
 
-    def _other_scope(self, names: dict[str, Any], kind: str, replicas: int, body: Program) -> Any:
+    def _other_scope(self, names: Names, kind: str, replicas: int, body: Program) -> object:
         with self.adapter.scope(self.adapter.strategy(kind, replicas)):
             return self._do(body, names)
 
-    def _run(self, names: dict[str, Any], body: Program, *args: Program) -> Any:
-        def fn(*values: Any) -> Any:
-            # Names that a replica gives are its own; those given before are seen by all.
+    def _run(self, names: Names, body: Program, *args: Program) -> object:
+        def fn(*values: object) -> object:
+            # A copy for each replica: see the head of the file.
             return self._do(body, {**names, **{str(i): value for i, value in enumerate(values)}})
         return self.adapter.run(self.strategy, fn, tuple(self._all(args, names)))
 
-    def _merge_call(self, names: dict[str, Any], body: Program, *args: Program) -> Any:
-        def fn(strategy: Any, *values: Any) -> Any:
+    def _merge_call(self, names: Names, body: Program, *args: Program) -> object:
+        def fn(strategy: object, *values: object) -> object:
             return self._do(body, {**names, **{str(i): value for i, value in enumerate(values)}})
         return self.adapter.merge_call(fn, tuple(self._all(args, names)))
 
     # Collectives.
 
-    def _all_reduce(self, names: dict[str, Any], reduce_op: Any, value: Program) -> Any:
+    def _all_reduce(self, names: Names, reduce_op: Program, value: Program) -> object:
         return self.adapter.all_reduce(reduce_op, self._do(value, names))
 
-    def _all_gather(self, names: dict[str, Any], value: Program, axis: Any) -> Any:
+    def _all_gather(self, names: Names, value: Program, axis: Program) -> object:
         return self.adapter.all_gather(self._do(value, names), axis)
 
-    def _reduce(self, names: dict[str, Any], reduce_op: Any, value: Program, axis: Any) -> Any:
+    def _reduce(self, names: Names, reduce_op: Program, value: Program, axis: Program) -> object:
         axis = tuple(axis) if isinstance(axis, list) else axis
         return self.adapter.reduce(self.strategy, reduce_op, self._do(value, names), axis)
 
-    def _gather(self, names: dict[str, Any], value: Program, axis: Any) -> Any:
+    def _gather(self, names: Names, value: Program, axis: Program) -> object:
         return self.adapter.gather(self.strategy, self._do(value, names), axis)
 
-    def _local(self, names: dict[str, Any], value: Program) -> Any:
+    def _local(self, names: Names, value: Program) -> object:
         return list(self.adapter.local_results(self.strategy, self._do(value, names)))
 
-    def _values(self, names: dict[str, Any], choices: list[Program]) -> Any:
+    def _values(self, names: Names, choices: list[Program]) -> object:
         return self.adapter.values_from_function(
             self.strategy, lambda context: self._do(choices[context.replica_id_in_sync_group], names))
 
     # Variables.
 
-    def _variable(self, names: dict[str, Any], name: str, initial: Program, synchronization: str,
-                  aggregation: str) -> Any:
+    def _variable(self, names: Names, name: str, initial: Program, synchronization: str,
+                  aggregation: str) -> None:
         with self.adapter.scope(self.strategy):
             self.variables[name] = self.adapter.variable(self._do(initial, names), synchronization, aggregation)
 
-    def _variable_here(self, names: dict[str, Any], name: str, initial: Program, synchronization: str,
-                       aggregation: str) -> Any:
+    def _variable_here(self, names: Names, name: str, initial: Program, synchronization: str,
+                       aggregation: str) -> None:
         made = self.adapter.variable(self._do(initial, names), synchronization, aggregation)
         self.variables.setdefault(name, made)
 
-    def _read(self, names: dict[str, Any], name: str) -> Any:
+    def _read(self, names: Names, name: str) -> object:
         return self.adapter.read(self.variables[name])
 
-    def _copies(self, names: dict[str, Any], name: str) -> Any:
+    def _copies(self, names: Names, name: str) -> object:
         return [self.adapter.to_numpy(part) for part in
                 self.adapter.local_results(self.strategy, self.variables[name])]
 
-    def _write(self, names: dict[str, Any], name: str, method: str, value: Program) -> Any:
+    def _write(self, names: Names, name: str, method: str, value: Program) -> None:
         self.adapter.write(self.variables[name], method, self._do(value, names))
 
-    def _write_rows(self, names: dict[str, Any], name: str, method: str, rows: Program, indices: Program) -> Any:
+    def _write_rows(self, names: Names, name: str, method: str, rows: Program, indices: Program) -> None:
         slices = self.adapter.slices(self._do(rows, names), self._do(indices, names))
         self.adapter.write(self.variables[name], method, slices)
 
-    def _update(self, names: dict[str, Any], name: str, method: str, *args: Program) -> Any:
+    def _update(self, names: Names, name: str, method: str, *args: Program) -> None:
         self.adapter.update(self.strategy, self.variables[name],
                             lambda copy, *values: self.adapter.write(copy, method, *values),
                             tuple(self._all(args, names)))
 
-    def _created_in_scope(self, names: dict[str, Any], name: str) -> Any:
+    def _created_in_scope(self, names: Names, name: str) -> object:
         return bool(self.adapter.created_in_scope(self.strategy, self.variables[name]))
 
     # Datasets.
 
-    def _dataset(self, names: dict[str, Any], rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Any:
+    def _dataset(self, names: Names, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> object:
         elements = self.adapter.distribute(self.strategy, rows, batch, drop, policy, repeat)
         return [self.adapter.local_results(self.strategy, element) for element in elements]
 
-    def _dataset_fn(self, names: dict[str, Any], rows: int, batch: int, drop: bool) -> Any:
+    def _dataset_fn(self, names: Names, rows: int, batch: int, drop: bool) -> object:
         elements = self.adapter.distribute_from_function(self.strategy, rows, batch, drop)
         return [self.adapter.local_results(self.strategy, element) for element in elements]
 
-
     # Names and resolvers.
 
-    def _parameters(self, names: dict[str, Any], name: str, count: int) -> Any:
+    def _parameters(self, names: Names, name: str, count: int) -> object:
         return self.adapter.parameters(name)[:count]
 
-    def _members(self, names: dict[str, Any], name: str) -> Any:
+    def _members(self, names: Names, name: str) -> object:
         return list(self.adapter.lookup(name).__members__)
 
-    def _exists(self, names: dict[str, Any], name: str) -> Any:
+    def _exists(self, names: Names, name: str) -> object:
         try:
             self.adapter.lookup(name)
         except AttributeError:
             return False
         return True
 
-    def _tf_config(self, names: dict[str, Any], text: str | None, question: str) -> Any:
+    def _tf_config(self, names: Names, text: str | None, question: str) -> object:
         return self.adapter.tf_config(text, question)
 
 
-def shown(value: Any) -> Any:
-    """A result as data that JSON can hold: arrays as [dtype, nested list]."""
+def shown(value: object) -> Any:
+    """A result as data that JSON can hold: an array is [name of its dtype, nested list]."""
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
         return [str(array.dtype), array.tolist() if array.dtype.kind != "c" else str(array.tolist())]

@@ -1,24 +1,26 @@
 """Implementations that are wrong on purpose: each must be caught by the concept that it breaks.
 
-A mutant is refdist with one method of its adapter replaced; `call` is the right one.
+A mutant is refdist with one method of its adapter replaced.  The replacement is called with the adapter, the right
+method (`call`), and the arguments of the method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import refdist
+from refdist.conformance.adapters.library import Variable
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import judge
 from refdist.conformance.cases import load
 
 
 class Mutant(NamedTuple):
-    """What is wrong, the concept that must notice, the method, and what it does instead."""
+    """What is wrong, the concept whose cases must notice, the method that is replaced, and what replaces it."""
 
     name: str
     concept: str
@@ -26,46 +28,46 @@ class Mutant(NamedTuple):
     wrong: Callable[..., Any]
 
 
-def per_leaf(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`function` of every array of a nest."""
+def per_leaf(function: Callable[[np.ndarray[Any, Any]], object]) -> Callable[[object], Any]:
+    """A function that applies `function` to every array of a nest."""
     return lambda value: refdist.nest.map_structure(
         lambda leaf: refdist.PerReplica([function(part) for part in leaf.values])
         if isinstance(leaf, refdist.PerReplica) else function(np.asarray(leaf)) if not isinstance(leaf, str) else leaf,
         value)
 
 
-def swallow(call: Callable[..., Any], *args: Any) -> Any:
-    """Errors become silence."""
+def swallow(call: Callable[..., object], *args: object) -> object:
+    """Calls, and returns 0 where that raises."""
     try:
         return call(*args)
     except Exception:
         return np.float32(0)
 
 
-def other(op: Any) -> Any:
-    """SUM for MEAN and the other way round."""
-    return {"SUM": "MEAN", "MEAN": "SUM", "sum": "MEAN"}.get(op, op)
+def other(op: object) -> object:
+    """MEAN for SUM and SUM for MEAN."""
+    return {"SUM": "MEAN", "MEAN": "SUM", "sum": "MEAN"}.get(str(op), op)
 
 
-def first_of(value: Any) -> Any:
-    """Replica 0's part for all."""
+def first_of(value: object) -> Any:
+    """The part of replica 0 for all replicas."""
     if isinstance(value, refdist.PerReplica):
         return refdist.PerReplica([value.values[0]] * len(value.values))
     return value
 
 
-def backwards(parts: Any) -> Any:
-    """The parts in the other order."""
+def backwards(parts: Sequence[object]) -> tuple[object, ...]:
+    """The parts in reverse order."""
     return tuple(reversed(parts))
 
 
 def rid() -> int:
-    """This replica."""
+    """The number of the calling replica."""
     context = refdist.get_replica_context()
     return 0 if context is None else context.replica_id_in_sync_group
 
 
-def shuffled(elements: Any) -> Iterator[Any]:
+def shuffled(elements: Iterable[object]) -> Iterator[object]:
     """Replica 0 and the last one swap their rows."""
     for element in elements:
         parts = list(element.values) if isinstance(element, refdist.PerReplica) else [element]
@@ -73,17 +75,18 @@ def shuffled(elements: Any) -> Iterator[Any]:
         yield refdist.PerReplica(parts) if len(parts) > 1 else parts[0]
 
 
-def padded(elements: Any) -> Iterator[Any]:
-    """Short pieces are filled up with the last row."""
+def padded(elements: Iterable[object]) -> Iterator[object]:
+    """Shorter pieces are filled up to the length of the longest."""
     for element in elements:
-        parts = list(element.values) if isinstance(element, refdist.PerReplica) else [element]
+        parts = [np.asarray(part) for part in element.values] if isinstance(element, refdist.PerReplica) else [
+            np.asarray(element)]
         most = max(len(part) for part in parts)
         parts = [np.resize(part, most) if len(part) else np.zeros(most, np.int64) for part in parts]
         yield refdist.PerReplica(parts) if len(parts) > 1 else parts[0]
 
 
-def write_first(a: Any, call: Any, variable: Any, method: str, *values: Any) -> Any:
-    """The values of replicas are not aggregated: replica 0's counts, whatever the variable says."""
+def write_first(a: Simulated, call: Callable[..., object], variable: Variable, method: str, *values: object) -> object:
+    """Replicas write the value of replica 0, whatever the aggregation of the variable."""
     if refdist.in_cross_replica_context() or refdist.get_replica_context() is None:
         return call(variable, method, *values)
     shared = refdist.get_replica_context().all_gather(np.asarray(values[0])[None], 0)[0]  # type: ignore[union-attr]
@@ -240,12 +243,13 @@ MUTANTS = [
 ]
 
 
-def half(call: Callable[..., Any], variable: Any, method: str, *values: Any) -> None:
-    """Writes something and then raises what is right."""
+def half(call: Callable[..., object], variable: refdist.Variable, method: str, *values: object) -> None:
+    """Where writing raises, changes the variable before the exception comes out."""
     try:
         call(variable, method, *values)
     except Exception:
-        for copy in getattr(variable, "_copies", (variable,)):
+        copies: tuple[Any, ...] = getattr(variable, "_copies", (variable,))
+        for copy in copies:
             copy._array = copy._array + 1
         raise
 

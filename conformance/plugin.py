@@ -6,16 +6,15 @@ import importlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from refdist.conformance import report
-from refdist.conformance.case import Case, Verdict, judge
+from refdist.conformance.case import Case, Implementation, Verdict, verdict_of
 from refdist.conformance.cases import load
 
 verdicts: pytest.StashKey[list[Verdict]] = pytest.StashKey()
-implementation: pytest.StashKey[Any] = pytest.StashKey()
+implementation: pytest.StashKey[Implementation] = pytest.StashKey()
 expected: pytest.StashKey[dict[str, tuple[str, str]]] = pytest.StashKey()
 
 
@@ -30,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--report", help="a folder for report.json, report.md and report.html")
 
 
-def make_adapter(text: str) -> Any:
+def make_adapter(text: str) -> Implementation:
     """The adapter that an option names.
 
     Raises:
@@ -42,9 +41,10 @@ def make_adapter(text: str) -> Any:
         return Testee(text.partition(":")[2])
     module, _, name = text.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)()
+        made: Implementation = getattr(importlib.import_module(module), name)()
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--adapter {text}: {error}; write package.module:Class") from error
+    return made
 
 
 def read_expected(path: str | None, names: set[str]) -> dict[str, tuple[str, str]]:
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def adapter(request: pytest.FixtureRequest) -> Any:
+def adapter(request: pytest.FixtureRequest) -> Implementation:
     """The implementation under test."""
     return request.config.stash[implementation]
 
@@ -84,9 +84,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("conformance_case", cases, ids=[case.name for case in cases])
 
 
-def check(case: Case, adapter: Any, config: pytest.Config) -> None:
+def check(case: Case, adapter: Implementation, config: pytest.Config) -> None:
     """Judges a case and ends the test accordingly."""
-    verdict = adapter.judge(case) if hasattr(adapter, "judge") else judge(case, adapter, config.getoption("--bitwise"))
+    verdict = verdict_of(case, adapter, config.getoption("--bitwise"))
     message, reason = config.stash[expected].get(case.name, ("", ""))
     if reason and verdict.outcome == "passed":
         verdict = Verdict(case, "failed", f"passes, but is expected to fail ({reason}); take it from the file")
@@ -104,7 +104,7 @@ def check(case: Case, adapter: Any, config: pytest.Config) -> None:
                     f"  program: {json.dumps(case.program)}", pytrace=False)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """A line per concept, and the report's files."""
     found = config.stash[verdicts]
     if not found:

@@ -6,9 +6,10 @@ import html
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from refdist.conformance.case import Verdict
+from refdist.conformance.language import Program
 
 _STYLE = """
 body{font:14px/1.5 sans-serif;margin:2em;color:#222}table{border-collapse:collapse;width:100%}
@@ -31,8 +32,24 @@ document.getElementById('search').oninput=filter;document.getElementById('outcom
 """
 
 
-def rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
-    """The verdicts as data."""
+class Row(TypedDict):
+    """A verdict in report.json."""
+
+    concept: str
+    name: str
+    outcome: str
+    message: str
+    source: str
+    level: str
+    document: str
+    strategy: list[str | int]
+    program: Program
+    expected: object
+    got: object
+
+
+def rows(verdicts: list[Verdict]) -> list[Row]:
+    """The verdicts as data that JSON can hold."""
     return [{"concept": verdict.case.concept, "name": verdict.case.name, "outcome": verdict.outcome,
              "message": verdict.message, "source": verdict.case.source, "level": verdict.case.level,
              "document": verdict.case.document, "strategy": list(verdict.case.strategy),
@@ -44,14 +61,14 @@ def write(folder: Path, name: str, verdicts: list[Verdict]) -> None:
     """Writes report.json, report.md and report.html; earlier implementations in the folder stay beside this one."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.json"
-    everything = json.loads(path.read_text()) if path.exists() else {}
+    everything: dict[str, list[Row]] = json.loads(path.read_text()) if path.exists() else {}
     everything[name] = rows(verdicts)
     path.write_text(json.dumps(everything, indent=1, default=str))
     (folder / "report.md").write_text(markdown(everything))
     (folder / "report.html").write_text(page(everything))
 
 
-def markdown(everything: dict[str, list[dict[str, Any]]]) -> str:
+def markdown(everything: dict[str, list[Row]]) -> str:
     """A table of concepts for each implementation."""
     lines = []
     for name, found in everything.items():
@@ -66,10 +83,10 @@ def markdown(everything: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def page(everything: dict[str, list[dict[str, Any]]]) -> str:
+def page(everything: dict[str, list[Row]]) -> str:
     """Implementations side by side; a click on a case shows its source, program, and what was expected and got."""
     names = list(everything)
-    by_case: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    by_case: dict[tuple[str, str], dict[str, Row]] = {}
     for name, found in everything.items():
         for row in found:
             by_case.setdefault((row["concept"], row["name"]), {})[name] = row
@@ -90,7 +107,7 @@ def page(everything: dict[str, list[dict[str, Any]]]) -> str:
             f'<th>case</th>{heads}</tr>{"".join(body)}</table><script>{_SCRIPT}</script></html>')
 
 
-def _details(cells: dict[str, dict[str, Any]]) -> str:
+def _details(cells: dict[str, Row]) -> str:
     first = next(iter(cells.values()))
     lines = [f"source: {first['source']}", f"level: {first['level']}; the document is {first['document']}",
              f"strategy: {first['strategy']}", f"program: {json.dumps(first['program'])}"]

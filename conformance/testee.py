@@ -15,6 +15,7 @@ import queue
 import shlex
 import subprocess
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Testee:
             return Verdict(case, "errored", "the testee has ended")
         return self._compare(case, self._answer())
 
-    def _compare(self, case: Case, answer: dict[str, Any]) -> Verdict:
+    def _compare(self, case: Case, answer: Mapping[str, object]) -> Verdict:
         wanted = f"an error: {' or '.join(case.fails)}" if case.fails else case.gives
         if answer.get("id") != self._count:
             return Verdict(case, "errored", str(answer.get("crash", f"answer to something else: {answer}")), wanted)
@@ -98,7 +99,7 @@ class Testee:
         return Verdict(case, "passed")
 
 
-def arrays(value: Any) -> Any:
+def arrays(value: object) -> Any:
     """A result with its arrays: [dtype, nested list] where dtype is a name of NumPy's."""
     if isinstance(value, dict):
         return {key: arrays(item) for key, item in value.items()}

@@ -1,7 +1,7 @@
 """A worked testee: a tiny implementation of its own, without refdist, that speaks the suite's JSON.
 
-It knows mirrored strategies and the collectives, and says of the rest that it is unsupported.  Replicas run in
-threads and meet at a barrier.
+It knows mirrored strategies and the collectives, and answers "unsupported" to the rest.  Replicas run in
+threads that wait for each other at a barrier.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ NUMBERS = {int: np.int32, float: np.float32}
 
 
 class Run:
-    """Replicas that meet: everyone brings a value, everyone gets all of them."""
+    """The replicas of one run, in threads; `meet` waits for all of them and returns what each contributed."""
 
     def __init__(self, count: int) -> None:
         self.count, self.over = count, False
-        self.brought: list[Any] = [None] * count
+        self.contributions: list[Any] = [None] * count
         self.barrier = threading.Barrier(count)
 
-    def meet(self, kind: Any, value: Any) -> list[Any]:
-        self.brought[here.replica] = (kind, value)
+    def meet(self, kind: tuple[object, ...], value: object) -> list[Any]:
+        self.contributions[here.replica] = (kind, value)
         try:
             if self.over:
                 self.barrier.abort()
             self.barrier.wait(10)
         except threading.BrokenBarrierError:
-            raise RuntimeError("a replica did not come") from None
-        found = list(self.brought)
+            raise RuntimeError("a replica did not come to the rendezvous") from None
+        found = list(self.contributions)
         self.barrier.wait(10)
         if len({one[0] for one in found}) > 1:
-            raise ValueError(f"replicas came with {found}")
+            raise ValueError(f"the calls of the replicas differ: {found}")
         return [one[1] for one in found]
 
 
-def array(value: Any, dtype: str | None) -> Any:
+def array(value: object, dtype: str | None) -> np.ndarray[Any, Any]:
     found = np.array(value, dtype)
     return found if dtype else found.astype({"i": np.int32, "f": np.float32}.get(found.dtype.kind, found.dtype))
 
 
-def do(program: Any, names: dict[str, Any], count: int) -> Any:
+def do(program: object, names: dict[str, object], count: int) -> Any:
     if not isinstance(program, list):
         return program
     name, *rest = program
@@ -82,8 +82,9 @@ def do(program: Any, names: dict[str, Any], count: int) -> Any:
     raise NotImplementedError(name)
 
 
-def replicas(body: Any, arguments: list[Any], names: dict[str, Any], count: int) -> Any:
-    run, results, failed = Run(count), [None] * count, []
+def replicas(body: object, arguments: list[object], names: dict[str, object], count: int) -> object:
+    run, failed = Run(count), list[Exception]()
+    results: list[object] = [None] * count
 
     def replica(i: int) -> None:
         here.replica, here.run = i, run
@@ -106,7 +107,7 @@ def replicas(body: Any, arguments: list[Any], names: dict[str, Any], count: int)
     return results[0] if count == 1 else {"replicas": results}
 
 
-def shown(value: Any) -> Any:
+def shown(value: object) -> object:
     if isinstance(value, dict):
         return [shown(one) for one in value["replicas"]]
     if isinstance(value, list):

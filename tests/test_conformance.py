@@ -197,7 +197,7 @@ def test_how_results_are_compared() -> None:
     assert not same("cross", "replica") and not same(1, "x") and not same("x", np.int32(1))
     assert arrays([["int32", [1]], "x", {"a": ["float32", 2.0]}])[2]["a"].dtype == np.float32
     lost = judge(Case("x", ["nothing"], 1), Simulated())
-    assert (lost.outcome, lost.message) == ("errored", "there is no operation 'nothing'")
+    assert (lost.outcome, lost.message) == ("errored", "the language does not have the operation 'nothing'")
     dtype = judge(Case("x", run(const([1.0])), [[1.0], [1.0]], dtype="float64"), Simulated())
     assert dtype.message == "gives dtype float32, expected float64"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import refdist
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.core.devices import canonical
@@ -18,7 +16,7 @@ class GPU(Simulated):
         refdist.set_backend("gpu")
         refdist.config.set_simulated_devices(gpu=16)
 
-    def array(self, value: Any, dtype: str | None) -> Any:
+    def array(self, value: object, dtype: str | None) -> object:
         array = super().array(value, dtype)
         if refdist.get_replica_context() is None or not refdist.has_strategy():
             array = refdist.get_strategy().extended.backend.put(array, canonical("GPU:0"))

@@ -8,7 +8,7 @@ import numpy as np
 
 import refdist
 from refdist.array.convert import to_numpy
-from refdist.conformance.adapters.library import Library
+from refdist.conformance.adapters.library import Library, Strategy, Variable
 
 
 class Simulated(Library):
@@ -19,30 +19,32 @@ class Simulated(Library):
     capabilities = frozenset({"central", "sync_on_read", "update", "datasets", "scatter", "all dtypes", "names",
                               "resolvers"})
 
-    def strategy(self, kind: str, replicas: int) -> Any:
+    def strategy(self, kind: str, replicas: int) -> Strategy:
         devices = [f"GPU:{i}" for i in range(replicas)]
         if kind == "default":
-            return refdist.get_strategy()
+            current: Strategy = refdist.get_strategy()
+            return current
         if kind == "one_device":
             return refdist.OneDeviceStrategy("GPU:0")
         if kind == "central":
             return refdist.experimental.CentralStorageStrategy(devices, "CPU:0")
         return refdist.MirroredStrategy(devices)
 
-    def variable(self, initial: Any, synchronization: str, aggregation: str) -> Any:
+    def variable(self, initial: object, synchronization: str, aggregation: str) -> Variable:
         return refdist.Variable(initial, synchronization=refdist.VariableSynchronization[synchronization],
                                 aggregation=refdist.VariableAggregation[aggregation])
 
-    def array(self, value: Any, dtype: str | None) -> Any:
+    def array(self, value: object, dtype: str | None) -> object:
         return refdist.constant(value) if dtype is None else np.array(value, dtype)
 
-    def to_numpy(self, value: Any) -> Any:
-        return to_numpy(value.numpy() if isinstance(value, refdist.Variable) else value)
+    def to_numpy(self, value: object) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = to_numpy(value.numpy() if isinstance(value, refdist.Variable) else value)
+        return found
 
-    def slices(self, values: Any, indices: Any) -> Any:
+    def slices(self, values: object, indices: object) -> object:
         return refdist.IndexedSlices(values, indices)
 
-    def dataset(self, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Any:
+    def dataset(self, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> object:
         options = refdist.data.Options()
         options.experimental_distribute.auto_shard_policy = refdist.data.AutoShardPolicy[policy]
         return refdist.data.Dataset.range(rows).batch(batch, drop).repeat(repeat).with_options(options)

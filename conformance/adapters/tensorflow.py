@@ -1,25 +1,24 @@
 """TensorFlow 2.21 on logical CPUs.
 
-A collective that failed spoils all later ones of its process, and strategies of different sizes spoil each other's,
-so cases run in child processes: one per size, and a new one after each spoilt one.
+A collective that fails in TensorFlow breaks all later collectives of its process, and so does a strategy of another
+size.  So cases run in child processes: one per strategy, replaced by a new one when it is broken.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from refdist.conformance.adapters.library import Library
+from refdist.conformance.adapters.library import Library, Strategy, Variable
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.language import Interpreter, const, op, run
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 DEVICES = 6
-
-
 LIMIT = 60.0  # seconds that a case may take
 
 
@@ -29,7 +28,7 @@ class TensorFlow:
     name = "TensorFlow"
 
     def __init__(self) -> None:
-        self._children: dict[tuple[str, int], Any] = {}
+        self._children: dict[tuple[str, int], Connection] = {}
 
     def judge(self, case: Case) -> Verdict:
         """Runs a case in the child for its strategy."""
@@ -47,7 +46,7 @@ class TensorFlow:
             self._children.pop(case.strategy).close()
         return Verdict(case, outcome, message, expected, found)
 
-    def _start(self, strategy: tuple[str, int]) -> Any:
+    def _start(self, strategy: tuple[str, int]) -> Connection:
         here, there = multiprocessing.get_context("spawn").Pipe()
         child = multiprocessing.get_context("spawn").Process(target=_serve, args=(there,), daemon=True)
         child.start()
@@ -56,7 +55,7 @@ class TensorFlow:
         return here
 
 
-def _serve(connection: Any) -> None:
+def _serve(connection: Connection) -> None:
     adapter = Eager()
     while True:
         try:
@@ -68,8 +67,8 @@ def _serve(connection: Any) -> None:
                          _spoilt(case, adapter)))
 
 
-def _spoilt(case: Case, adapter: Any) -> bool:
-    # Whether a collective that is fine fails after this case.
+def _spoilt(case: Case, adapter: Eager) -> bool:
+    # Whether a correct collective fails after this case.
     if case.strategy[0] != "mirrored" or case.strategy[1] == 1 or not case.fails:
         return False
     try:
@@ -93,36 +92,35 @@ class Eager(Library):
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * DEVICES)
         self.name = f"TensorFlow {tf.__version__}"
-        self._made: dict[Any, Any] = {}
+        self._made: dict[tuple[str, int], Strategy] = {}
 
-    def strategy(self, kind: str, replicas: int) -> Any:
+    def strategy(self, kind: str, replicas: int) -> Strategy:
         tf = self._tf
         devices = [f"CPU:{i}" for i in range(replicas)]
         make = {"default": tf.distribute.get_strategy, "one_device": lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
                 "central": lambda: tf.distribute.experimental.CentralStorageStrategy(devices, "CPU:0"),
                 "mirrored": lambda: tf.distribute.MirroredStrategy(devices)}[kind]
         # Strategies of one process share the keys of their collectives, so each is made once.
-        return self._made.setdefault((kind, replicas), None) or self._keep((kind, replicas), make())
+        if (kind, replicas) not in self._made:
+            self._made[kind, replicas] = make()
+        return self._made[kind, replicas]
 
-    def _keep(self, key: Any, made: Any) -> Any:
-        self._made[key] = made
+    def variable(self, initial: object, synchronization: str, aggregation: str) -> Variable:
+        made: Variable = self._tf.Variable(initial, synchronization=self._tf.VariableSynchronization[synchronization],
+                                           aggregation=self._tf.VariableAggregation[aggregation])
         return made
 
-    def variable(self, initial: Any, synchronization: str, aggregation: str) -> Any:
-        return self._tf.Variable(initial, synchronization=self._tf.VariableSynchronization[synchronization],
-                                 aggregation=self._tf.VariableAggregation[aggregation])
-
-    def array(self, value: Any, dtype: str | None) -> Any:
-        # A tensor that replicas share counts once; each call makes one of its own.
+    def array(self, value: object, dtype: str | None) -> object:
+        # TensorFlow reduces a tensor object that replicas share only once, so every call makes a new one.
         return self._tf.identity(self._tf.constant(value, dtype))
 
-    def to_numpy(self, value: Any) -> Any:
+    def to_numpy(self, value: object) -> np.ndarray[Any, Any]:
         return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
-    def slices(self, values: Any, indices: Any) -> Any:
+    def slices(self, values: object, indices: object) -> object:
         return self._tf.IndexedSlices(values, indices)
 
-    def dataset(self, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Any:
+    def dataset(self, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> object:
         options = self._tf.data.Options()
         options.experimental_distribute.auto_shard_policy = self._tf.data.experimental.AutoShardPolicy[policy]
         return self._tf.data.Dataset.range(rows).batch(batch, drop).repeat(repeat).with_options(options)

@@ -1,7 +1,8 @@
 """refdist on several workers with one replica each: simulated, or the processes that mpiexec started.
 
-A value that differs between replicas is one bare value on each worker, so it is marked here, and its parts are
-brought together when a program looks at them.
+The interpreter asks whether a value is distributed and for its parts.  On workers with one replica each, a value that
+differs between replicas is a plain array on each worker, so this adapter marks such values as a `Part`, and gathers the
+parts of all workers when a program asks for them.
 
     mpiexec -n 2 python -m refdist.conformance.adapters.workers --expected-failures FILE
 """
@@ -12,79 +13,81 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import refdist
 from refdist.array.convert import is_array, to_numpy
+from refdist.conformance.adapters.library import Strategy
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import Case, Verdict, judge
 from refdist.conformance.cases import load
 
 
 class Part:
-    """What this worker's replica has of a distributed value."""
+    """The part of a distributed value that this worker's replica has."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
-def marked(value: Any) -> Any:
-    """Arrays as parts of distributed values."""
+def marked(value: object) -> object:
+    """The nest with a Part for every array."""
     return refdist.nest.map_structure(
         lambda leaf: Part(leaf) if is_array(leaf) else leaf, value)
 
 
-def bare(value: Any) -> Any:
-    """Parts as arrays."""
+def bare(value: object) -> object:
+    """The nest with the array of every Part."""
     return refdist.nest.map_structure(lambda leaf: leaf.value if isinstance(leaf, Part) else leaf, value)
 
 
 class Worker(Simulated):
-    """What one worker does."""
+    """The adapter of one worker."""
 
     name = "refdist (workers)"
 
-    def strategy(self, kind: str, replicas: int) -> Any:
+    def strategy(self, kind: str, replicas: int) -> Strategy:
         return super().strategy(kind, replicas) if kind != "mirrored" else refdist.MultiWorkerMirroredStrategy()
 
-    def run(self, strategy: Any, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return marked(super().run(strategy, fn, bare(args)))
+    def run(self, strategy: Strategy, fn: Callable[..., object], args: tuple[object, ...]) -> object:
+        return marked(super().run(strategy, fn, tuple(map(bare, args))))
 
-    def reduce(self, strategy: Any, reduce_op: Any, value: Any, axis: Any) -> Any:
+    def reduce(self, strategy: Strategy, reduce_op: object, value: object, axis: object) -> object:
         return super().reduce(strategy, reduce_op, bare(value), axis)
 
-    def gather(self, strategy: Any, value: Any, axis: Any) -> Any:
+    def gather(self, strategy: Strategy, value: object, axis: object) -> object:
         return super().gather(strategy, bare(value), axis)
 
-    def values_from_function(self, strategy: Any, fn: Callable[[Any], Any]) -> Any:
-        return Part(super().values_from_function(strategy, fn).values[0])
+    def values_from_function(self, strategy: Strategy, fn: Callable[..., object]) -> object:
+        found = super().values_from_function(strategy, fn)
+        assert isinstance(found, refdist.DistributedValues)
+        return Part(found.values[0])
 
-    def is_distributed(self, value: Any) -> bool:
+    def is_distributed(self, value: object) -> bool:
         return isinstance(value, (Part, refdist.DistributedVariable))
 
-    def local_results(self, strategy: Any, value: Any) -> tuple[Any, ...]:
-        if not self.is_distributed(value):
+    def local_results(self, strategy: Strategy, value: object) -> tuple[object, ...]:
+        if isinstance(value, Part):
+            mine = value.value
+        elif isinstance(value, refdist.DistributedVariable):
+            mine = value.values[0].numpy()
+        else:
             return super().local_results(strategy, value)
-        mine = value.value if isinstance(value, Part) else value.values[0].numpy()
-        return tuple(self._everybody(strategy, to_numpy(mine)))
-
-    def _everybody(self, strategy: Any, value: Any) -> list[Any]:
         transport = strategy.extended.transport
-        found: list[Any] = transport.all_gather_object(transport.call("looking"), value)
-        return found
+        return tuple(transport.all_gather_object(transport.call("local results of the workers"), to_numpy(mine)))
 
-    def distribute(self, strategy: Any, rows: int, batch: int, drop: bool, policy: str, repeat: int) -> Iterable[Any]:
+    def distribute(self, strategy: Strategy, rows: int, batch: int, drop: bool, policy: str,
+                   repeat: int) -> Iterable[object]:
         return self._marked(super().distribute(strategy, rows, batch, drop, policy, repeat))
 
-    def distribute_from_function(self, strategy: Any, rows: int, batch: int, drop: bool) -> Iterable[Any]:
+    def distribute_from_function(self, strategy: Strategy, rows: int, batch: int, drop: bool) -> Iterable[object]:
         return self._marked(super().distribute_from_function(strategy, rows, batch, drop))
 
-    def _marked(self, elements: Iterable[Any]) -> Iterator[Any]:
+    def _marked(self, elements: Iterable[object]) -> Iterator[object]:
         return map(marked, elements)
 
 
 def fits(case: Case) -> bool:
-    """Whether a case speaks of replicas that workers can be."""
+    """Whether the replicas of a case can be workers: several mirrored ones."""
     return case.strategy[0] == "mirrored" and case.strategy[1] > 1
 
 
@@ -96,11 +99,11 @@ class Workers:
     def judge(self, case: Case) -> Verdict:
         """Runs a case on as many workers as it has replicas."""
         if not fits(case):
-            return Verdict(case, "skipped", "needs replicas that workers can be")
+            return Verdict(case, "skipped", "needs several mirrored replicas, one per worker")
         try:
             verdicts: list[Verdict] = refdist.simulate_workers(lambda: judge(case, Worker()), case.strategy[1])
         except Exception as error:
-            # A worker that went another way than the others ends all; that is the error of this case.
+            # A worker whose calls differ from those of the others ends the run: that is the error of this case.
             kind = Worker().kind_of(error)
             return Verdict(case, "passed" if kind in case.fails else "failed", f"raised {error}")
         return next((verdict for verdict in verdicts if verdict.outcome != "passed"), verdicts[0])
@@ -120,7 +123,7 @@ def main() -> int:
     for case in load():
         if fits(case) and case.strategy[1] == processes and case.name not in known:
             verdict = judge(case, Worker())
-            # One word of all workers, so that none goes on alone.
+            # All workers learn the verdicts of all, so that they stay together when a case fails on one.
             outcomes = transport.all_gather_object(transport.call("verdict"), verdict.outcome)
             worst = next((outcome for outcome in outcomes if outcome != "passed"), "passed")
             counts[worst] += 1

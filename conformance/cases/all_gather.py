@@ -1,24 +1,26 @@
 """ReplicaContext.all_gather."""
 
-from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import const, op, per_replica, run
+from typing import Unpack
+
+from refdist.conformance.case import PAGE, Case, Details
+from refdist.conformance.language import Program, const, op, per_replica, run
 
 SOURCE = PAGE.format("ReplicaContext.all_gather")
 RID = op("replica_id")
 KINDS = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4), ("central", 2)]
 
 
-def gather(value: object, axis: object = 0) -> object:
+def gather(value: Program, axis: Program = 0) -> Program:
     return run(op("all_gather", value, axis))
 
 
-def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
-         **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
-                needs=frozenset({"central"} if strategy[0] == "central" else ()), **more)  # type: ignore[arg-type]
+                needs=frozenset({"central"} if strategy[0] == "central" else ()), **more)
 
 
-def fine(n: int) -> tuple[object, object]:
+def fine(n: int) -> tuple[Program, object]:
     return run(op("all_reduce", "SUM", op("add", RID, const(1)))), [n * (n + 1) // 2] * n
 
 

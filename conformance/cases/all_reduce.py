@@ -1,29 +1,29 @@
 """ReplicaContext.all_reduce."""
 
-from typing import Any
+from typing import Unpack
 
-from refdist.conformance.case import PAGE, Case, mean
-from refdist.conformance.language import const, let, op, per_replica, run, seq
+from refdist.conformance.case import PAGE, Case, Details, Standing, mean
+from refdist.conformance.language import Program, const, let, op, per_replica, run, seq
 
 SOURCE = PAGE.format("ReplicaContext.all_reduce")
 RID = op("replica_id")
 KINDS = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4), ("central", 2)]
-UNSAID: Any = {"level": "recommended", "document": "silent"}
+UNSAID: Standing = {"level": "recommended", "document": "silent"}
 MEAN_DTYPE = {"int32": "float64", "int64": "float64"}
 
 
-def reduce(reduce_op: object, value: object) -> object:
+def reduce(reduce_op: Program, value: Program) -> Program:
     return run(op("all_reduce", reduce_op, value))
 
 
-def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
-         needs: tuple[str, ...] = (), **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         needs: tuple[str, ...] = (), **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
                 needs=frozenset({*needs, "central"} if strategy[0] == "central" else needs),
-                **more)  # type: ignore[arg-type]
+                **more)
 
 
-def numbers(n: int, dtype: str) -> object:
+def numbers(n: int, dtype: str) -> Program:
     return per_replica(*[[i + 1, 2 * i + 2] for i in range(n)], dtype=dtype)
 
 
@@ -32,7 +32,7 @@ MORE = ("int8", "int16", "uint8", "uint16", "uint32", "uint64", "complex64", "co
 OK = run(op("all_reduce", "SUM", op("add", RID, const(1))))
 
 
-def fine(n: int) -> tuple[object, object]:
+def fine(n: int) -> tuple[Program, object]:
     return OK, [n * (n + 1) // 2] * n
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import op
+from refdist.conformance.case import PAGE, Case, Standing
+from refdist.conformance.language import Program, op
 
 SOURCE = PAGE.format("Strategy.experimental_distribute_dataset")
 FUNCTION = PAGE.format("Strategy.distribute_datasets_from_function")
@@ -51,11 +49,11 @@ def by_turns(rows: int, batch: int, replicas: int) -> list[list[list[int]]]:
     return [(batches[i:i + replicas] + [[]] * replicas)[:replicas] for i in range(0, len(batches), replicas)]
 
 
-def dataset(rows: int, batch: int, drop: bool, policy: str, repeat: int = 1) -> object:
+def dataset(rows: int, batch: int, drop: bool, policy: str, repeat: int = 1) -> Program:
     return op("dataset", rows, batch, drop, policy, repeat)
 
 
-def promised(batch: int, replicas: int) -> Any:
+def promised(batch: int, replicas: int) -> Standing:
     """What a case says of the document, which has pieces that differ by at most one row."""
     if batch % replicas == 0:
         return {}

@@ -1,16 +1,18 @@
 """ReplicaContext.merge_call: all replicas meet, and one function sees all their values."""
 
-from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import const, get, let, op, run, seq
+from typing import Unpack
+
+from refdist.conformance.case import PAGE, Case, Details
+from refdist.conformance.language import Program, const, get, let, op, run, seq
 
 SOURCE = PAGE.format("ReplicaContext.merge_call")
 RID = op("replica_id")
 
 
-def case(name: str, program: object, gives: object = None, n: int = 2, kind: str = "mirrored",
-         **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, n: int = 2, kind: str = "mirrored",
+         **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {kind} {n}", program, gives, strategy=(kind, n), source=SOURCE,
-                needs=frozenset({"central"} if kind == "central" else ()), **more)  # type: ignore[arg-type]
+                needs=frozenset({"central"} if kind == "central" else ()), **more)
 
 
 EQUAL = "ambiguous: whether results that are one object on all replicas are put together"

@@ -1,32 +1,32 @@
 """Strategy.reduce."""
 
-from typing import Any
+from typing import Unpack
 
-from refdist.conformance.case import PAGE, Case, mean
-from refdist.conformance.language import const, op, per_replica, run
+from refdist.conformance.case import PAGE, Case, Details, Standing, mean
+from refdist.conformance.language import Program, const, op, per_replica, run
 
 SOURCE = PAGE.format("Strategy.reduce")
 RID = op("replica_id")
-UNSAID: Any = {"level": "recommended", "document": "silent"}
+UNSAID: Standing = {"level": "recommended", "document": "silent"}
 KINDS = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4), ("central", 2)]
 
 
-def reduce(reduce_op: object, value: object, axis: object = None) -> object:
+def reduce(reduce_op: Program, value: Program, axis: Program = None) -> Program:
     return op("reduce", reduce_op, value, axis)
 
 
-def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
-         **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
-                needs=frozenset({"central"} if strategy[0] == "central" else ()), **more)  # type: ignore[arg-type]
+                needs=frozenset({"central"} if strategy[0] == "central" else ()), **more)
 
 
-def rows(n: int) -> object:
+def rows(n: int) -> Program:
     """Replica i has i + 1 rows of two numbers."""
     return run(per_replica(*[[[float(i), 1.0]] * (i + 1) for i in range(n)]))
 
 
-def fine(n: int) -> tuple[object, object]:
+def fine(n: int) -> tuple[Program, object]:
     return reduce("SUM", run(RID)), sum(range(n))
 
 

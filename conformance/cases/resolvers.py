@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Unpack
 
-from refdist.conformance.case import PAGE, Case
+from refdist.conformance.case import PAGE, Case, Standing
 from refdist.conformance.language import op
 
 SOURCE = PAGE.format("cluster_resolver.TFConfigClusterResolver")
@@ -13,13 +13,14 @@ NEEDS = frozenset({"resolvers"})
 CLUSTER = {"chief": ["c:1"], "worker": ["w0:2", "w1:3"], "ps": ["p:4"]}
 
 
-def config(job: str = "worker", index: Any = 1, **more: Any) -> str:
+def config(job: str = "worker", index: object = 1, **more: object) -> str:
     return json.dumps({"cluster": CLUSTER, "task": {"type": job, "index": index}, **more})
 
 
-def case(name: str, text: str | None, question: str, gives: Any = None, **more: Any) -> Case:
-    return Case(name, op("tf_config", text, question), gives, strategy=("default", 1), source=SOURCE, needs=NEEDS,
-                then=(op("tf_config", config(), "task_id"), 1), **more)
+def case(name: str, text: str | None, question: str, gives: object = None,
+         fails: tuple[str, ...] = (), **more: Unpack[Standing]) -> Case:
+    return Case(name, op("tf_config", text, question), gives, fails=fails, strategy=("default", 1), source=SOURCE,
+                needs=NEEDS, then=(op("tf_config", config(), "task_id"), 1), **more)
 
 
 CASES = [

@@ -1,7 +1,9 @@
 """StrategyExtended.update."""
 
-from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import const, op, run, seq, variable
+from typing import Unpack
+
+from refdist.conformance.case import PAGE, Case, Details
+from refdist.conformance.language import Program, const, op, run, seq, variable
 
 SOURCE = PAGE.format("StrategyExtended.update")
 KINDS = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4), ("central", 2)]
@@ -9,14 +11,14 @@ READ = op("read", "v")
 METHODS = {"assign": 3.0, "assign_add": 5.0, "assign_sub": -1.0}
 
 
-def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
-         **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
                 needs=frozenset({"update"} | ({"central"} if strategy[0] == "central" else set())),
-                **more)  # type: ignore[arg-type]
+                **more)
 
 
-def updated(method: str) -> object:
+def updated(method: str) -> Program:
     return op("update", "v", method, const(3.0))
 
 

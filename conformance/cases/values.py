@@ -1,18 +1,18 @@
 """Values made for each replica, and taken apart again."""
 
 from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import const, get, let, op, run, seq
+from refdist.conformance.language import Program, const, get, let, op, run, seq
 
 SOURCE = PAGE.format("Strategy.experimental_distribute_values_from_function")
 KINDS = [("mirrored", 2), ("mirrored", 3), ("mirrored", 4), ("central", 2)]
 
 
-def case(name: str, program: object, gives: object, strategy: tuple[str, int]) -> Case:
+def case(name: str, program: Program, gives: object, strategy: tuple[str, int]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
                 needs=frozenset({"central"} if strategy[0] == "central" else ()))
 
 
-def made(n: int) -> object:
+def made(n: int) -> Program:
     return op("values", [const([float(i), 1.0]) for i in range(n)])
 
 

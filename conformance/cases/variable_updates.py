@@ -1,9 +1,10 @@
 """assign, assign_add, assign_sub and scatter updates, in replicas and outside, by aggregation."""
 
 from collections.abc import Callable
+from typing import Unpack
 
-from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import const, op, per_replica, run, seq, variable
+from refdist.conformance.case import PAGE, Case, Details
+from refdist.conformance.language import Program, const, op, per_replica, run, seq, variable
 
 SOURCE = "tf.VariableAggregation; " + PAGE.format("MirroredStrategy") + ", variables"
 KINDS = [("mirrored", 2), ("mirrored", 3), ("central", 2)]
@@ -14,18 +15,18 @@ AGGREGATE: dict[str, Callable[[list[float]], float]] = {
     "SUM": sum, "MEAN": lambda parts: sum(parts) / len(parts), "ONLY_FIRST_REPLICA": lambda parts: parts[0]}
 
 
-def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
-         needs: frozenset[str] = frozenset(), **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         needs: frozenset[str] = frozenset(), **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
                 needs=needs | frozenset({"central"} if strategy[0] == "central" else ()),
-                **more)  # type: ignore[arg-type]
+                **more)
 
 
 def parts(n: int) -> list[float]:
     return [2.0 * i + 1.0 for i in range(n)]
 
 
-def updated(aggregation: str, method: str, n: int, synchronization: str = "AUTO") -> object:
+def updated(aggregation: str, method: str, n: int, synchronization: str = "AUTO") -> Program:
     return seq(variable("v", 10.0, synchronization, aggregation), run(op("write", "v", method, per_replica(*parts(n)))),
                READ)
 
@@ -34,7 +35,7 @@ def after(aggregation: str, method: str, n: int) -> float:
     return METHODS[method](10.0, AGGREGATE[aggregation](parts(n)))
 
 
-def rows(method: str, aggregation: str, n: int) -> object:
+def rows(method: str, aggregation: str, n: int) -> Program:
     return seq(variable("v", [[1.0], [2.0], [4.0]], aggregation=aggregation),
                op("write_rows", "v", method, const([[8.0], [0.5]]), const([0, 2])), READ)
 

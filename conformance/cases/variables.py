@@ -1,7 +1,9 @@
 """Creation and reading of variables by synchronization and aggregation."""
 
-from refdist.conformance.case import PAGE, Case
-from refdist.conformance.language import const, op, run, seq, variable
+from typing import Unpack
+
+from refdist.conformance.case import PAGE, Case, Details
+from refdist.conformance.language import Program, const, op, run, seq, variable
 
 SOURCE = PAGE.format("MirroredStrategy") + ", variables; tf.VariableSynchronization"
 KINDS = [("mirrored", 2), ("mirrored", 3), ("central", 2)]
@@ -9,11 +11,11 @@ READ = op("read", "v")
 ON_READ = frozenset({"sync_on_read"})
 
 
-def case(name: str, program: object, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
-         needs: frozenset[str] = frozenset(), **more: object) -> Case:
+def case(name: str, program: Program, gives: object = None, strategy: tuple[str, int] = ("mirrored", 2),
+         needs: frozenset[str] = frozenset(), **more: Unpack[Details]) -> Case:
     return Case(f"{name}: {strategy[0]} {strategy[1]}", program, gives, strategy=strategy, source=SOURCE,
                 needs=needs | frozenset({"central"} if strategy[0] == "central" else ()),
-                **more)  # type: ignore[arg-type]
+                **more)
 
 
 CASES = [
