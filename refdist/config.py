@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from refdist import errors
 from refdist.core import context_stack, devices
+from refdist.runtime import process
 
 DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
@@ -62,61 +63,40 @@ class LogicalPart(NamedTuple):
     memory_limit: int | None
 
 
-class _Machine:
-    def __init__(self) -> None:
-        self.counts: dict[str, int] | None = None
-        self.asked = False
-        self.advice = ""
-        self.random: random.Random | None = None
-        self.seed_asked = False
-        self.divided: dict[tuple[str, int], tuple[int | None, ...]] = {}
-        self.parts: dict[tuple[str, int], list[LogicalPart]] = {}
-        self.watchers: list[Callable[[], None]] = []
-        self.found: Callable[[], dict[str, int] | None] = lambda: None
-
-
-_machine = _Machine()
-
-
 def when_changed(call: Callable[[], None]) -> None:
     """Has `call` called whenever the machine is sized or divided."""
-    _machine.watchers.append(call)
+    process.machine.watchers.append(call)
 
 
 def _changed() -> None:
-    _machine.parts = {}
-    for call in _machine.watchers:
+    process.machine.parts = {}
+    for call in process.machine.watchers:
         call()
 
 
-def machine_of(found: Callable[[], dict[str, int] | None]) -> None:
-    """Says whom to ask for the devices of the machine as long as they have not been stated."""
-    _machine.found = found
-
-
 def _stated() -> None:
-    if not _machine.asked:
+    if not process.machine.asked:
         text = os.environ.get(DEVICES_VARIABLE)
-        _machine.counts = _read_counts(text) if text else None
-        _machine.asked = True
+        process.machine.counts = _read_counts(text) if text else None
+        process.machine.asked = True
 
 
 def _counts() -> dict[str, int] | None:
     _stated()
-    found = _machine.found()
-    counts = found if _machine.counts is None else _machine.counts
-    if not _machine.divided:
+    found = process.count_devices()
+    counts = found if process.machine.counts is None else process.machine.counts
+    if not process.machine.divided:
         return counts
     there = _physical_counts()
-    divided = {kind: len(logical_parts(kind, there[kind])) for kind, _ in _machine.divided}
+    divided = {kind: len(logical_parts(kind, there[kind])) for kind, _ in process.machine.divided}
     return {**(counts or there), **divided}
 
 
 def _physical_counts() -> dict[str, int]:
     # What was divided is numbered over the devices there are, whatever number was stated.
     _stated()
-    there = {**(_machine.found() or _machine.counts or {"CPU": 1})}
-    for kind, i in _machine.divided:
+    there = {**(process.count_devices() or process.machine.counts or {"CPU": 1})}
+    for kind, i in process.machine.divided:
         there[kind] = max(there.get(kind, 0), i + 1)
     return there
 
@@ -127,15 +107,15 @@ def logical_parts(kind: str, physical: int) -> list[LogicalPart]:
     A stated number (REFDIST_DEVICES, set_simulated_devices) is dealt out to the physical devices in turn.
     """
     _stated()
-    if (kind, physical) not in _machine.parts:
-        divided = {i: limits for (of, i), limits in _machine.divided.items() if of == kind}
-        if divided or _machine.counts is None:
+    if (kind, physical) not in process.machine.parts:
+        divided = {i: limits for (of, i), limits in process.machine.divided.items() if of == kind}
+        if divided or process.machine.counts is None:
             count = max(physical, 1 + max(divided, default=-1))
             found = [LogicalPart(i, limit) for i in range(count) for limit in divided.get(i, (None,))]
         else:
-            found = [LogicalPart(i % max(physical, 1), None) for i in range(_machine.counts.get(kind, 0))]
-        _machine.parts[kind, physical] = found
-    return _machine.parts[kind, physical]
+            found = [LogicalPart(i % max(physical, 1), None) for i in range(process.machine.counts.get(kind, 0))]
+        process.machine.parts[kind, physical] = found
+    return process.machine.parts[kind, physical]
 
 
 def set_logical_device_configuration(device: PhysicalDevice | str,
@@ -171,7 +151,7 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
         if limit is not None and kind == "CPU":
             raise errors.error("RD25", attempted, f"the memory_limit of a CPU is {limit!r}", "Leave it out.",
                                kind=errors.InvalidValueError)
-    _machine.divided[kind, i] = tuple(item.memory_limit for item in logical_devices)
+    process.machine.divided[kind, i] = tuple(item.memory_limit for item in logical_devices)
     _changed()
 
 
@@ -183,7 +163,7 @@ def get_logical_device_configuration(device: PhysicalDevice | str) -> list[Logic
 
     Source: tf.config.get_logical_device_configuration.
     """
-    limits = _machine.divided.get(_physical("get_logical_device_configuration", device))
+    limits = process.machine.divided.get(_physical("get_logical_device_configuration", device))
     return None if limits is None else [LogicalDeviceConfiguration(limit) for limit in limits]
 
 
@@ -233,30 +213,30 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
         if count < least:
             raise errors.error("RD25", "set_simulated_devices", f"{name} is {count}", f"Pass {least} or more.",
                                kind=errors.InvalidValueError)
-    _machine.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
-    _machine.advice = ""
-    _machine.asked = True
-    _machine.divided = {}
+    process.machine.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
+    process.machine.advice = ""
+    process.machine.asked = True
+    process.machine.divided = {}
     _changed()
 
 
 def reset_simulated_devices() -> None:
     """Goes back to what the environment says, or to a machine of no stated size."""
-    _machine.asked = False
-    _machine.divided = {}
+    process.machine.asked = False
+    process.machine.divided = {}
     _changed()
 
 
 @contextmanager
 def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0, advice: str = "") -> Iterator[None]:
     """`set_simulated_devices` for the length of a `with` block; `advice` is for who names another device."""
-    before = _machine.counts, _machine.asked, _machine.divided, _machine.advice
+    before = process.machine.counts, process.machine.asked, process.machine.divided, process.machine.advice
     set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
-    _machine.advice = advice
+    process.machine.advice = advice
     try:
         yield
     finally:
-        _machine.counts, _machine.asked, _machine.divided, _machine.advice = before
+        process.machine.counts, process.machine.asked, process.machine.divided, process.machine.advice = before
         _changed()
 
 
@@ -301,7 +281,7 @@ def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     local = spec.job == "localhost" and spec.task == 0
     if local and (spec.device_index or 0) >= counts.get(spec.device_type or "CPU", 0):
         there = ", ".join(devices.short(one.name) for one in list_logical_devices())
-        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}", _machine.advice)
+        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}", process.machine.advice)
     return full
 
 
@@ -358,32 +338,32 @@ class replica_order:  # noqa: N801 - used like a function
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise errors.error("RD25", "replica_order", f"seed is {seed!r}", "Pass an int or None.")
         self._before = _random()
-        _machine.random = None if seed is None else random.Random(seed)
+        process.machine.random = None if seed is None else random.Random(seed)
 
     def __enter__(self) -> replica_order:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        _machine.random = self._before
+        process.machine.random = self._before
 
 
 def _random() -> random.Random | None:
-    if not _machine.seed_asked:
+    if not process.machine.seed_asked:
         text = os.environ.get(SEED_VARIABLE)
         if text:
             try:
-                _machine.random = random.Random(int(text))
+                process.machine.random = random.Random(int(text))
             except ValueError as error:
                 raise errors.error("RD25", f"environment variable {SEED_VARIABLE}={text!r}", "it is no int",
                                    f"Write {SEED_VARIABLE}=1.", kind=errors.InvalidValueError) from error
-        _machine.seed_asked = True
-    return _machine.random
+        process.machine.seed_asked = True
+    return process.machine.random
 
 
 def order(count: int) -> Sequence[int]:
     """The order in which `count` replicas run next: range(count), or the next permutation of the seed."""
-    source = _machine.random if _machine.seed_asked else _random()
+    source = process.machine.random if process.machine.seed_asked else _random()
     if source is None:
         return range(count)
     permuted = list(range(count))

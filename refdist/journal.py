@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from refdist.runtime import process
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -32,13 +34,11 @@ class Event:
     source: str = ""
 
 
-active: list[Event] | None = None
-
-
 def write(kind: str, replica: int | None, name: str, nbytes: int = 0, source: str = "") -> None:
-    """Adds an event.  Callers check `journal.active is not None` first, to pay nothing otherwise."""
-    if active is not None:
-        active.append(Event(len(active), kind, replica, name, nbytes, source))
+    """Adds an event.  Callers check `process.journal is not None` first, to pay nothing otherwise."""
+    events = process.journal
+    if events is not None:
+        events.append(Event(len(events), kind, replica, name, nbytes, source))
 
 
 @contextmanager
@@ -52,13 +52,12 @@ def record() -> Iterator[list[Event]]:
     >>> [(event.kind, event.replica) for event in events][:2]
     [('start', 0), ('meet', 0)]
     """
-    global active
-    outer, active = active, []
-    mine = active
+    outer, mine = process.journal, list[Event]()
+    process.journal = mine
     try:
         yield mine
     finally:
-        active = outer
+        process.journal = outer
         if outer is not None:
             for event in mine:
                 write(event.kind, event.replica, event.name, event.nbytes, event.source)

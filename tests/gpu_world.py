@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist.array import backend
 from refdist.array import convert as arrays
 from refdist.backends.gpu import devices
-from refdist.core import context_stack
+from refdist.runtime import process
 
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "stand_in"
@@ -53,29 +52,39 @@ def device_of(array: Any) -> int:
 def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
     """The stand-in as `cupy`, with so many GPUs, and the GPU backend in use; gives the module."""
     skip_without_compiler()
-    before, kept = dict(os.environ), {name: sys.modules.pop(name) for name in _cupy_modules()}
-    types = dict(arrays.ARRAY_TYPES)
-    sys.path.insert(0, str(STAND_IN))
-    os.environ.update(environment, STAND_IN_GPUS=str(gpus))
-    real_one = backend._made.pop("gpu", None)
-    try:
+    with (process.fresh(STAND_IN_GPUS=str(gpus), **environment), array_types_put_back(), imported_anew("cupy"),
+          pytest.MonkeyPatch.context() as patch):
+        patch.syspath_prepend(STAND_IN)
         refdist.set_backend("gpu")
         yield sys.modules["cupy"]
+
+
+@contextmanager
+def imported_anew(package: str) -> Iterator[None]:
+    """Imports inside the `with` block find another package of this name; outside it is the one of before."""
+    kept = {name: sys.modules.pop(name) for name in modules_of(package)}
+    try:
+        yield
     finally:
-        refdist.config.reset_simulated_devices()
-        refdist.set_backend("simulated")
-        assert context_stack.switching is None
-        backend._made.pop("gpu", None)
-        if real_one is not None:
-            backend._made["gpu"] = real_one
-        sys.path.remove(str(STAND_IN))
-        os.environ.clear()
-        os.environ.update(before)
-        arrays.ARRAY_TYPES.clear()
-        arrays.ARRAY_TYPES.update(types)
-        for name in _cupy_modules():
+        for name in modules_of(package):
             del sys.modules[name]
         sys.modules.update(kept)
+
+
+def modules_of(package: str) -> list[str]:
+    """The modules of a package that were imported."""
+    return [name for name in sys.modules if name.partition(".")[0] == package]
+
+
+@contextmanager
+def array_types_put_back() -> Iterator[None]:
+    """What a backend declares of its arrays holds inside the `with` block."""
+    types = dict(arrays.ARRAY_TYPES)
+    try:
+        yield
+    finally:
+        arrays.ARRAY_TYPES.clear()
+        arrays.ARRAY_TYPES.update(types)
 
 
 def why_no_gpu() -> str:
@@ -106,16 +115,9 @@ def skip_without_gpu() -> None:
 def real() -> Iterator[Any]:
     """The machine's own GPUs; skips where there are none."""
     skip_without_gpu()
-    refdist.set_backend("gpu")
-    try:
+    with process.fresh():
+        refdist.set_backend("gpu")
         yield sys.modules["cupy"]
-    finally:
-        refdist.config.reset_simulated_devices()
-        refdist.set_backend("simulated")
-
-
-def _cupy_modules() -> list[str]:
-    return [name for name in sys.modules if name == "cupy" or name.startswith("cupy.")]
 
 
 def host(value: Any) -> Any:

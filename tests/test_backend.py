@@ -13,6 +13,7 @@ from gpu_world import mirrored, program, replica
 
 import refdist
 from refdist.array import backend
+from refdist.runtime import process
 
 TOY = """
 from refdist.backends.simulated import Simulated
@@ -29,7 +30,6 @@ Offer = Callable[..., Path]
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     """Installs a package that offers backends: its name, its module's source, and its entry points."""
-    monkeypatch.setattr(backend, "_made", dict(backend._made))
     modules: list[str] = []
 
     def install(package: str, source: str, **points: str) -> Path:
@@ -45,8 +45,8 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
         monkeypatch.syspath_prepend(str(site))
         return site
 
-    yield install
-    refdist.set_backend("simulated")
+    with process.fresh():
+        yield install
     for module in modules:
         sys.modules.pop(module, None)
 

@@ -16,10 +16,10 @@ import pytest
 from gpu_world import SUM, device_of, host, mirrored, number, program, replica, stand_in
 
 import refdist
-from refdist.array import backend
 from refdist.array.backend import current_backend
 from refdist.backends.gpu import devices
 from refdist.backends.gpu.nccl import Communicator, among, wait
+from refdist.runtime import process
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 def test_what_is_missing_is_named(two: Any, monkeypatch: Any, environment: Any, message: str) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delitem(backend._made, "gpu")
+    monkeypatch.delitem(process.backends, "gpu")
     with pytest.raises(LookupError, match=rf"\[RD27\] backend 'gpu': {message}"):
         refdist.set_backend("gpu")
     monkeypatch.undo()

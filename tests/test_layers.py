@@ -22,6 +22,7 @@ LAYERS = [
     "config",
     "core",
     "nest journal missing",
+    "runtime",
     "errors",
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}

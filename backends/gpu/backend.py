@@ -27,6 +27,7 @@ from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
 from refdist.backends.gpu.transport import DeviceTransport
 from refdist.backends.simulated.backend import Simulated
 from refdist.core import context_stack
+from refdist.core.interfaces import ReplicaSwitchHooks
 
 
 class GPU(Backend):
@@ -67,7 +68,7 @@ class GPU(Backend):
     def memory_space(self, device: str) -> Hashable:
         return self._devices.of(device)
 
-    def switching(self) -> context_stack.Switching | None:
+    def switch_hooks(self) -> ReplicaSwitchHooks | None:
         return DeviceSwitchHooks(self._cupy, self._devices)
 
     def device(self, where: str | Array) -> AbstractContextManager[object]:

@@ -168,7 +168,7 @@ class DeviceSwitchHooks:
         if gpu is not None and len(self._known.mine) > 1:
             self._cuda.Device(gpu).use()
 
-    def leave(self, call: CollectiveCall | None) -> tuple[int, list[tuple[int, Any]]]:
+    def suspend(self, call: CollectiveCall | None) -> tuple[int, list[tuple[int, Any]]]:
         """What runs is suspended, at a meeting or to run replicas.
 
         Returns:
@@ -196,8 +196,8 @@ class DeviceSwitchHooks:
                     held.append((gpu, stream))
         return device, held
 
-    def enter(self, where: tuple[int, list[tuple[int, Any]]]) -> None:
-        """Whoever left goes on where it was."""
+    def resume(self, where: tuple[int, list[tuple[int, Any]]]) -> None:
+        """Goes on where `suspend` was called."""
         self._rest()
         cuda = self._cuda
         device, held = where

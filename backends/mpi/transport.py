@@ -26,6 +26,7 @@ from refdist.backends.mpi import failure, reduce
 from refdist.core import call_site, lockstep
 from refdist.core.launcher import launched
 from refdist.core.lockstep import CollectiveCall
+from refdist.runtime import process
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
 CHECKS_VARIABLE = "REFDIST_CHECKS"
@@ -42,8 +43,6 @@ _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
 _SMALL = 1 << 16
 _UNCHECKED = 0
-
-_transport: list[MPITransport] = []
 
 
 class _Seen:
@@ -296,12 +295,7 @@ def _timeout(wanted: float | None) -> float:
     return seconds
 
 
-def connected() -> bool:
-    """Whether this process has joined the others."""
-    return bool(_transport)
-
-
-def connect(timeout: float | None = None) -> MPITransport:
+def connect(timeout: float | None = None) -> Transport:
     """The transport of this process, made at the first call.
 
     Args:
@@ -310,10 +304,10 @@ def connect(timeout: float | None = None) -> MPITransport:
     Raises:
         RD01: not all processes came in time.  RD27: mpi4py or an MPI library is not installed.
     """
-    if _transport:
+    if process.transport is not None:
         if timeout is not None:
-            _transport[0].timeout = timeout
-        return _transport[0]
+            process.transport.timeout = timeout
+        return process.transport
     seconds = _timeout(timeout)
     launch = launched()
     if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
@@ -329,6 +323,6 @@ def connect(timeout: float | None = None) -> MPITransport:
     failure.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
     transport = MPITransport(MPI, watch, seconds)
     alarm.cancel()
-    _transport.append(transport)
+    process.transport = transport
     atexit.register(transport.finish)
     return transport

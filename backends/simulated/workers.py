@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from refdist import config, errors
 from refdist.array.transport import Columns, Transport, concatenated, summed
 from refdist.core import context_stack, lockstep
 from refdist.core.lockstep import CollectiveCall
+from refdist.runtime import process
+
+if TYPE_CHECKING:
+    from refdist.random.generator import Generator
 
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
            "on each simulated worker.")
-_running: list[SimulatedWorker] = []
 
 
 class SimulatedWorker(Transport):
@@ -30,19 +33,21 @@ class SimulatedWorker(Transport):
 
     Attributes:
         joined: whether a strategy of several workers was made.
+        generator: the global generator of its program.
     """
 
     def __init__(self, rank: int, size: int, session: lockstep.LockstepRun) -> None:
         self.rank = rank
         self.size = size
         self.joined = False
+        self.generator: Generator | None = None
         self._session = session
         cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
         self._config: str | None = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
 
     def enter(self) -> None:
         """Makes this the worker that the program runs as."""
-        _running[:] = [self]
+        process.simulated_worker = self
         _set_config(self._config)
 
     def _rendezvous(self, call: CollectiveCall, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
@@ -84,11 +89,6 @@ class SimulatedWorker(Transport):
         return self._rendezvous(call, array, lambda payloads: payloads[0])
 
 
-def running() -> SimulatedWorker | None:
-    """The simulated worker that the program runs as, None outside `simulate_workers`."""
-    return _running[0] if _running else None
-
-
 def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: int = 1) -> list[Any]:
     """Calls `fn()` once for each of several workers, in lock step, in this process.
 
@@ -123,7 +123,7 @@ def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: i
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.",
                                kind=errors.InvalidValueError)
-    if _running or context_stack.frame().kind != context_stack.OUTSIDE:
+    if process.simulated_worker is not None or context_stack.frame().kind != context_stack.OUTSIDE:
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside every scope and every other simulation.")
 
@@ -143,7 +143,7 @@ def _machine(replicas: int) -> Any:
         try:
             yield
         finally:
-            _running.clear()
+            process.simulated_worker = None
             _set_config(before)
 
 

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist import config, errors
+from refdist import errors
 from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, to_array, xp_of
 from refdist.array.types import Array
 from refdist.core import context_stack
+from refdist.core.interfaces import ReplicaSwitchHooks
+from refdist.runtime import process
 
 if TYPE_CHECKING:
     from refdist.array.transport import Transport
@@ -100,8 +102,8 @@ class Backend(ABC):
         """An array of another library, which has `__dlpack__`, as one of this backend; None leaves it to NumPy."""
         return None
 
-    def switching(self) -> context_stack.Switching | None:
-        """What follows the replicas of one thread from device to device; None where nothing has to."""
+    def switch_hooks(self) -> ReplicaSwitchHooks | None:
+        """What is called when replicas take turns in one thread; None where the thread has no current device."""
         return None
 
     def synchronize(self) -> None:  # noqa: B027 - nothing to wait for, unless a backend says otherwise
@@ -197,22 +199,17 @@ def _row(xp: ModuleType, operation: str, old: Any, new: Any) -> Any:
             "update": lambda: new}[operation]()
 
 
-_chosen: list[Backend] = []
-# Each is made once, so that a strategy that goes back to its backend finds the same one.
-_made: dict[str, Backend] = {}
-
-
 def current_backend() -> Backend:
     """The backend in use: the one that `set_backend` chose, else REFDIST_BACKEND, else the simulated one."""
-    return _chosen[0] if _chosen else _choose(os.environ.get(VARIABLE) or "simulated")
+    return process.backend or _choose(os.environ.get(VARIABLE) or "simulated")
 
 
 def _choose(name: str) -> Backend:
-    backend = _made.get(name) or _made.setdefault(name, find(name)())
+    backend = process.backends.get(name) or process.backends.setdefault(name, find(name)())
     backend.name = name
     declare(backend)
-    context_stack.switching = backend.switching()
-    _chosen[:] = [backend]
+    process.switch_hooks = backend.switch_hooks()
+    process.backend = backend
     return backend
 
 
@@ -239,7 +236,7 @@ def set_backend(name: str) -> None:
     _choose(name)
 
 
-config.machine_of(lambda: current_backend().counts())
+process.count_devices = lambda: current_backend().counts()
 
 
 def constant(value: Any, dtype: Any = None) -> Any:

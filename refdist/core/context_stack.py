@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from refdist import errors
 from refdist.core.interfaces import Replica, Strategy, Undo
@@ -72,30 +72,6 @@ class _State(threading.local):
 
 
 state = _State()
-
-
-class Switching(Protocol):
-    """What follows the replicas of a backend whose devices belong to the thread."""
-
-    def start(self, device: str) -> None:
-        """A replica begins on `device`."""
-
-    def leave(self, call: Any) -> Any:
-        """What runs is suspended, at a meeting with this call, or (None) to run replicas.
-
-        Returns:
-            Where it was.
-
-        Raises:
-            RD09: replicas cannot meet there.
-        """
-
-    def enter(self, where: Any) -> None:
-        """What was suspended goes on where it was."""
-
-
-# None where a device is only a name.
-switching: Switching | None = None
 
 
 def frame() -> Frame:

@@ -42,6 +42,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
 from refdist.core import call_site, context_stack
+from refdist.runtime import process
 
 # What a call says about itself, in the order in which differences are reported, with the code of each.
 FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
@@ -173,15 +174,15 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
         raise errors.error("RD22", call.kind, f"{call} met again after the run was stopped")
     state = context_stack.state
     mine = state.top
-    if journal.active is not None:
+    if process.journal is not None:
         replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
         journal.write("meet", replica, call.kind, _nbytes(call.contribution), call.line)
-    switching = context_stack.switching
-    where = None if switching is None else switching.leave(call)
+    hooks = process.switch_hooks
+    where = None if hooks is None else hooks.suspend(call)
     answer = run.scheduler.switch(call)
     state.top = mine
-    if switching is not None:
-        switching.enter(where)
+    if hooks is not None:
+        hooks.resume(where)
     if run.stopped:
         raise ReplicaStopped
     return answer

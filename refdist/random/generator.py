@@ -10,19 +10,18 @@ import math
 import os
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from refdist import errors
 from refdist.array.backend import constant, current_backend
 from refdist.array.convert import to_array, to_numpy
-from refdist.backends.simulated import workers
 from refdist.core import context_stack
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
+from refdist.runtime import process
 from refdist.variables.values import Mirrored
 from refdist.variables.variable import Variable
 
@@ -295,15 +294,6 @@ class Generator:
         return [Generator(state=[0, 0, int(key)], alg=self._alg) for key in keys]
 
 
-class _Process:
-    """The key of a program that is not simulated."""
-
-
-# Simulated workers are programs of their own.
-_process = _Process()
-_global: WeakKeyDictionary[Any, Generator] = WeakKeyDictionary()
-
-
 def get_global_generator() -> Generator:
     """The generator that `set_global_generator` gave, else one whose state is not deterministic.
 
@@ -311,10 +301,10 @@ def get_global_generator() -> Generator:
 
     Source: tf.random.get_global_generator.
     """
-    program = workers.running() or _process
-    if program not in _global:
-        _global[program] = Generator.from_non_deterministic_state()
-    return _global[program]
+    program = process.simulated_worker or process
+    if program.generator is None:
+        program.generator = Generator.from_non_deterministic_state()
+    return program.generator
 
 
 def set_global_generator(generator: Generator) -> None:
@@ -327,7 +317,8 @@ def set_global_generator(generator: Generator) -> None:
     """
     if not isinstance(generator, Generator):
         raise errors.error("RD25", "set_global_generator", f"got {generator!r}", "Pass a Generator.")
-    _global[workers.running() or _process] = generator
+    program = process.simulated_worker or process
+    program.generator = generator
 
 
 def _dtype(dtype: Any, known: Sequence[str], attempted: str) -> np.dtype[Any]:

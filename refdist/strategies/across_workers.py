@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refdist import journal
 from refdist.array import transport as transports
 from refdist.array.backend import Backend
 from refdist.array.transport import Transport
 from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
+from refdist.runtime import process
 from refdist.strategies.cross_device_ops import Destinations
 from refdist.strategies.plans import ReductionToOneDevice
 
@@ -35,6 +35,6 @@ class AcrossWorkers(ReductionToOneDevice):
     def carry_out(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
         totals = transports.reduce(self._transport, call, op, columns, self._count, self._ordered)
-        if journal.active is not None:
+        if process.journal is not None:
             self.record(columns, sources, target)
         return [target.copies(backend, total) for total in totals]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from refdist import errors
-from refdist.backends.mpi import transport as mpi
-from refdist.backends.simulated import workers
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.core.launcher import launched
+from refdist.runtime import process
 
 
 def warn_of_copies(strategy: str) -> None:
@@ -17,11 +16,11 @@ def warn_of_copies(strategy: str) -> None:
 
     Not where a MultiWorkerMirroredStrategy was made before, nor of an evaluator.
     """
-    simulated, process = workers.running(), launched()
+    simulated, launch = process.simulated_worker, launched()
     if simulated is not None:
         rank, size, together, who = simulated.rank, simulated.size, simulated.joined, "simulated workers"
-    elif process is not None:
-        rank, size, together, who = process.rank, process.size, mpi.connected(), "processes"
+    elif launch is not None:
+        rank, size, together, who = launch.rank, launch.size, process.transport is not None, "processes"
     else:
         return
     if rank == 0 and size > 1 and not together and not _evaluates():

@@ -12,9 +12,10 @@ from refdist.core import context_stack, rules
 from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext
-from refdist.strategies import replica_context
+from refdist.runtime import process
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
+from refdist.strategies.replica_context import ReplicaContext
 from refdist.variables.variable import Variable
 
 
@@ -138,9 +139,8 @@ class DefaultExtended(StrategyExtended):
         return value_fn(ValueContext())
 
 
-replica_context.install_default(DefaultStrategy())
-
-_set: list[Scope] = []
+process.default_strategy = DefaultStrategy()
+process.default_replica = ReplicaContext(process.default_strategy, 0)
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:
@@ -154,16 +154,17 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     if not (strategy is None or isinstance(strategy, Strategy)):
         raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
     top = context_stack.frame()
-    entered = _set[-1]._entered[-1] if _set else context_stack.BOTTOM
+    entered = process.set_scope._entered[-1] if process.set_scope else context_stack.BOTTOM
     if top is not entered:
         raise errors.error("RD09", "experimental_set_strategy", f"it was called {context_stack.describe()}",
                            "Call it outside every `with strategy.scope():`.")
-    if _set:
-        _set.pop().__exit__(None, None, None)
+    if process.set_scope is not None:
+        process.set_scope.__exit__(None, None, None)
+        process.set_scope = None
     if strategy is not None and not isinstance(strategy, DefaultStrategy):
         scope = strategy.scope()
         scope.__enter__()
-        _set.append(scope)
+        process.set_scope = scope
 
 
 def array_module() -> Any:

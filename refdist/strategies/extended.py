@@ -15,6 +15,7 @@ from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, rules
+from refdist.runtime import process
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
@@ -154,7 +155,7 @@ class StrategyExtended(OneOfAKind, Updates):
             check_components([args, kwargs], layout.count, "Strategy.run")
         args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
         self.backend  # noqa: B018 - the strategy's own, or an error; chosen now where none was
-        switching = context_stack.switching
+        hooks = process.switch_hooks
         state = context_stack.state
         before = state.top
         scope = self._scope_frame(before)
@@ -165,10 +166,10 @@ class StrategyExtended(OneOfAKind, Updates):
                                             names[i], creators)
             my_args = args if args_of is None else args_of(i)
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
-            if switching is not None:
-                switching.start(names[i])
+            if hooks is not None:
+                hooks.start(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
-            if journal.active is None:
+            if process.journal is None:
                 return fn(*my_args, **my_kwargs)
             name = getattr(fn, "__name__", type(fn).__name__)
             journal.write("start", first + i, name)
@@ -177,7 +178,7 @@ class StrategyExtended(OneOfAKind, Updates):
             return result
 
         state.top = scope
-        where = None if switching is None else switching.leave(None)
+        where = None if hooks is None else hooks.suspend(None)
         try:
             if layout.count == 1:
                 results = [body(0, None)]
@@ -188,8 +189,8 @@ class StrategyExtended(OneOfAKind, Updates):
             raise
         finally:
             state.top = before
-            if switching is not None:
-                switching.enter(where)
+            if hooks is not None:
+                hooks.resume(where)
         return regroup(results, names, "result of strategy.run", self.value_container)
 
     # Reducing and broadcasting.

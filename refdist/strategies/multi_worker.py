@@ -9,7 +9,6 @@ from refdist import config, errors
 from refdist.array.backend import current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.backends.mpi import transport as mpi
-from refdist.backends.simulated import workers
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_cluster
 from refdist.cluster_resolver.launcher import MPIClusterResolver
@@ -17,6 +16,7 @@ from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.core import devices as names
 from refdist.core.launcher import launched
+from refdist.runtime import process
 from refdist.strategies.across_workers import AcrossWorkers
 from refdist.strategies.base import Strategy
 from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
@@ -126,7 +126,7 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
     # None for the only worker.
     spec = resolver.cluster_spec()
     member = check_cluster(spec, resolver.task_type, resolver.task_id)
-    simulated = workers.running()
+    simulated = process.simulated_worker
     transport: Transport = LoneWorker()
     if simulated is not None:
         transport = simulated

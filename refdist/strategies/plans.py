@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import errors, journal
+from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import devices
 from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
+from refdist.runtime import process
 from refdist.strategies.cross_device_ops import (
     CrossDeviceOps,
     Destinations,
@@ -75,7 +76,7 @@ class Plan(CrossDeviceOps):
                                        sources)
         else:
             results = [target.copies(backend, self._one(backend, op, parts, target.devices)) for parts in columns]
-        if journal.active is not None:
+        if process.journal is not None:
             self.record(columns, sources, target)
         return results
 

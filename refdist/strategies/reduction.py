@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refdist import errors, journal
+from refdist import errors
 from refdist.array import collectives
 from refdist.array import transport as transports
 from refdist.array.backend import current_backend
@@ -20,6 +20,7 @@ from refdist.array.transport import Transport
 from refdist.core import context_stack, rules
 from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
+from refdist.runtime import process
 from refdist.strategies import cross_device_ops
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
 from refdist.strategies.plans import ReductionToOneDevice, plan_of
@@ -92,7 +93,7 @@ class Reduction:
 
     def gather(self, parts: Sequence[Any], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
-        if journal.active is not None:
+        if process.journal is not None:
             cross_device_ops.write_transfers([
                 cross_device_ops.Transfer(source, device, part.nbytes)
                 for source, part in zip(self._devices, parts, strict=True) for device in self._devices])

@@ -14,6 +14,7 @@ from refdist.array import collectives
 from refdist.array.convert import ARRAY_TYPES, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
+from refdist.runtime import process
 from refdist.strategies.communication import check_options
 from refdist.variables.values import (
     ArrayOperators,
@@ -303,21 +304,13 @@ def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> t
 
 # --- Questions about the current context -----------------------------------------------------------------------
 
-_default: list[Any] = []
-
-
-def install_default(strategy: Strategy) -> None:
-    """Sets the default strategy and its replica context, once."""
-    _default[:] = [strategy, ReplicaContext(strategy, 0)]
-
-
 def get_strategy() -> Any:
     """The current strategy, or the default one outside every scope.
 
     Source: tf.distribute.get_strategy.
     """
     strategy = context_stack.frame().strategy
-    return _default[0] if strategy is None else strategy
+    return process.default_strategy if strategy is None else strategy
 
 
 def has_strategy() -> bool:
@@ -325,7 +318,7 @@ def has_strategy() -> bool:
 
     Source: tf.distribute.has_strategy.
     """
-    return get_strategy() is not _default[0]
+    return get_strategy() is not process.default_strategy
 
 
 def get_replica_context() -> ReplicaContext | None:
@@ -339,8 +332,7 @@ def get_replica_context() -> ReplicaContext | None:
     if isinstance(frame.replica, ReplicaContext):
         return frame.replica
     if frame.kind == context_stack.OUTSIDE:
-        context: ReplicaContext = _default[1]
-        return context
+        return process.default_replica
     return None
 
 

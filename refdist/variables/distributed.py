@@ -22,6 +22,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
+from refdist.runtime import process
 from refdist.variables.access import ADVICE, refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
@@ -181,7 +182,7 @@ class _Shared(Variable):
         self._record_for_undo()
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
-        if journal.active is not None:
+        if process.journal is not None:
             journal.write("update", None, self.name, sum(array.nbytes for array in arrays))
 
     def _assign_result(self) -> Any:

@@ -22,6 +22,7 @@ from refdist.array.convert import as_array, cast, frozen, has_dtype, is_array, o
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.runtime import process
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import declared_shape, prepare, update
@@ -283,7 +284,7 @@ class ResourceVariable(Variable):
 
     def _store(self, array: Any) -> None:
         self._array = array
-        if journal.active is not None:
+        if process.journal is not None:
             journal.write("update", self._index, self.name, array.nbytes)
 
     def __repr__(self) -> str:
