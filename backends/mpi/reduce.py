@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from refdist.array.convert import frozen
+from refdist.array.ordered_sum import ordered_sum
 
 _ALIGN = 64
 _CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
 _CHUNK_CROWDED = 1 << 24  # and where processes take turns, so that hand-overs are dear
 _BUFFERS = 64  # as many results can be alive at once as the mask of a header has bits
-_BLOCK = 1 << 18  # bytes of a running sum that stay in the cache
 
 Columns = Sequence[Sequence[Any]]  # for every result, the contiguous arrays of this process's replicas
 Wait = Callable[[Any], None]
@@ -82,25 +82,12 @@ class Layout:
             sources = [part.view(dtype) for block in blocks for part in (
                 [array[a:b] for array in self._bytes[i]] if block is None
                 else block[:, at - origin:at - origin + b - a])]
-            add_in_order(sources, result[at:at + b - a].view(dtype))
+            ordered_sum(sources, result[at:at + b - a].view(dtype))
 
     def views(self, result: Any) -> list[Any]:
         """The arrays that all bytes of the sum are, one for each column."""
         return [result[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
                 in zip(self.offsets, self._sizes, self._dtypes, self._shapes, strict=True)]
-
-
-def add_in_order(sources: Sequence[Any], result: Any) -> None:
-    """Writes the left-to-right sum of equally long arrays into `result`, block by block."""
-    if len(sources) == 1:
-        result[...] = sources[0]
-        return
-    step = max(_BLOCK // result.itemsize, 1) if len(sources) > 2 else max(result.size, 1)
-    for start in range(0, result.size, step):
-        block = result[start:start + step]
-        np.add(sources[0][start:start + step], sources[1][start:start + step], out=block)
-        for source in sources[2:]:
-            np.add(block, source[start:start + step], out=block)
 
 
 class SharedMemoryReducer:
@@ -215,9 +202,7 @@ class MessageReducer:
     def _unordered(self, columns: Columns) -> list[Any]:
         totals, waiting = [], []
         for column in columns:
-            total = np.array(column[0])
-            for part in column[1:]:
-                np.add(total, part, out=total)
+            total = ordered_sum(column, np.empty_like(column[0]))
             totals.append(total)
             flat = total.reshape(-1)
             step = max(_CHUNK // total.itemsize, 1)

@@ -21,7 +21,8 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import frozen
-from refdist.array.transport import Columns, Transport, add, concatenated
+from refdist.array.ordered_sum import ordered_sum
+from refdist.array.transport import Columns, Transport, concatenated
 from refdist.backends.mpi import failure, reduce
 from refdist.core import call_site, lockstep
 from refdist.core.launcher import launched
@@ -207,7 +208,7 @@ class MPITransport(Transport):
             step = first.nbytes
             parts = [np.ndarray(first.shape, first.dtype, data, start + i * step)
                      for data in everybody for i in range(len(column))]
-            totals.append(add(parts))
+            totals.append(ordered_sum(parts))
             start += step * len(column)
         return totals
 

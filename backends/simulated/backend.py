@@ -13,11 +13,9 @@ import numpy as np
 
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, kind_of, read_only
+from refdist.array.ordered_sum import ordered_sum
 
 _AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
-# Beyond the size of a cache, a block of the running sum stays there while all arrays are added to it.
-_LARGE = 1 << 22
-_BLOCK = 1 << 19
 
 
 class Simulated(Backend):
@@ -49,31 +47,7 @@ class Simulated(Backend):
         return device.partition("/device:")[0] + "/device:CPU:0"
 
     def sum(self, arrays: Sequence[Any]) -> Any:
-        first = arrays[0]
-        if len(arrays) == 1:
-            return frozen(first.copy())
-        if first.ndim == 0 and first.dtype.kind == "f":
-            # NumPy scalars add several times faster than arrays without dimensions.
-            total = first[()]
-            for array in arrays[1:]:
-                total = total + array[()]
-            return frozen(np.asarray(total))
-        if first.size <= _LARGE or not all(array.flags.c_contiguous for array in arrays):
-            total = first + arrays[1]
-            if total.ndim == 0:
-                total = np.asarray(total)
-            for array in arrays[2:]:
-                np.add(total, array, out=total)
-            return frozen(total)
-        total = np.empty_like(first)
-        flat = total.reshape(-1)
-        parts = [array.reshape(-1) for array in arrays]
-        for start in range(0, flat.size, _BLOCK):
-            block = flat[start:start + _BLOCK]
-            np.add(parts[0][start:start + _BLOCK], parts[1][start:start + _BLOCK], out=block)
-            for part in parts[2:]:
-                np.add(block, part[start:start + _BLOCK], out=block)
-        return frozen(total)
+        return ordered_sum(arrays)
 
     def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
         return [array] * len(devices)

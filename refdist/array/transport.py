@@ -38,6 +38,7 @@ from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.ordered_sum import ordered_sum
 from refdist.core import lockstep
 from refdist.core.interfaces import Layout
 from refdist.core.lockstep import CollectiveCall
@@ -230,18 +231,10 @@ def widest(transports: Iterable[Transport]) -> Transport:
 
 def summed(everyone: Sequence[Columns]) -> list[Any]:
     """Of each column the sum over all workers, left to right."""
-    return [add([part for column in same for part in column]) for same in zip(*everyone, strict=True)]
+    return [ordered_sum([part for column in same for part in column]) for same in zip(*everyone, strict=True)]
 
 
 def concatenated(everyone: Sequence[Columns], axis: int) -> list[Any]:
     """Of each column the arrays of all workers one after another."""
     return [frozen(np.concatenate([part for column in same for part in column], axis))
             for same in zip(*everyone, strict=True)]
-
-
-def add(arrays: Sequence[Any]) -> Any:
-    """The arrays summed from left to right."""
-    total = np.asarray(arrays[0]).copy() if len(arrays) == 1 else np.asarray(arrays[0] + arrays[1])
-    for array in arrays[2:]:
-        np.add(total, array, out=total)
-    return frozen(total)
