@@ -54,7 +54,7 @@ from refdist.strategies.replica_context import (  # noqa: E402
     has_strategy,
     in_cross_replica_context,
 )
-from refdist.variables.creators import variable_creator_scope  # noqa: E402
+from refdist.variables.creation import variable_creator_scope  # noqa: E402
 from refdist.variables.distributed import AggregatingVariable, DistributedVariable, MirroredVariable, SyncOnReadVariable  # noqa: E402
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica  # noqa: E402
 from refdist.variables.variable import Variable  # noqa: E402

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import importlib
 import inspect
@@ -20,6 +21,7 @@ import pytest
 
 import refdist
 from refdist.missing import INSTEAD
+from refdist.variables import creation
 
 API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json").read_text())["names"]
 
@@ -258,7 +260,7 @@ def test_every_signature_is_tensorflow_s(name: str) -> None:
     if isinstance(found, (classmethod, staticmethod)):
         found = found.__func__
     if name == "Variable":
-        from refdist.variables.variable import _create as found
+        found = creation.VariableSpec
     mine = [parameter for parameter in inspect.signature(found).parameters.values()
             if parameter.name not in ("self", "cls")]
     wanted = [(parameter, default) for parameter, default in parameters(CALLABLE[name])
@@ -272,6 +274,14 @@ def test_every_signature_is_tensorflow_s(name: str) -> None:
         assert by_name or parameter.kind is not parameter.KEYWORD_ONLY, f"{name}({parameter}) by position"
     more = [parameter for parameter in mine[len(wanted):] if parameter.kind is not parameter.KEYWORD_ONLY]
     assert bool(more) == (name in POSITIONAL), f"{name}: {more}"
+
+
+def test_type_checkers_see_the_signature_of_variable_that_is_carried_out() -> None:
+    tree = ast.parse(inspect.getsource(refdist.Variable))
+    [init] = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    seen = [argument.arg for argument in init.args.args[1:]], [ast.unparse(value) for value in init.args.defaults]
+    spec = inspect.signature(creation.VariableSpec).parameters.values()
+    assert seen == ([one.name for one in spec], [str(one.default) for one in spec])
 
 
 @pytest.mark.parametrize("name", PARAMETERS_LEFT_OUT)

@@ -1,22 +1,187 @@
-"""Creation of distributed variables: a copy on every device, from one initial value.
+"""How variables are created: a stack of creators, the first of which `Variable(...)` calls.
 
-What the variables do is in `distributed.py`.
+What the program asks for is a `VariableSpec`.  It is handed on as keyword arguments, from the innermost creator that is
+active to the outermost: creators of the program (`variable_creator_scope`) and of strategies, whose scopes are creators
+too.  Each may change the arguments, call the next one, even several times, and return something else.  The last one,
+`default_creator`, makes one array on one device, a plain variable.
+
+A strategy's creator (`create`) looks up the kind of variable and calls the next creator once for each copy.  Hence two
+rules.  What replicas do with the variable together, its kind and its aggregation, is settled there: creators outside
+the strategy's scope see copies, and can no longer change it.  Whatever concerns a single copy is settled and checked
+at the end of the stack, because until then creators may change it.
+
+There is one initial value.  Later copies share the array of the first, of which that of the first worker counts; in
+replicas it is replica 0's, as replica 0 reads it.  A creator that gives copies other values is an error where copies
+must not differ.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from types import TracebackType
 from typing import Any
 
 from refdist import errors
-from refdist.array import convert as arrays
-from refdist.core import context_stack, lockstep, rules
+from refdist.array import collectives
+from refdist.array.backend import current_backend
+from refdist.array.convert import cast, frozen, has_dtype, is_array, kind_of, on_device_of, to_array
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core import call_site, context_stack, devices, lockstep, rules
+from refdist.core.context_stack import Creator
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.distributed import KIND_CLASS, check_equal
 from refdist.variables.interfaces import Strategy
+from refdist.variables.operations import declared_shape
 from refdist.variables.values import is_splittable
-from refdist.variables.variable import CopyOf, ResourceVariable, Variable, default_creator
+from refdist.variables.variable import ResourceVariable, Variable
 
+
+@dataclass
+class VariableSpec:
+    """What `Variable(...)` is called with, and what creators get; `Variable` says what each means."""
+
+    initial_value: Any = None
+    trainable: bool | None = None
+    validate_shape: bool = True
+    caching_device: object = None
+    name: str | None = None
+    variable_def: object = None
+    dtype: Any = None
+    import_scope: str | None = None
+    constraint: Callable[[Any], Any] | None = None
+    synchronization: VariableSynchronization | None = VariableSynchronization.AUTO
+    aggregation: VariableAggregation | None = VariableAggregation.NONE
+    shape: Any = None
+    experimental_enable_variable_lifting: bool = True
+
+    @classmethod
+    def of(cls, arguments: dict[str, Any]) -> VariableSpec:
+        """What a creator was called with; it may have left arguments out, and may have added some."""
+        return cls(**{name: arguments[name] for name in _FIELDS if name in arguments})
+
+    @property
+    def attempted(self) -> str:
+        """The call, for error messages."""
+        return f"Variable(name={self.name!r})"
+
+
+_FIELDS = [field.name for field in fields(VariableSpec)]
+
+
+# --- The stack of creators -----------------------------------------------------------------------------------
+
+class variable_creator_scope:  # noqa: N801 - TensorFlow's name
+    """Calls `variable_creator` for every variable made inside the `with` block.
+
+    Args:
+        variable_creator: called as `variable_creator(next_creator, **kwargs)`; it returns the variable,
+            usually `next_creator(**kwargs)` with changed arguments.
+
+    Entered inside a strategy's scope it sees one call and gets the distributed variable; entered outside it
+    sees one call for each copy.  There it can change the copies, for example their names, but no longer what
+    replicas do with them: the kind of variable and its aggregation are settled by then.
+
+    >>> import refdist
+    >>> def named(next_creator, **kwargs):
+    ...     return next_creator(**{**kwargs, "name": "mine"})
+    >>> with refdist.variable_creator_scope(named):
+    ...     refdist.Variable(1.0).name
+    'mine:0'
+
+    Source: tf.variable_creator_scope.
+    """
+
+    def __init__(self, variable_creator: Creator) -> None:
+        if not callable(variable_creator):
+            raise errors.error("RD25", "variable_creator_scope", f"variable_creator is {variable_creator!r}",
+                               "Pass a function of next_creator and keyword arguments.")
+        self._creator = variable_creator
+        self._entered: list[context_stack.Frame] = []
+
+    def __enter__(self) -> None:
+        frame = context_stack.frame().with_creator(self._creator)
+        self._entered.append(frame)
+        context_stack.state.top = frame
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        context_stack.leave(self._entered, "variable_creator_scope")
+
+
+def new_variable(*args: Any, **kwargs: Any) -> Any:
+    """What `Variable(...)` does: asks the innermost creator."""
+    spec = VariableSpec(*args, **kwargs)
+    if spec.aggregation is None:
+        spec.aggregation = VariableAggregation.NONE
+    creator: Creator = default_creator
+    for outer in context_stack.frame().creators:
+        creator = functools.partial(outer, creator)
+    made = creator(**vars(spec))
+    if isinstance(made, Variable) and made._primary._made is None:
+        site = call_site.of(sys._getframe(1))
+        made._primary._made = site[0] if site else None
+    return made
+
+
+Variable._create = new_variable
+
+
+def default_creator(distribute_strategy: Strategy | None = None, **kwargs: Any) -> ResourceVariable:
+    """The end of the stack: one array on the current device.
+
+    Raises:
+        RD04, RD05: a shape or dtype that the initial value does not fit.
+        RD25: no initial value, or another argument that is not what it should be.
+    """
+    spec = VariableSpec.of(kwargs)
+    attempted, name, initial_value, shape = spec.attempted, spec.name, spec.initial_value, spec.shape
+    if name is not None and not isinstance(name, str):
+        raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
+    if initial_value is None:
+        raise errors.error("RD25", attempted, "there is no initial value",
+                           "Pass an array, a number, or a function that returns one.",
+                           kind=errors.InvalidValueError)
+    synchronization = rules.settled("synchronization", spec.synchronization, VariableSynchronization.AUTO, attempted)
+    aggregation = rules.settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
+    trainable = rules.TRAINABLE[synchronization] if spec.trainable is None else spec.trainable
+    if shape is not None and not hasattr(shape, "__iter__"):
+        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
+    name = (name or "Variable").rstrip("/")
+    value = initial_value() if callable(initial_value) else initial_value
+    if isinstance(value, IndexedSlices):
+        value = collectives.dense(current_backend(), value, attempted)
+    array = to_array(value, None if has_dtype(value) else spec.dtype, "initial_value", attempted)
+    if spec.dtype is not None:
+        array = cast(array, spec.dtype, attempted)
+    if array.dtype.hasobject:
+        raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
+                           "Pass numbers, booleans or text.")
+    if not isinstance(initial_value, _CopyOf) and (is_array(value) or not array.flags.owndata):
+        with on_device_of(array):
+            array = array.copy()
+    device = context_stack.frame().device or devices.CPU
+    array = frozen(current_backend().put(array, device))
+    declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
+    return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
+                            synchronization, aggregation, spec.constraint)
+
+
+class _CopyOf:
+    """An initial value that is the value of another variable, shared instead of copied."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: ResourceVariable) -> None:
+        self.variable = variable
+
+    def __call__(self) -> Any:
+        return self.variable._array
+
+
+# --- A strategy's creator --------------------------------------------------------------------------------------
 
 def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator: Callable[..., Any],
            kwargs: dict[str, Any]) -> Any:
@@ -36,16 +201,15 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
         RD02: replicas ask for variables with different names, synchronizations or aggregations.
         RD25: an unknown synchronization or aggregation, or no initial value.
     """
-    attempted = f"Variable(name={kwargs.get('name')!r})"
-    auto = VariableSynchronization.AUTO
-    synchronization = kwargs.get("synchronization", auto)
+    spec = VariableSpec.of(kwargs)
+    attempted, synchronization = spec.attempted, spec.synchronization
     if synchronization is not None:
-        rules.settled("synchronization", synchronization, auto, attempted)
+        rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
     kind = rules.CREATION[keeps][synchronization]
     if kind == rules.PLAIN:
         with context_stack.pushed(context_stack.frame().with_device(devices[0])):
             return next_creator(**{**kwargs, "distribute_strategy": strategy})
-    aggregation = rules.settled("aggregation", kwargs.get("aggregation"), VariableAggregation.NONE, attempted)
+    aggregation = rules.settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
     if kind.startswith("RD"):
         raise errors.error(kind, attempted, f"{type(strategy).__name__} has no variables whose synchronization is "
                            f"{synchronization}", "Use VariableSynchronization.ON_WRITE or ON_READ.",
@@ -58,7 +222,7 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
         return _make(strategy, kind, aggregation, devices, next_creator, kwargs)
     # The initial value is replica 0's, as replica 0 reads it; the others copy it.
     if frame.replica_id == 0:
-        kwargs["initial_value"] = _read_here(kwargs.get("initial_value"))
+        kwargs["initial_value"] = _read_here(spec.initial_value)
 
     def execute(calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
         with context_stack.pushed(context_stack.Frame(context_stack.frame(), strategy, context_stack.CROSS,
@@ -66,7 +230,7 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
             made = _make(strategy, kind, aggregation, devices, *calls[0].contribution)
         return [made] * len(calls)
 
-    target = f"variable {kwargs.get('name') or 'Variable'!r} with {synchronization} and {aggregation}"
+    target = f"variable {spec.name or 'Variable'!r} with {synchronization} and {aggregation}"
     return lockstep.rendezvous(frame.run, lockstep.CollectiveCall(
         "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), execute))
 
@@ -84,7 +248,7 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
     for i, device in enumerate(devices):
         mine = {**kwargs, "use_resource": True, "distribute_strategy": strategy, "collections": []}
         if i:
-            mine |= {"name": f"{copies[0]._name}/replica_{i}/", "initial_value": CopyOf(copies[0])}
+            mine |= {"name": f"{copies[0]._name}/replica_{i}/", "initial_value": _CopyOf(copies[0])}
         with context_stack.pushed(context_stack.frame().with_device(device)), backend.device(device):
             made = next_creator(**mine)
         if not (isinstance(made, ResourceVariable) and made._created_by is strategy and made._owner is None) or any(
@@ -129,7 +293,7 @@ def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, kwarg
 def _check_mean(strategy: Strategy, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
     code = rules.INTEGER_MEAN[kind]
     if (code.startswith("RD") and aggregation is VariableAggregation.MEAN
-            and arrays.kind_of(variable.dtype) not in "fc"):
+            and kind_of(variable.dtype) not in "fc"):
         raise errors.error(code, f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
                            "Use a float dtype; the mean of integers is none.")

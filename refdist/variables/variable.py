@@ -1,37 +1,34 @@
-"""`Variable`: an array that keeps its identity while its value changes; and the stack of variable creators.
+"""`Variable`: an array that keeps its identity while its value changes.
 
-`Variable(...)` asks the creators that are active, innermost first; a strategy's scope is one of them and
-makes distributed variables (`distributed`).  At the end of the stack stands `ResourceVariable`,
-one array on one device.  A stored array is never written again, so reads need no copies and equal copies
+`ResourceVariable` is one array on one device: a plain variable, or a copy of a distributed one (`distributed`).  How
+variables are created is in `creation`.  A stored array is never written again, so reads need no copies and equal copies
 of a variable share one array.
 """
 
 from __future__ import annotations
 
-import functools
-import sys
+import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from refdist import errors, journal
-from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, cast, frozen, has_dtype, is_array, on_device_of, to_array, to_numpy
+from refdist.array.convert import as_array, frozen, on_device_of, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import call_site, context_stack, devices, rules
+from refdist.core import call_site, context_stack, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.runtime import process
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
-from refdist.variables.operations import declared_shape, prepare, update
+from refdist.variables.operations import prepare, update
 from refdist.variables.values import ArrayOperators, DistributedValues
 
 
 class _VariableType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
+        return Variable._create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
 
 
 class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metaclass]
@@ -72,6 +69,9 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                      synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
                      aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
                      experimental_enable_variable_lifting: bool = True) -> None: ...
+
+    # How one is created: `creation` says so, which knows all kinds of variables and stands above them.
+    _create: ClassVar[Callable[..., Any]]
 
     # Subclasses answer these.
 
@@ -291,9 +291,8 @@ class ResourceVariable(Variable):
         return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ResourceVariable:
-        twin = ResourceVariable(self._array, self._name, self._shape, self._device, self._created_by,
-                                self._trainable, self._synchronization, self._aggregation, self._constraint)
-        twin._made = self._made
+        twin = copy.copy(self)
+        twin._owner, twin._index = None, 0
         memo[id(self)] = twin
         return twin
 
@@ -315,82 +314,3 @@ class Reference:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reference) and other._variable is self._variable
-
-
-# --- Creation ------------------------------------------------------------------------------------------------
-
-
-class CopyOf:
-    """An initial value that is the value of another variable, shared instead of copied."""
-
-    __slots__ = ("variable",)
-
-    def __init__(self, variable: ResourceVariable) -> None:
-        self.variable = variable
-
-    def __call__(self) -> Any:
-        return self.variable._array
-
-
-def _create(initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
-            caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
-            import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
-            synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
-            aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
-            experimental_enable_variable_lifting: bool = True) -> Any:
-    # Everything is settled and checked at the end of the stack: creators may still change it.
-    if aggregation is None:
-        aggregation = VariableAggregation.NONE
-    kwargs = {
-        "initial_value": initial_value, "trainable": trainable, "validate_shape": validate_shape,
-        "caching_device": caching_device, "name": name, "variable_def": variable_def, "dtype": dtype,
-        "import_scope": import_scope, "constraint": constraint, "synchronization": synchronization,
-        "aggregation": aggregation, "shape": shape,
-        "experimental_enable_variable_lifting": experimental_enable_variable_lifting}
-    creator: Callable[..., Any] = default_creator
-    for outer in context_stack.frame().creators:
-        creator = functools.partial(outer, creator)
-    made = creator(**kwargs)
-    if isinstance(made, Variable) and made._primary._made is None:
-        site = call_site.of(sys._getframe(1))
-        made._primary._made = site[0] if site else None
-    return made
-
-
-def default_creator(initial_value: Any = None, name: str | None = None, dtype: Any = None, shape: Any = None,
-                    trainable: bool | None = None, constraint: Callable[[Any], Any] | None = None,
-                    synchronization: VariableSynchronization | None = None,
-                    aggregation: VariableAggregation | None = None,
-                    distribute_strategy: Strategy | None = None, **ignored: Any) -> ResourceVariable:
-    """The end of the stack of creators: one array on the current device."""
-    attempted = f"Variable(name={name!r})"
-    if name is not None and not isinstance(name, str):
-        raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
-    if initial_value is None:
-        raise errors.error("RD25", attempted, "there is no initial value",
-                           "Pass an array, a number, or a function that returns one.",
-                           kind=errors.InvalidValueError)
-    synchronization = rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
-    aggregation = rules.settled("aggregation", aggregation, VariableAggregation.NONE, attempted)
-    if trainable is None:
-        trainable = rules.TRAINABLE[synchronization]
-    if shape is not None and not hasattr(shape, "__iter__"):
-        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
-    name = (name or "Variable").rstrip("/")
-    value = initial_value() if callable(initial_value) else initial_value
-    if isinstance(value, IndexedSlices):
-        value = collectives.dense(current_backend(), value, attempted)
-    array = to_array(value, None if has_dtype(value) else dtype, "initial_value", attempted)
-    if dtype is not None:
-        array = cast(array, dtype, attempted)
-    if array.dtype.hasobject:
-        raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
-                           "Pass numbers, booleans or text.")
-    if not isinstance(initial_value, CopyOf) and (is_array(value) or not array.flags.owndata):
-        with on_device_of(array):
-            array = array.copy()
-    device = context_stack.frame().device or devices.CPU
-    array = frozen(current_backend().put(array, device))
-    declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
-    return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
-                            synchronization, aggregation, constraint)
