@@ -87,6 +87,7 @@ Under another strategy, where a *lone replica* is one without a second beside it
 `extended.update` of a variable that the strategy did not make:
 
 {table([*rules.UPDATE_FOREIGN], [[*rules.UPDATE_FOREIGN.values()]])}
+{section(rules.REDUCE)}
 ## Means of integers
 
 Floats keep their dtype.

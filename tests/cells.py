@@ -101,5 +101,5 @@ def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
         for value in tried:
             with changed(row, key, value):
                 if outcome(look) == true:
-                    found.append(f"{cell}: {row[key]!r} for {true}")
+                    found.append(f"{cell}: {value!r}")
     return found

@@ -299,5 +299,7 @@ def test_every_code_that_can_be_raised_is_in_the_catalogue_and_unknown_ones_are_
     text = "".join(path.read_text() for folder in ("refdist", "backends") for path in (root / folder).rglob("*.py")
                    if path.name != "errors.py")
     used = set(re.findall(r'"(RD\d\d)"', text))
-    used |= {cell for row in rules.WRITES.values() for cell in row.values() if cell.startswith("RD")}
+    tables = [table for table in vars(rules).values() if isinstance(table, rules.Table)]
+    used |= {cell for table in (*tables, rules.WRITES) for row in table.values() for cell in row.values()
+             if rules.is_code(cell)}
     assert used == set(refdist.errors.CATALOGUE)

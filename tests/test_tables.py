@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from cells import REFUSED, seen, survivors
+from cells import REFUSED, outcome, seen, survivors
 
 import refdist
 from refdist.core import rules
@@ -131,6 +132,70 @@ def test_for_whom_an_input_function_is_called() -> None:
         return on_workers(lambda: what_is_read(distribute), 2 if "several" in call else 1, 2)
 
     assert survivors(rules.MODES, observe, any_other("ok")) == []
+
+
+def value_of(kind: str, strategy: Any) -> Any:
+    """A value of that kind in REDUCE, of which every worker and, where it can, every replica has another one."""
+    layout = strategy.extended.layout
+    mine = [np.float32([layout.first + i + 1, 1]) for i in range(layout.count)]
+    if kind == rules.NOT_DISTRIBUTED:
+        # The sum over workers fits into the dtype, the sum over all replicas does not.
+        return np.float16([15_000 * (layout.first + 1), 1])
+    if kind == rules.PER_REPLICA:
+        return refdist.PerReplica(mine, layout.devices)
+    if kind == rules.MIRRORED_VALUE:
+        return refdist.Mirrored([mine[0]] * layout.count, layout.devices)
+    on_read = kind == "on read variable"
+    synchronization = refdist.VariableSynchronization.ON_READ if on_read else refdist.VariableSynchronization.AUTO
+    with strategy.scope():
+        variable = refdist.Variable(np.zeros(2, np.float32), name="v", synchronization=synchronization,
+                                    aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
+    # An update is the worker's own business, so the workers can drift apart.
+    strategy.extended.update(variable, lambda copy, new: copy.assign(new), args=(
+        refdist.PerReplica(mine, layout.devices) if on_read else mine[0],))
+    return variable
+
+
+WORLDS = {"one": (1, 1), "one per worker": (2, 1), "several": (2, 2)}
+REDUCERS: dict[str, Callable[[Any, str, Any], Any]] = {
+    "reduce": lambda s, op, value: s.reduce(op, value, axis=None),
+    "reduce_to": lambda s, op, value: s.extended.reduce_to(op, value, "CPU:0"),
+    "batch_reduce_to": lambda s, op, value: s.extended.batch_reduce_to(op, [(value, "CPU:0")])}
+
+
+@pytest.mark.parametrize("column", rules.REDUCE.columns)
+@pytest.mark.parametrize("reducer", REDUCERS)
+def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        kind, world = cell[0].rsplit(", ", 1)
+
+        def program() -> Any:
+            if world == "one":
+                # Tells what takes part in a reduction from what is only returned.
+                ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: 100 * sum(parts))
+                strategy: Any = refdist.MirroredStrategy(["GPU:0"], cross_device_ops=ops)
+            else:
+                strategy = refdist.MultiWorkerMirroredStrategy()
+            value = value_of(kind, strategy)
+            if column == rules.GATHER:
+                return outcome(lambda: [(made := strategy.gather(value, axis=0)), made is value])
+            if column == rules.ALONG:
+                return outcome(lambda: strategy.reduce("MEAN", value, axis=0))
+            return outcome(lambda: REDUCERS[reducer](strategy, column, value))
+
+        return on_workers(program, *WORLDS[world])
+
+    def others(cell: tuple[str, str], value: str) -> Iterable[str]:
+        if column == rules.ALONG:
+            return [REFUSED]
+        if column == rules.GATHER:
+            return [rules.EACH, rules.AGREEMENT, REFUSED]
+        if cell[0] == "not distributed, one per worker":
+            # A contribution of each replica is one of each worker.
+            return [rules.AGREEMENT, rules.ITSELF, REFUSED]
+        return [rules.EACH, rules.AGREEMENT, rules.ITSELF, rules.OF_WORKERS, REFUSED]
+
+    assert survivors(rules.REDUCE, observe, others, column) == []
 
 
 def test_every_table_is_tested() -> None:

@@ -24,6 +24,7 @@ from refdist.runtime import process
 from refdist.strategies import cross_device_ops
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
 from refdist.strategies.plans import ReductionToOneDevice, plan_of
+from refdist.variables.distributed import DistributedVariable
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, check_count
 from refdist.variables.variable import Variable
 
@@ -51,6 +52,8 @@ class Reduction:
         self._count = len(devices)
         self._total = transport.layout(devices).total
         self._ordered = ordered
+        # In the words of rules.REDUCE.
+        self._replicas = "one" if self._total == 1 else "one per worker" if self._count == 1 else "several"
 
     # Arrays.
 
@@ -103,19 +106,16 @@ class Reduction:
     # Values, as users hold them.
 
     def reduce_value(self, op: ReduceOp, value: Any, target: Destinations, attempted: str, options: Any = None) -> Any:
-        """One value reduced over all replicas.
-
-        A PerReplica has a contribution per replica, and so has a value that is not distributed where there is one
-        replica per worker.  Any other value is the same on all replicas: its MEAN is itself.
+        """One value reduced over all replicas, as rules.REDUCE says.
 
         Raises:
             RD04, RD05, RD21, RD23: contributions that do not fit.  RD12: a Mirrored that differs between workers.
             RD16: SUM of a value that is the same on all replicas.
         """
-        contributions = self._contributions(value, attempted)
-        if contributions is None:
-            return self._reduce_equal(op, value, target, attempted)
-        parts = check_parts(contributions, attempted)
+        action = self._action(op.name, value, attempted)
+        if action != rules.EACH:
+            return self._reduce_equal(action, op, value, target, attempted)
+        parts = check_parts(self._contributions(value), attempted)
         call = self._transport.call(attempted, op=op, like=parts[0])
         [copies] = self(op, [parts], target, call, _sources(value), options)
         return target.wrapped(copies)
@@ -123,8 +123,9 @@ class Reduction:
     def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[Any, Destinations]], attempted: str,
                      options: Any = None) -> list[Any]:
         """As `reduce_value` for every pair, after all have been checked; together where that is one all_reduce."""
-        found = [self._contributions(value, attempted) for value, _ in pairs]
-        columns = [check_parts(parts, attempted) for parts in found if parts is not None]
+        actions = [self._action(op.name, value, attempted) for value, _ in pairs]
+        columns = [check_parts(self._contributions(value), attempted)
+                   for (value, _), action in zip(pairs, actions, strict=True) if action == rules.EACH]
         sources = [_sources(value) or self._devices for value, _ in pairs]
         targets = [target for _, target in pairs]
         if len(columns) == len(pairs) and self._plan is None:
@@ -137,45 +138,48 @@ class Reduction:
             return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
         return [target.wrapped(copies) for target, copies in zip(targets, results, strict=True)]
 
-    def _contributions(self, value: Any, attempted: str) -> list[Any] | None:
-        # None for a value that is the same on all replicas.
+    def _action(self, operation: str, value: Any, attempted: str) -> str:
+        # The cell of rules.REDUCE.  None is refused later, in words of its own.
+        kind = rules.NOT_DISTRIBUTED
         if isinstance(value, DistributedValues):
             check_count(value, self._count, attempted)
-            equal = isinstance(value, Mirrored) or getattr(value, "_kind", None) == rules.MIRRORED
-            return None if equal and self._total > 1 else _values(value)
-        return [_read(value)] if self._count == 1 else None
-
-    def _reduce_equal(self, op: ReduceOp, value: Any, target: Destinations, attempted: str) -> Any:
-        if op is ReduceOp.SUM and value is not None:
-            distributed = isinstance(value, DistributedValues)
-            raise errors.error("RD16", attempted, f"SUM of {_brief(value)}, which is "
+            kind = (f"{value._kind} variable" if isinstance(value, DistributedVariable)
+                    else rules.MIRRORED_VALUE if isinstance(value, Mirrored) else rules.PER_REPLICA)
+        action = rules.REDUCE[f"{kind}, {self._replicas}"][operation]
+        if rules.is_code(action) and value is not None:
+            distributed = kind != rules.NOT_DISTRIBUTED
+            raise errors.error(action, attempted, f"{operation} of {_brief(value)}, which is "
                                f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
+        return action
+
+    def _contributions(self, value: Any) -> list[Any]:
+        # One for each replica of this worker; of a variable what each replica would read.
+        if isinstance(value, DistributedValues):
+            return [_read(item) for item in value.values]
+        return [_read(value)] * self._count
+
+    def _reduce_equal(self, action: str, op: ReduceOp, value: Any, target: Destinations, attempted: str) -> Any:
         [part] = check_parts([_read(value)], attempted)
         call, backend = self._transport.call(attempted, op=op, like=part), current_backend()
-        if isinstance(value, Mirrored):
-            self._transport.check_same_bits(call, part, _brief)
-        if isinstance(value, DistributedValues):
-            mean = collectives.reduce(backend, op, [part])
+        if action == rules.OF_WORKERS:
+            [total] = transports.reduce(self._transport, call, op, [[part]], self._total // self._count, self._ordered)
         else:
-            [mean] = transports.reduce(self._transport, call, op, [[part]], self._total // self._count, self._ordered)
-        return target.wrapped(target.copies(backend, mean))
+            if action == rules.AGREEMENT:
+                self._transport.check_same_bits(call, part, _brief)
+            total = collectives.reduce(backend, op, [part])
+        return target.wrapped(target.copies(backend, total))
 
     def reduce_along(self, op: ReduceOp, value: Any, axes: tuple[int, ...], attempted: str) -> Any:
-        """One value reduced over all replicas and, on each, along `axes`; a value that is not distributed counts
-        once per replica.
+        """One value reduced over all replicas and, on each, along `axes`.
 
         Raises:
             RD05, RD08, RD23: contributions that do not fit, or have no such axis.
         """
-        if isinstance(value, DistributedValues):
-            check_count(value, self._count, attempted)
-            values = _values(value)
-        else:
-            values = [_read(value)] * self._count
+        self._action(rules.ALONG, value, attempted)
         backend = current_backend()
         parts = [collectives.dense(backend, item, attempted) if isinstance(item, IndexedSlices) else item
-                 for item in as_parts(values, attempted)]
+                 for item in as_parts(self._contributions(value), attempted)]
         for part in parts:
             collectives.reducible(part, attempted)
         sums = [collectives.reduce_axes(part, axes, attempted) for part in parts]
@@ -189,28 +193,22 @@ class Reduction:
         return collectives.divide(total, sum(rows))
 
     def gather_value(self, value: Any, axis: int, attempted: str) -> Any:
-        """The contributions of all replicas one after another; a value that is the same on all is returned.
+        """The contributions of all replicas one after another, as rules.REDUCE says.
 
         Raises:
             RD05, RD07, RD08, RD20: contributions that cannot be put one after another.
             RD12: a value that is not distributed differs between workers.
         """
-        if isinstance(value, DistributedValues):
-            check_count(value, self._count, attempted)
-        parts = as_parts(_values(value) if isinstance(value, DistributedValues) else [value], attempted)
+        action = self._action(rules.GATHER, value, attempted)
+        parts = as_parts(self._contributions(value), attempted)
         for part in parts:
             collectives.check_gather(part, axis, attempted)
         collectives.check_same_signature(parts, attempted, axis)
         call = self._transport.call(attempted, like=parts[0], varying=axis)
-        if isinstance(value, DistributedValues) or self._total > self._count == 1:
+        if action == rules.EACH:
             return self.gather(parts, axis, call)
         self._transport.check_same_bits(call, parts[0], _brief)
         return value
-
-
-def _values(value: DistributedValues) -> list[Any]:
-    # Of a variable what each replica would read.
-    return [_read(item) for item in value.values]
 
 
 def _read(value: Any) -> Any:

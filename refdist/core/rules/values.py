@@ -1,8 +1,47 @@
-"""Which values can be reduced, and what becomes of their dtypes."""
+"""What becomes of values: of those that are reduced or gathered, and of what replicas return."""
 
 from __future__ import annotations
 
-# Kinds that can be summed (`arrays.kind_of`), and the dtype of a mean; other dtypes keep their own.
+from refdist.core.rules.table import Table
+
+# --- Reducing and gathering ----------------------------------------------------------------------------------
+
+NOT_DISTRIBUTED, PER_REPLICA, MIRRORED_VALUE = "not distributed", "PerReplica", "Mirrored"
+ALONG, GATHER = "along an axis", "gather"
+EACH, AGREEMENT, ITSELF, OF_WORKERS = "each", "agreed", "itself", "of workers"
+
+REDUCE = Table(
+    "Reducing and gathering",
+    "Rows: the value, and how many replicas there are: one in all, one on each of several workers, or several on a "
+    "worker.  Variables with one copy are not distributed.  Columns: SUM and MEAN across replicas (`Strategy.reduce` "
+    "with `axis=None`, `reduce_to`, `batch_reduce_to`), both along an axis too, and `Strategy.gather`.  A value "
+    "that is not distributed is the replica's own where a worker has one; where it has several, they share it, and a "
+    "sum would count it as often as there are replicas.  Source: tf.distribute.Strategy.reduce; observed, TensorFlow "
+    "2.21.",
+    {EACH: "every replica contributes its component, or the value where there are no components",
+     AGREEMENT: "the value, which must have the same bits on all workers",
+     ITSELF: "the value, whose copies are equal",
+     OF_WORKERS: "the mean of what the workers have"}, """
+                                                SUM     MEAN          along an axis    gather
+        not distributed, one                    each    each          each             agreed
+        not distributed, one per worker         each    each          each             each
+        not distributed, several                RD16    of workers    each             agreed
+        PerReplica, one                         each    each          each             each
+        PerReplica, one per worker              each    each          each             each
+        PerReplica, several                     each    each          each             each
+        Mirrored, one                           each    each          each             each
+        Mirrored, one per worker                RD16    agreed        each             each
+        Mirrored, several                       RD16    agreed        each             each
+        mirrored variable, one                  each    each          each             each
+        mirrored variable, one per worker       RD16    itself        each             each
+        mirrored variable, several              RD16    itself        each             each
+        on read variable, one                   each    each          each             each
+        on read variable, one per worker        each    each          each             each
+        on read variable, several               each    each          each             each
+    """)
+
+# --- Dtypes ------------------------------------------------------------------------------------------------
+# Kinds that can be summed (`convert.kind_of`), and the dtype of a mean; other dtypes keep their own.
 # Source: observed, TensorFlow 2.21.
 
 REDUCIBLE_KINDS = "iufc"
