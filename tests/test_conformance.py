@@ -132,7 +132,7 @@ def test_an_adapter_of_one_s_own(tmp_path: Path) -> None:
     about_datasets = sum("datasets" in case.name.lower() for case in CASES)
     assert f"{about_datasets} skipped" in mine("Poor", "-k", "datasets").stdout
     assert mine("Absent").returncode == 4
-    name = "values: it can be gathered: mirrored 2"
+    name = "values: values from a function can be gathered: mirrored 2"
     for text, status, says in (
             (f"{name} | expected [0.0 | it is wrong on purpose", 0, "1 xfailed"),
             (f"{name} | another message | it is wrong on purpose", 1, "1 failed, 3 passed"),

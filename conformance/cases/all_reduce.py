@@ -54,13 +54,14 @@ CASES = [
                                                "b": op("list", per_replica(*[[1.0 + i] for i in range(k[1])]))})),
            {"a": [float(sum(range(k[1])))] * k[1], "b": [[[float(k[1] + sum(range(k[1])))]] * k[1]]}, k)
       for k in KINDS),
-    *(case("ints beside floats", reduce("SUM", op("list", per_replica(*[1.0] * k[1]), per_replica(*[2] * k[1]))),
+    *(case("ints and floats in one nest",
+           reduce("SUM", op("list", per_replica(*[1.0] * k[1]), per_replica(*[2] * k[1]))),
            [[float(k[1])] * k[1], [2 * k[1]] * k[1]], k, **UNSAID) for k in KINDS),
     *(case("a matrix keeps its shape", reduce("SUM", per_replica(*[[[1.0, 2.0], [3.0, 4.0]]] * k[1])),
            [[[1.0 * k[1], 2.0 * k[1]], [3.0 * k[1], 4.0 * k[1]]]] * k[1], k) for k in KINDS),
     *(case("an empty array", reduce("SUM", per_replica(*[[]] * k[1], dtype="float32")), [[]] * k[1], k)
       for k in KINDS),
-    *(case("again and again", run(seq(let("a", op("all_reduce", "SUM", const(1.0))),
+    *(case("three calls, one after another", run(seq(let("a", op("all_reduce", "SUM", const(1.0))),
                                       op("all_reduce", "SUM", op("add", ["get", "a"], const(0.0))))),
            [float(k[1] ** 2)] * k[1], k) for k in KINDS),
     *(case("on one replica the value comes back", reduce("SUM", const([1.0, 2.0])), [1.0, 2.0], (kind, 1))
@@ -77,7 +78,7 @@ CASES = [
     *(case(f"structures that differ are refused, replica {i}", run(op("all_reduce", "SUM", ["pick", [
         op("list", *[const(1.0)] * (2 if j == i else 1)) for j in range(k[1])]])), strategy=k,
         fails=("value", "type", "context"), then=fine(k[1])) for k in KINDS for i in range(1, k[1])),
-    *(case(f"a replica that does not come is an error, replica {i}",
+    *(case(f"a replica that does not make the call is an error, replica {i}",
            run(op("only", i, RID, op("all_reduce", "SUM", const(1.0)))), strategy=k,
            fails=("context", "value"), then=fine(k[1])) for k in KINDS for i in range(k[1])),
     *(case("ops that differ are refused", run(["pick", [
@@ -88,6 +89,6 @@ CASES = [
         strategy=k, fails=("value", "context"), then=fine(k[1])) for k in KINDS),
     *(case("booleans are refused", reduce("SUM", per_replica(*[True] * k[1], dtype="bool")), strategy=k,
            fails=("type", "value"), then=fine(k[1]), **UNSAID) for k in KINDS),
-    *(case(f"an op that there is not is refused, {bad!r}", reduce(bad, const(1.0)), strategy=k,
+    *(case(f"a reduce op that does not exist is refused, {bad!r}", reduce(bad, const(1.0)), strategy=k,
            fails=("value", "type", "lookup"), then=fine(k[1])) for k in KINDS[:2] for bad in ("PRODUCT", 3, None)),
 ]

@@ -18,7 +18,7 @@ def needs(kind: str) -> frozenset[str]:
 
 
 CASES = [
-    Case("outside every scope is the default replica context", WHERE, "default", strategy=("default", 1),
+    Case("outside every scope the context is the default replica context", WHERE, "default", strategy=("default", 1),
          source=PAGE.format("get_replica_context")),
     *(Case(f"a scope is a cross-replica context: {kind} {n}", op("scope", WHERE), "cross", strategy=(kind, n),
            source=SCOPE, needs=needs(kind)) for kind, n in KINDS),
@@ -29,7 +29,8 @@ CASES = [
     *(Case(f"merge_call is a cross-replica context: {kind} {n}", run(op("merge_call", WHERE)), "cross",
            strategy=(kind, n), source=PAGE.format("ReplicaContext.merge_call"), needs=needs(kind))
       for kind, n in KINDS if n > 1),
-    *(Case(f"after merge_call a replica goes on: {kind} {n}", run(seq(op("merge_call", WHERE), WHERE)), "replica",
+    *(Case(f"after merge_call the code is in a replica context again: {kind} {n}",
+           run(seq(op("merge_call", WHERE), WHERE)), "replica",
            strategy=(kind, n), source=PAGE.format("ReplicaContext.merge_call"), needs=needs(kind))
       for kind, n in KINDS if n > 1),
     *(Case(f"{name} in a replica is refused: {kind} {n}", run(call), fails=("context",), strategy=(kind, n),

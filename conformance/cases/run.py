@@ -22,7 +22,8 @@ def case(name: str, program: Program, gives: object = None, strategy: tuple[str,
 CASES = [
     *(case("replicas are numbered from 0", run(RID), [*range(k[1])], k) for k in KINDS),
     *(case("every replica knows how many there are", run(op("num_replicas")), [k[1]] * k[1], k) for k in KINDS),
-    *(case("an argument of run is computed with", run(op("add", get("0"), const(1.0)), const(2.0)), [3.0] * k[1], k)
+    *(case("replicas compute with an argument of run",
+           run(op("add", get("0"), const(1.0)), const(2.0)), [3.0] * k[1], k)
       for k in KINDS),
     *(case("a distributed argument is taken apart",
            seq(let("x", run(op("mul", RID, const(10)))), run(op("add", get("0"), const(1)), get("x"))),
@@ -63,7 +64,7 @@ CASES = [
         ("a list and an array", op("list", RID), RID, SAID),
         ("a dict and a list", op("dict", {"a": RID}), op("list", RID), SAID),
         ("an array and a list", RID, op("list", RID), UNSAID))),
-    *(case(f"what a replica raises comes out, replica {i} of {k[1]}",
+    *(case(f"an exception of a replica comes out of run, replica {i} of {k[1]}",
            run(op("only", i, op("item", op("dict", {}), "gone"), RID)), strategy=k, fails=("lookup",),
            then=(run(RID), [*range(k[1])])) for k in KINDS for i in range(k[1])),
     case("replicas choose by their number", run(per_replica(5.0, 7.0)), [5.0, 7.0]),

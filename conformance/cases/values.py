@@ -19,10 +19,12 @@ def made(n: int) -> Program:
 CASES = [
     *(case("a function makes a value for each replica", op("local", made(k[1])),
            [[float(i), 1.0] for i in range(k[1])], k) for k in KINDS),
-    *(case("replicas get their own", seq(let("v", made(k[1])), run(op("add", get("0"), const(1.0)), get("v"))),
+    *(case("each replica gets its value", seq(let("v", made(k[1])), run(op("add", get("0"), const(1.0)), get("v"))),
            [[i + 1.0, 2.0] for i in range(k[1])], k) for k in KINDS),
-    *(case("it can be reduced", op("reduce", "SUM", made(k[1]), None), [float(sum(range(k[1]))), float(k[1])], k)
+    *(case("values from a function can be reduced",
+           op("reduce", "SUM", made(k[1]), None), [float(sum(range(k[1]))), float(k[1])], k)
       for k in KINDS),
-    *(case("it can be gathered", op("gather", made(k[1]), 0), [x for i in range(k[1]) for x in (float(i), 1.0)], k)
+    *(case("values from a function can be gathered",
+           op("gather", made(k[1]), 0), [x for i in range(k[1]) for x in (float(i), 1.0)], k)
       for k in KINDS),
 ]

@@ -69,7 +69,7 @@ CASES = [
     *(case(f"{method} of a float to an int variable is refused",
            seq(variable("v", 10, aggregation="SUM"), op("write", "v", method, const(0.5))), strategy=k,
            fails=("value", "type"), then=(READ, 10)) for k in KINDS for method in METHODS),
-    *(case(f"{method}: a replica that does not come is an error, {aggregation}",
+    *(case(f"{method}: a replica that does not make the call is an error, {aggregation}",
            seq(variable("v", 10.0, aggregation=aggregation),
                run(op("only", 0, op("write", "v", method, const(1.0)), op("replica_id")))),
            strategy=k, fails=("context", "value"), then=(READ, 10.0))
@@ -102,7 +102,7 @@ CASES = [
            updated(aggregation, method, k[1], "ON_READ"),
            AGGREGATE[aggregation]([METHODS[method](10.0, part) for part in parts(k[1])]), k,
            ON_READ) for k in KINDS[:2] for aggregation in AGGREGATE for method in METHODS),
-    *(case("synchronized on read, SUM: assign outside shares out",
+    *(case("synchronized on read, SUM: assign outside divides the value among the copies",
            seq(variable("v", 0.0, "ON_READ", "SUM"), op("write", "v", "assign", const(12.0)), op("copies", "v")),
            [12.0 / k[1]] * k[1], k, ON_READ) for k in KINDS[:2]),
     *(case("synchronized on read, MEAN: assign outside sets every copy",

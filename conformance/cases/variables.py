@@ -23,12 +23,12 @@ CASES = [
            dtype=dtype) for k in KINDS for dtype in ("float32", "float64", "int32", "int64")),
     *(case("a variable of booleans", seq(variable("v", [True, False], dtype="bool"), READ), [True, False], k,
            dtype="bool") for k in KINDS),
-    *(case(f"replicas read it, aggregation {aggregation}",
+    *(case(f"replicas read the value, aggregation {aggregation}",
            seq(variable("v", 3.0, aggregation=aggregation), run(READ)), [3.0] * k[1], k)
       for k in KINDS for aggregation in ("NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA")),
     *(case("every replica has a copy", seq(variable("v", 3.0), op("copies", "v")), [3.0] * k[1], k)
       for k in KINDS if k[0] == "mirrored"),
-    case("central storage keeps one", seq(variable("v", 3.0), op("copies", "v")), [3.0], ("central", 2)),
+    case("central storage keeps one copy", seq(variable("v", 3.0), op("copies", "v")), [3.0], ("central", 2)),
     *(case(f"synchronized on read, {aggregation}: replicas read their own",
            seq(variable("v", 3.0, "ON_READ", aggregation), run(READ)), [3.0] * k[1], k, ON_READ)
       for k in KINDS[:2] for aggregation in ("NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA")),
@@ -42,12 +42,13 @@ CASES = [
            fails=("value", "type", "unsupported")) for k in KINDS[:2]),
     *(case("synchronization NONE is refused", variable("v", 3.0, "NONE"), strategy=k, fails=("value",),
            then=(seq(variable("w", 1.0), op("read", "w")), 1.0)) for k in KINDS[:2]),
-    *(case("it belongs to the strategy in whose scope it was made",
+    *(case("a variable belongs to the strategy in whose scope it was created",
            seq(variable("v", 1.0), op("created_in_scope", "v")), True, k, frozenset({"update"})) for k in KINDS),
-    *(case("one that was made outside does not", seq(op("variable_here", "v", const(1.0), "AUTO", "NONE"),
+    *(case("a variable created outside the scope does not belong to the strategy",
+           seq(op("variable_here", "v", const(1.0), "AUTO", "NONE"),
                                                      op("created_in_scope", "v")), False, k, frozenset({"update"}))
       for k in KINDS),
-    *(case("replicas can make one together",
+    *(case("replicas can create a variable together",
            seq(run(op("variable_here", "v", const(5.0), "AUTO", "NONE")), op("created_in_scope", "v")), True, k,
            frozenset({"update"})) for k in KINDS[:2]),
 ]
