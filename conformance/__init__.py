@@ -1,4 +1,4 @@
-"""The conformance suite: documented behaviours of tf.distribute, each a small program with what it must give.
+"""The conformance suite: documented behaviours of tf.distribute, each a small program with its expected value or error.
 
     python -m refdist.conformance --adapter package.module:Class
 

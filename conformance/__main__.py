@@ -1,4 +1,4 @@
-"""`python -m refdist.conformance --adapter package.module:Class`, with every option of pytest."""
+"""The command `python -m refdist.conformance`: pytest on `suite.py` with the plugin and all options."""
 
 from __future__ import annotations
 

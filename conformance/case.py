@@ -1,4 +1,4 @@
-"""`Case`: a documented behaviour, the program that shows it, and what must come out."""
+"""`Case`: a documented behaviour, a program that shows it, and its expected value or error; comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from refdist.conformance.adapter import Adapter, Strategy, Variable
 from refdist.conformance.language import Failed, Interpreter, Program, shown
 
 PAGE = "tf.distribute.{} (TensorFlow 2.21)"
-# Floats agree within this many units in the last place for each number that was summed.
+# Floats may differ by this many units in the last place.
 ULPS = 2
 
 
@@ -23,19 +23,21 @@ class Case:
     """One row of the suite.
 
     Attributes:
-        name: unique, readable.
+        name: a sentence, unique among all cases; `cases.load` puts the concept in front.
         program: see `language`.
-        gives: nested lists that the last value must equal; or
-        fails: the kinds of error of which one must come.
-        then: (program, gives) that must hold afterwards, in particular after an error.
-        strategy: (kind, replicas).
-        source: page and section.
+        gives: the expected value of the program, nested lists and dicts of numbers; unless `fails` is given:
+        fails: kinds of errors (`adapter.KINDS`), one of which the program must raise.
+        then: a second program and its expected value, run afterwards with the same names and variables; after an
+            error it shows that nothing has changed.
+        strategy: (kind, number of replicas).
+        source: page and section of TensorFlow's documentation.
         level: "required" (documented) or "recommended" (not documented: observed in TensorFlow 2.21, or an error
             where a wrong result would come out).
         needs: capabilities without which the case is skipped.
-        document: "right", "wrong: ...", "ambiguous: ...", "silent", "silent: ..."; what is silent or wrong
-            requires nothing.
-        dtype: of every array that comes out, where it matters.
+        document: what the page says of it: "right", "wrong: ...", "ambiguous: ...", "silent" or "silent: ..."; where
+            it is silent or wrong the case is only recommended.
+        dtype: the expected dtype of every array in the value; None if it does not matter.
+        concept: the module of `cases` that the case comes from, set by `cases.load`.
     """
 
     name: str
@@ -69,7 +71,7 @@ class Details(Standing, total=False):
 
 @dataclass
 class Verdict:
-    """What became of a case: passed, failed, errored or skipped; and what was expected and found."""
+    """The outcome of a case: passed, failed, errored (the adapter broke) or skipped; what was expected, and found."""
 
     case: Case
     outcome: str
@@ -102,7 +104,7 @@ def verdict_of(case: Case, implementation: Implementation, bitwise: bool = False
 
 
 def judge(case: Case, adapter: Adapter[Strategy, Variable], bitwise: bool = False) -> Verdict:
-    """Runs a case on an adapter."""
+    """Runs a case on an adapter, in this process."""
     missing = case.needs - adapter.capabilities
     if missing:
         return Verdict(case, "skipped", f"needs {', '.join(sorted(missing))}")
@@ -138,7 +140,10 @@ def judge(case: Case, adapter: Adapter[Strategy, Variable], bitwise: bool = Fals
 
 
 def differences(expected: object, found: object, bitwise: bool, path: str = "") -> Iterator[str]:
-    """Where a result differs from what was expected, in words."""
+    """The places where a result differs from what was expected, as sentences.
+
+    Integers must be equal; floats may differ by ULPS units in the last place unless `bitwise`; NaN equals NaN.
+    """
     where = f" at {path}" if path else ""
     if isinstance(found, (np.ndarray, np.generic)):
         array = np.asarray(found)

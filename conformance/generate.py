@@ -1,8 +1,8 @@
-"""Random programs: run on two implementations, they must agree on values or on the kind of error.
+"""Random programs, run on two implementations, which must return the same values or raise the same kind of error.
 
     python -m refdist.conformance.generate --against refdist.conformance.adapters.tensorflow:TensorFlow --programs 1000
 
-A program that tells them apart is made as short as possible and printed as Python that can be run.
+A program on which they differ is made as short as possible and printed as Python that can be run.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ except ModuleNotFoundError as error:
 NUMBERS = st.integers(-4, 4).map(float)
 METHODS = st.sampled_from(["assign", "assign_add", "assign_sub"])
 OPS = st.sampled_from(["SUM", "MEAN"])
-# Differences that are known and stand in expected/tensorflow.txt are not made again: every replica makes its own
-# arrays, of float32, aggregation NONE is written with equal values, and one replica is not given a wrong axis, which
-# TensorFlow does not look at; under OFF its central storage loses the last rows.
+# The programs avoid the known differences of expected/tensorflow.txt: every replica makes its own arrays, of float32;
+# variables of aggregation NONE are written with equal values; a single replica gets no wrong axis, which TensorFlow
+# would not check; and the policy OFF, with which TensorFlow loses the last rows, is not used with central storage.
 AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[tuple[str, int], Program]:
-    """A strategy and a program: variables of every kind, up to six steps, a dataset, then everything is read."""
+    """A strategy, and a program that creates variables, makes up to six steps, reads a dataset and then everything."""
     kind = draw(st.sampled_from(["mirrored", "mirrored", "central"]))
     count = draw(st.integers(1 if kind == "mirrored" else 2, 6 if kind == "mirrored" else 3))
     steps: list[Program] = []
@@ -101,7 +101,7 @@ def outcome(adapter: Implementation, strategy: tuple[str, int], program: Program
 
 
 def agree(one: Implementation, other: Implementation, strategy: tuple[str, int], program: Program) -> str | None:
-    """What tells two implementations apart, None when nothing does."""
+    """How two implementations differ on a program, None if they do not."""
     first, second = (outcome(adapter, strategy, program) for adapter in (one, other))
     if first[0] != second[0] or (first[0] == "error" and first[1] != second[1]):
         return f"{first} and {second}"
@@ -111,7 +111,7 @@ def agree(one: Implementation, other: Implementation, strategy: tuple[str, int],
 
 
 def plain(value: object) -> Any:
-    """A result without the names of dtypes."""
+    """A result as nested lists of numbers, without dtypes."""
     found = arrays(value)
     if isinstance(found, dict):
         return {key: plain(item) for key, item in found.items()}
@@ -131,7 +131,7 @@ def compare(one: Implementation, other: Implementation, count: int, start: int =
     """Runs `count` random programs on two adapters.
 
     Raises:
-        AssertionError: one tells them apart; the message has a short program that does.
+        AssertionError: they differ on one; the message has a short program on which they do.
     """
     done = 0
 

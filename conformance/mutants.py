@@ -1,4 +1,4 @@
-"""Implementations that are wrong on purpose: each must be caught by the concept that it breaks.
+"""Implementations that are wrong on purpose; at least one case of the concept that each breaks must fail.
 
 A mutant is refdist with one method of its adapter replaced.  The replacement is called with the adapter, the right
 method (`call`), and the arguments of the method.

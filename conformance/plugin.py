@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--adapter", default="refdist.conformance.adapters.simulated:Simulated",
                     help="package.module:Class, or the command of a testee after `testee:`")
     group.addoption("--expected-failures",
-                    help="a file with a line `case | part of the message | reason` for each case that must fail")
+                    help="a file with a line `case | part of the message | reason` for each case expected to fail")
     group.addoption("--bitwise", action="store_true", help="floats must agree to the bit")
     group.addoption("--report", help="a folder for report.json, report.md and report.html")
 
@@ -33,7 +33,7 @@ def make_adapter(text: str) -> Implementation:
     """The adapter that an option names.
 
     Raises:
-        pytest.UsageError: there is none.
+        pytest.UsageError: it does not exist or cannot be made.
     """
     if text.startswith("testee:"):
         from refdist.conformance.testee import Testee
@@ -51,7 +51,7 @@ def read_expected(path: str | None, names: set[str]) -> dict[str, tuple[str, str
     """The cases that must fail, with a part of the message and the reason.
 
     Raises:
-        pytest.UsageError: a line names no case, or gives no reason.
+        pytest.UsageError: a line does not name a case, or lacks the message or the reason.
     """
     found: dict[str, tuple[str, str]] = {}
     for line in Path(path).read_text().splitlines() if path else []:
@@ -59,13 +59,13 @@ def read_expected(path: str | None, names: set[str]) -> dict[str, tuple[str, str
             continue
         parts = [part.strip() for part in line.split("|")]
         if len(parts) != 3 or parts[0] not in names or not all(parts):
-            raise pytest.UsageError(f"{path}: {line!r} names no case, or has no message or reason")
+            raise pytest.UsageError(f"{path}: {line!r} is not `case | part of the message | reason`, of a case")
         found[parts[0]] = (parts[1], parts[2])
     return found
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads what the options name."""
+    """Makes the adapter and reads the file of expected failures."""
     config.stash[verdicts] = []
     config.stash[implementation] = make_adapter(config.getoption("--adapter"))
     config.stash[expected] = read_expected(config.getoption("--expected-failures"), {case.name for case in load()})
@@ -85,11 +85,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def check(case: Case, adapter: Implementation, config: pytest.Config) -> None:
-    """Judges a case and ends the test accordingly."""
+    """Runs a case, and passes, skips, xfails or fails the test."""
     verdict = verdict_of(case, adapter, config.getoption("--bitwise"))
     message, reason = config.stash[expected].get(case.name, ("", ""))
     if reason and verdict.outcome == "passed":
-        verdict = Verdict(case, "failed", f"passes, but is expected to fail ({reason}); take it from the file")
+        verdict = Verdict(case, "failed", f"passes, but is expected to fail ({reason}); remove it from the file")
         reason = ""
     if message not in verdict.message:
         reason = ""

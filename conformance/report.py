@@ -58,7 +58,7 @@ def rows(verdicts: list[Verdict]) -> list[Row]:
 
 
 def write(folder: Path, name: str, verdicts: list[Verdict]) -> None:
-    """Writes report.json, report.md and report.html; earlier implementations in the folder stay beside this one."""
+    """Writes report.json, report.md and report.html; results of other implementations in the folder are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.json"
     everything: dict[str, list[Row]] = json.loads(path.read_text()) if path.exists() else {}
@@ -84,7 +84,7 @@ def markdown(everything: dict[str, list[Row]]) -> str:
 
 
 def page(everything: dict[str, list[Row]]) -> str:
-    """Implementations side by side; a click on a case shows its source, program, and what was expected and got."""
+    """Implementations side by side; a click on a case shows its source and program, what was expected and found."""
     names = list(everything)
     by_case: dict[tuple[str, str], dict[str, Row]] = {}
     for name, found in everything.items():

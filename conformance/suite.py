@@ -1,4 +1,4 @@
-"""What pytest collects: one test, which the plugin calls for every case."""
+"""The test that pytest collects; the plugin parametrizes it with all cases."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from refdist.conformance.case import Case, Verdict, differences
 
-LIMIT = 60.0  # seconds that a case may take
+LIMIT = 60.0  # seconds for a case
 
 
 class Testee:
@@ -32,7 +32,7 @@ class Testee:
         command: what starts it.
 
     Raises:
-        RuntimeError: it does not say hello.
+        RuntimeError: its first line is not {"hello": NAME, ...}.
     """
 
     def __init__(self, command: str) -> None:
@@ -41,7 +41,7 @@ class Testee:
         threading.Thread(target=self._read, daemon=True).start()
         hello = self._answer()
         if "hello" not in hello:
-            raise RuntimeError(f"{command} did not say hello but {hello}")
+            raise RuntimeError(f"{command}: the first line is {hello}, not {{\"hello\": NAME}}")
         self.name = hello["hello"]
         self.capabilities = frozenset(hello.get("capabilities", ()))
         self._count = 0
@@ -60,8 +60,8 @@ class Testee:
         try:
             found = json.loads(line)
         except ValueError:
-            return {"crash": "the testee has ended" if not line else f"no JSON: {line[:100]!r}"}
-        return found if isinstance(found, dict) else {"crash": f"no object: {line[:100]!r}"}
+            return {"crash": "the testee has ended" if not line else f"not JSON: {line[:100]!r}"}
+        return found if isinstance(found, dict) else {"crash": f"not a JSON object: {line[:100]!r}"}
 
     def judge(self, case: Case) -> Verdict:
         """Sends a case and compares the answer."""
@@ -82,7 +82,8 @@ class Testee:
     def _compare(self, case: Case, answer: Mapping[str, object]) -> Verdict:
         wanted = f"an error: {' or '.join(case.fails)}" if case.fails else case.gives
         if answer.get("id") != self._count:
-            return Verdict(case, "errored", str(answer.get("crash", f"answer to something else: {answer}")), wanted)
+            lost = f"the id of the answer is not {self._count}: {answer}"
+            return Verdict(case, "errored", str(answer.get("crash", lost)), wanted)
         if "error" in answer:
             if answer["error"] not in case.fails:
                 return Verdict(case, "failed", f"raised {answer['error']}: {answer.get('message', '')}", wanted)

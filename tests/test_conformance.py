@@ -138,7 +138,7 @@ def test_an_adapter_of_one_s_own(tmp_path: Path) -> None:
             (f"{name} | another message | it is wrong on purpose", 1, "1 failed, 3 passed"),
             (f"{name.replace('2', '3')} | gives | it is not wrong", 1,
              "passes, but is expected to fail (it is not wrong)"),
-            ("no such case | x | y", 4, "names no case"), (name, 4, "names no case")):
+            ("no such case | x | y", 4, "of a case"), (name, 4, "of a case")):
         (tmp_path / "expected.txt").write_text(f"# a comment\n\n{text}\n")
         done = mine("Wrong", "--expected-failures", "expected.txt", "-k", "values and gathered")
         assert done.returncode == status and says in done.stdout + done.stderr, done.stdout
@@ -158,9 +158,9 @@ def test_a_testee_that_speaks_json() -> None:
 
 
 @pytest.mark.parametrize(("program", "says"), [
-    ("print('hello')", "did not say hello"), ("", "did not say hello"),
-    ("print('{\"hello\": \"x\"}', flush=True); input(); print('[1]')", "no object"),
-    ("print('{\"hello\": \"x\"}', flush=True); input(); print('{\"id\": 7}')", "answer to something else"),
+    ("print('hello')", "the first line is"), ("", "the first line is"),
+    ("print('{\"hello\": \"x\"}', flush=True); input(); print('[1]')", "not a JSON object"),
+    ("print('{\"hello\": \"x\"}', flush=True); input(); print('{\"id\": 7}')", "the id of the answer is not 1"),
     ("print('{\"hello\": \"x\"}', flush=True); input()", "has ended")])
 def test_a_testee_that_does_not_is_an_error_of_its_own(program: str, says: str) -> None:
     command = f"{sys.executable} -c \"{program.replace(chr(34), chr(92) + chr(34))}\""

@@ -1,4 +1,4 @@
-"""refdist on the GPUs of this process, as 16 logical ones."""
+"""refdist on the GPUs of this process, divided into 16 logical GPUs."""
 
 from __future__ import annotations
 

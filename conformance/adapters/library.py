@@ -1,4 +1,4 @@
-"""An implementation in Python whose names are those of tf.distribute: most of its adapter is the same for all."""
+"""The adapter of a Python library that has the names of tf.distribute; a few methods are left to each library."""
 
 from __future__ import annotations
 
