@@ -101,7 +101,7 @@ def test_tf_config_is_read(monkeypatch: Any) -> None:
     ("{'cluster': 1}", r"line 1 column 2.*Use double quotes"),
     ("", "line 1 column 1"),
     ("[" * 100_000, "nested too deep"),
-    ("[1, 2]", "a list stands where an object should"),
+    ("[1, 2]", "it is a list, not an object"),
     ('{"cluster": {"worker": "w0:2"}}', """at "cluster".*tasks of job 'worker' are 'w0:2'"""),
     ('{"cluster": 5}', 'at "cluster".*got 5'),
     ('{"cluster": {"worker": [1]}}', "address of task 0 of job 'worker' is 1"),
@@ -170,19 +170,19 @@ def test_a_task_that_is_not_there_is_found_when_its_address_is_asked_for(monkeyp
     monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, "task": {"type": "foo", "index": 0}}))
     resolver = resolvers.TFConfigClusterResolver()
     assert resolver.task_type == "foo"
-    with pytest.raises(ValueError, match=r"RD17.*no job 'foo'"):
+    with pytest.raises(ValueError, match=r"RD17.*job 'foo' does not exist"):
         resolver.master()
 
 
 def test_what_is_probably_wrong_is_warned_of(monkeypatch: Any) -> None:
-    """K11, and addresses at which nobody is found."""
+    """K11, and addresses that cannot be reached."""
     monkeypatch.setenv("TF_CONFIG", json.dumps(FULL))
     resolver = resolvers.TFConfigClusterResolver()
     monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, "task": {"type": "ps", "index": 0}}))
     with pytest.warns(UserWarning, match="TF_CONFIG has changed"):
         assert resolver.task_type == "ps"
     for addresses, says in ((["localhost:1", "far:2"], "names localhost"), (["127.0.0.1:1", "far:2"], "127.0.0.1"),
-                            (["a:0", "b:2"], "a:0; nobody can connect to port 0"),
+                            (["a:0", "b:2"], "a:0; no connection can be made to port 0"),
                             (["a", "b:2"], "a, which has no port"),
                             (["a:1", "a:1"], "gives a:1 to several tasks")):
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": addresses}}))

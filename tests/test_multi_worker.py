@@ -64,7 +64,7 @@ def test_bad_arguments() -> None:
 @pytest.mark.parametrize(("cluster", "job", "index", "says"), [
     ({"worker": ["a:1"]}, None, None, "the task is not"),
     ({"ps": ["a:1"]}, "ps", 0, "a parameter server does not train"),
-    ({"foo": ["a:1"]}, "foo", 0, "'foo' is no type of task"),
+    ({"foo": ["a:1"]}, "foo", 0, "'foo' is not a type of task"),
     ({"worker": ["a:1"]}, "worker", 3, r"It has indices \[0\]"),
     ({"worker": ["a:1"]}, "worker", -1, "the task index is -1"),
     ({"worker": ["a:1"]}, "worker", "0", "the task index is '0'"),

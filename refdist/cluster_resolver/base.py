@@ -10,7 +10,7 @@ from refdist.cluster_resolver.cluster_spec import ClusterSpec
 
 
 class ClusterResolver(ABC):
-    """Says which tasks a cluster has, and which of them this program is.
+    """Describes the tasks of a cluster, and which of them this program is.
 
     Attributes:
         task_type: "chief", "worker", "ps", "evaluator", or None.
@@ -20,29 +20,40 @@ class ClusterResolver(ABC):
     Source: tf.distribute.cluster_resolver.ClusterResolver.
     """
 
-    _task_type: str | None = None
-    _task_id: int | None = None
-    _rpc_layer: str | None = None
+    task_type: str | None = None
+    task_id: int | None = None
+    rpc_layer: str | None = None
     _environment: str | None = ""
 
     @abstractmethod
     def cluster_spec(self) -> ClusterSpec:
         """The tasks of the cluster."""
 
-    @abstractmethod
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a session, of this task if none is named."""
-
-    def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
-                         config_proto: Any = None) -> dict[str, int]:
-        """How many devices other than CPUs a task has, by type; every task is taken to have what this machine has.
+        """The address of a task, of this task if type or index is None; "" if neither says which.
 
         Args:
-            task_type, task_id: the task; this one if none is named.
-            config_proto: has no effect; there are no sessions.
+            task_type, task_id: the task.
+            rpc_layer: the protocol to put in front, as in "grpc://host:port"; None for the resolver's.
 
         Raises:
-            RD17: the cluster has no such task.
+            RD17: the cluster does not have this task.
+
+        Source: tf.distribute.cluster_resolver.ClusterResolver.master.
+        """
+        return self._address_of(self.task_type if task_type is None else task_type,
+                                self.task_id if task_id is None else task_id, rpc_layer)
+
+    def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
+                         config_proto: object = None) -> dict[str, int]:
+        """The number of devices of a task by type, without CPUs; all tasks are assumed to have those of this machine.
+
+        Args:
+            task_type, task_id: the task; None for this one.
+            config_proto: has no effect, as refdist does not use sessions.
+
+        Raises:
+            RD17: the cluster does not have this task.
 
         Source: tf.distribute.cluster_resolver.ClusterResolver.num_accelerators.
         """
@@ -60,38 +71,6 @@ class ClusterResolver(ABC):
         """Where the program runs: "", "google", or what was given."""
         return self._environment
 
-    @property
-    def task_type(self) -> str | None:
-        """The type of this task."""
-        return self._task_type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """The index of this task within its type."""
-        return self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The protocol between tasks."""
-        return self._rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
-
-    def _own_address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
-        # Of this task where none is named.
-        return self._address_of(self.task_type if task_type is None else task_type,
-                                self.task_id if task_id is None else task_id, rpc_layer)
-
     def _address_of(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
         if task_type is None or task_id is None:
             return ""
@@ -99,95 +78,95 @@ class ClusterResolver(ABC):
 
 
 def with_layer(address: str, rpc_layer: str | None) -> str:
-    """The address with its protocol in front, where both are known."""
+    """The address with the protocol in front; the address alone if either is empty."""
     return f"{rpc_layer}://{address}" if rpc_layer and address else address
 
 
 class SimpleClusterResolver(ClusterResolver):
-    """Says what it was told.
+    """A resolver whose answers are given to it.
 
     >>> spec = ClusterSpec({"worker": ["h0:1", "h1:2"]})
     >>> SimpleClusterResolver(spec, rpc_layer="grpc").master("worker", 1)
     'grpc://h1:2'
 
     Raises:
-        RD25: no ClusterSpec, or a master that is no text.
+        RD25: `cluster_spec` is not a ClusterSpec, or `master` is not a str.
 
     Source: tf.distribute.cluster_resolver.SimpleClusterResolver.
     """
 
-    def __init__(self, cluster_spec: Any, master: str = "", task_type: str | None = None, task_id: int | None = None,
-                 environment: str = "", num_accelerators: dict[str, int] | None = None,
+    def __init__(self, cluster_spec: ClusterSpec, master: str = "", task_type: str | None = None,
+                 task_id: int | None = None, environment: str = "", num_accelerators: dict[str, int] | None = None,
                  rpc_layer: str | None = None) -> None:
         if not isinstance(cluster_spec, ClusterSpec):
             raise errors.error("RD25", "SimpleClusterResolver", f"cluster_spec is {cluster_spec!r}",
                                "Pass a refdist.train.ClusterSpec.")
         if not isinstance(master, str):
-            raise errors.error("RD25", "SimpleClusterResolver", f"master is {master!r}", "Pass text.")
+            raise errors.error("RD25", "SimpleClusterResolver", f"master is {master!r}", "Pass a str.")
         self._cluster_spec = cluster_spec
         self._master = master
-        self._task_type, self._task_id = task_type, task_id
-        self._environment, self._rpc_layer = environment, rpc_layer
+        self.task_type, self.task_id, self.rpc_layer = task_type, task_id, rpc_layer
+        self._environment = environment
         self._num_accelerators = num_accelerators
 
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks that were given."""
+        """The cluster that was given."""
         return self._cluster_spec
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """The address of a task, or the master that was given.
 
         Raises:
-            RD17: no such task.
+            RD17: the cluster does not have this task.
         """
         if task_type is not None and task_id is not None:
             return self._address_of(task_type, task_id, rpc_layer)
-        return with_layer(self._master, rpc_layer or self._rpc_layer)
+        return with_layer(self._master, rpc_layer or self.rpc_layer)
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
-                         config_proto: Any = None) -> dict[str, int]:
-        """What was given, or nothing."""
+                         config_proto: object = None) -> dict[str, int]:
+        """The dict that was given, or an empty one."""
         return self._num_accelerators or {}
 
 
 class UnionResolver(ClusterResolver):
-    """Several resolvers as one: jobs are put together, everything else is the first one's that says something.
+    """Several resolvers as one: their clusters are merged; anything else is the first answer that is not None or empty.
 
     Args:
         args: the resolvers.
-        kwargs: task_type, task_id and rpc_layer, which go before those of the resolvers.
+        kwargs: task_type, task_id and rpc_layer, which override those of the resolvers.
 
     Raises:
-        RD25: no resolver, something else, or unknown arguments.
+        RD25: no resolvers, an argument that is not a resolver, or an unknown keyword.
 
     Source: tf.distribute.cluster_resolver.UnionResolver.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._task_type = kwargs.pop("task_type", None)
-        self._task_id = kwargs.pop("task_id", None)
-        self._rpc_layer = kwargs.pop("rpc_layer", None)
+    def __init__(self, *args: ClusterResolver, **kwargs: Any) -> None:
+        self.task_type = kwargs.pop("task_type", None)
+        self.task_id = kwargs.pop("task_id", None)
+        self.rpc_layer = kwargs.pop("rpc_layer", None)
         if kwargs:
-            raise errors.error("RD25", "UnionResolver", f"there is no argument {next(iter(kwargs))!r}",
+            raise errors.error("RD25", "UnionResolver", f"got an unknown argument {next(iter(kwargs))!r}",
                                "Pass task_type, task_id or rpc_layer.", kind=errors.InvalidValueError)
         if not args:
-            raise errors.error("RD25", "UnionResolver", "there is no resolver", "Pass at least one.",
+            raise errors.error("RD25", "UnionResolver", "no resolver was given", "Pass at least one.",
                                kind=errors.InvalidValueError)
         for resolver in args:
             if not isinstance(resolver, ClusterResolver):
                 raise errors.error("RD25", "UnionResolver", f"got {resolver!r}", "Pass ClusterResolvers.")
-        self._resolvers: tuple[ClusterResolver, ...] = args
-        # TensorFlow takes a task_id of 0 for none given; 0 is an index like any other.
-        for name in ("_task_type", "_task_id", "_rpc_layer"):
+        self._resolvers = args
+        # TensorFlow treats a task_id of 0 as missing; here it is an index like any other.
+        for name in ("task_type", "task_id", "rpc_layer"):
             if getattr(self, name) is None:
-                told = [getattr(resolver, name[1:]) for resolver in args]
+                told = [getattr(resolver, name) for resolver in args]
                 setattr(self, name, next((value for value in told if value is not None), None))
 
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks of all resolvers; lists of one job are put one after another.
+        """The tasks of all resolvers; the lists of a job are concatenated.
 
         Raises:
-            RD17: two resolvers give an address for the same task.
+            RD17: two resolvers have an address for the same task.
         """
         merged: dict[str, dict[int, str]] = {}
         for resolver in self._resolvers:
@@ -203,21 +182,21 @@ class UnionResolver(ClusterResolver):
         return ClusterSpec({job: dict(sorted(tasks.items())) for job, tasks in merged.items()})
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a task, or the first master that a resolver gives.
+        """The address of a task, or the first `master()` of a resolver that is not empty.
 
         Raises:
-            RD17: no such task.
+            RD17: the cluster does not have this task.
         """
         if task_type is not None and task_id is not None:
             return self._address_of(task_type, task_id, rpc_layer)
         for resolver in self._resolvers:
             if found := resolver.master(rpc_layer=rpc_layer or ""):
                 bare = found.rpartition("://")[2]
-                return with_layer(bare, rpc_layer or self._rpc_layer)
+                return with_layer(bare, rpc_layer or self.rpc_layer)
         return ""
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
-                         config_proto: Any = None) -> dict[str, int]:
+                         config_proto: object = None) -> dict[str, int]:
         """The first answer that is not empty."""
         for resolver in self._resolvers:
             if found := resolver.num_accelerators(task_type, task_id, config_proto):

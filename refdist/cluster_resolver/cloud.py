@@ -1,16 +1,41 @@
-"""Resolvers that ask a service which machines there are: Kubernetes, Google Compute Engine, TPUs.
+"""Resolvers that ask a service for the machines of a cluster: Kubernetes, Google Compute Engine, TPUs.
 
-Each talks to a client object with the methods of the service's own Python client, which can be given.
+Each uses a client object of the service's own Python package, which is imported only if the caller passes no client.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from refdist import config, errors
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
+
+
+class PodLister(Protocol):
+    """What is used of a `kubernetes.client.CoreV1Api`."""
+
+    def list_pod_for_all_namespaces(self, *, label_selector: str) -> Any:
+        """The pods with these labels, as the attribute `items`."""
+
+
+class ComputeService(Protocol):
+    """What is used of a `googleapiclient` compute service, version 1."""
+
+    def instanceGroups(self) -> Any:  # noqa: N802
+        """The resource with `listInstances` and `listInstances_next`."""
+
+    def instances(self) -> Any:
+        """The resource with `get`."""
+
+
+class TPUService(Protocol):
+    """What tells the addresses of a Cloud TPU; refdist's own."""
+
+    def get_tpu(self, tpu: str, zone: str | None, project: str | None) -> Iterable[str]:
+        """The addresses ("host:port") of the hosts of a TPU."""
 
 
 class ExecutableLocation(Enum):
@@ -34,21 +59,21 @@ class KubernetesClusterResolver(ClusterResolver):
         tf_server_port: the port of every task.
         rpc_layer: the protocol.
         override_client: a `kubernetes.client.CoreV1Api`, or an object with its `list_pod_for_all_namespaces`.
-        executable_location: how the client finds its configuration, when it is made here.
+        executable_location: how the client finds its configuration, if none is passed.
 
     Raises:
-        RD27: no client is given, and the package `kubernetes` is not installed.
+        RD27: no client was passed, and the package `kubernetes` is not installed.
 
     Source: tf.distribute.cluster_resolver.KubernetesClusterResolver.
     """
 
     def __init__(self, job_to_label_mapping: dict[str, list[str]] | None = None, tf_server_port: int = 8470,
-                 rpc_layer: str = "grpc", override_client: Any = None,
+                 rpc_layer: str = "grpc", override_client: PodLister | None = None,
                  executable_location: ExecutableLocation = ExecutableLocation.WITHIN_CLUSTER
                  ) -> None:
         self._labels = job_to_label_mapping or {"worker": ["job-name=tensorflow"]}
         self._port = tf_server_port
-        self._rpc_layer = rpc_layer
+        self.rpc_layer = rpc_layer
         self._client = override_client or _kubernetes_client(executable_location)
 
     def cluster_spec(self) -> ClusterSpec:
@@ -71,37 +96,30 @@ class KubernetesClusterResolver(ClusterResolver):
             jobs[job] = [f"{pod.status.host_ip}:{self._port}" for pod in pods]
         return ClusterSpec(jobs)
 
-    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a task, of this one if none is named.
-
-        Raises:
-            RD17: no such task.
-        """
-        return self._own_address(task_type, task_id, rpc_layer)
-
 
 class GCEClusterResolver(ClusterResolver):
     """The machines of an instance group of Google Compute Engine.
 
     Args:
         project, zone, instance_group: where the machines are.
-        port: of every task.
-        task_type, task_id: of this program.
+        port: the port of every task.
+        task_type, task_id: the task that this program is.
         rpc_layer: the protocol.
-        credentials: for the client, when it is made here.
+        credentials: for the client, if none is passed.
         service: a `googleapiclient` compute service, or an object like it.
 
     Raises:
-        RD27: no service is given, and `google-api-python-client` is not installed.
+        RD27: no service was passed, and `google-api-python-client` is not installed.
 
     Source: tf.distribute.cluster_resolver.GCEClusterResolver.
     """
 
     def __init__(self, project: str, zone: str, instance_group: str, port: int, task_type: str = "worker",
-                 task_id: int = 0, rpc_layer: str = "grpc", credentials: Any = "default", service: Any = None) -> None:
+                 task_id: int = 0, rpc_layer: str = "grpc", credentials: object = "default",
+                 service: ComputeService | None = None) -> None:
         self._project, self._zone, self._group, self._port = project, zone, instance_group, port
-        self._task_type, self._task_id = task_type, task_id
-        self._rpc_layer = rpc_layer
+        self.task_type, self.task_id = task_type, task_id
+        self.rpc_layer = rpc_layer
         self._service = service or _compute_service(credentials)
 
     def cluster_spec(self) -> ClusterSpec:
@@ -119,19 +137,11 @@ class GCEClusterResolver(ClusterResolver):
                 if machine["status"] == "RUNNING":
                     addresses[name] = f"{machine['networkInterfaces'][0]['networkIP']}:{self._port}"
             request = groups.listInstances_next(previous_request=request, previous_response=answer)
-        return ClusterSpec({self._task_type or "worker": [addresses[name] for name in sorted(addresses)]})
-
-    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a task, of this one if none is named.
-
-        Raises:
-            RD17: no such task.
-        """
-        return self._own_address(task_type, task_id, rpc_layer)
+        return ClusterSpec({self.task_type or "worker": [addresses[name] for name in sorted(addresses)]})
 
 
 class TPUClusterResolver(ClusterResolver):
-    """A TPU by name.  TPUs are simulated here, so "" and "local" are this process.
+    """The hosts of a TPU.  TPUs are simulated devices in refdist, so "" and "local" mean this process.
 
     Args:
         tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.
@@ -140,18 +150,19 @@ class TPUClusterResolver(ClusterResolver):
         service: an object with `get_tpu(tpu, zone, project)` that returns a list of addresses.
 
     Raises:
-        RD27: a name that only a service knows, and no service.
+        RD27: `tpu` is the name of a Cloud TPU, and no service was passed.
 
     Source: tf.distribute.cluster_resolver.TPUClusterResolver.
     """
 
     def __init__(self, tpu: str | None = None, zone: str | None = None, project: str | None = None,
                  job_name: str = "worker", coordinator_name: str | None = None,
-                 coordinator_address: str | None = None, credentials: Any = "default", service: Any = None,
+                 coordinator_address: str | None = None, credentials: object = "default",
+                 service: TPUService | None = None,
                  discovery_url: str | None = None) -> None:
         self._tpu = "local" if tpu is None else tpu
         self._job, self._coordinator = job_name, (coordinator_name, coordinator_address)
-        self._task_type, self._task_id, self._rpc_layer = job_name, 0, "grpc"
+        self.task_type, self.task_id, self.rpc_layer = job_name, 0, "grpc"
         self._addresses: list[str] = []
         if self._tpu not in ("", "local"):
             if service is not None:
@@ -159,8 +170,9 @@ class TPUClusterResolver(ClusterResolver):
             elif "://" in self._tpu or ":" in self._tpu:
                 self._addresses = [address.rpartition("://")[2] for address in self._tpu.split(",")]
             else:
-                raise errors.error("RD27", "TPUClusterResolver", f"{self._tpu!r} is the name of a Cloud TPU",
-                                   "Pass an address, or a `service` that knows the name.")
+                raise errors.error("RD27", "TPUClusterResolver", f"{self._tpu!r} is the name of a Cloud TPU, whose "
+                                   "address is not known",
+                                   "Pass its address, such as \"grpc://host:port\", or a `service`.")
 
     def cluster_spec(self) -> ClusterSpec:
         """The TPU's hosts and the coordinator; empty for this process."""
@@ -176,15 +188,15 @@ class TPUClusterResolver(ClusterResolver):
         """The address of a task, of the first one if none is named.
 
         Raises:
-            RD17: no such task.
+            RD17: the cluster does not have this task.
         """
         if not self._addresses:
             return ""
         return with_layer(self.cluster_spec().task_address(task_type or self._job, task_id or 0),
-                          rpc_layer or self._rpc_layer)
+                          rpc_layer or self.rpc_layer)
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
-                         config_proto: Any = None) -> dict[str, int]:
+                         config_proto: object = None) -> dict[str, int]:
         """How many TPUs this machine has."""
         return {"TPU": len(config.list_logical_devices("TPU"))}
 
@@ -202,7 +214,7 @@ class TPUClusterResolver(ClusterResolver):
         return ""
 
 
-def _kubernetes_client(location: ExecutableLocation) -> Any:
+def _kubernetes_client(location: ExecutableLocation) -> PodLister:
     try:
         from kubernetes import client
         from kubernetes import config as access
@@ -213,14 +225,16 @@ def _kubernetes_client(location: ExecutableLocation) -> Any:
         access.load_incluster_config()
     else:
         access.load_kube_config()
-    return client.CoreV1Api()
+    made: PodLister = client.CoreV1Api()
+    return made
 
 
-def _compute_service(credentials: Any) -> Any:
+def _compute_service(credentials: object) -> ComputeService:
     try:
         from googleapiclient import discovery
     except ImportError as error:
         raise errors.error("RD27", "GCEClusterResolver", "the package google-api-python-client is not installed",
                            "Run `pip install google-api-python-client`, or pass `service`.") from error
     given = {} if credentials == "default" else {"credentials": credentials}
-    return discovery.build("compute", "v1", **given)
+    made: ComputeService = discovery.build("compute", "v1", **given)
+    return made

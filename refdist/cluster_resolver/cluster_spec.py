@@ -1,4 +1,4 @@
-"""`ClusterSpec`: which tasks there are and where; and what a cluster must be for a strategy to run on it."""
+"""`ClusterSpec`: the tasks of a cluster and their addresses; `check_cluster`: whether a strategy can run on it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class ClusterSpec:
     (2, 'c:4', [None, None, None, 'c:4'])
 
     Raises:
-        RD25: neither a dict of lists or dicts of addresses, nor a ClusterSpec.
+        RD25: it is neither a ClusterSpec nor a dict of lists or dicts of addresses.
 
     Source: tf.train.ClusterSpec.
     """
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: object) -> None:
         self._jobs: dict[str, dict[int, str]] = {}
         if isinstance(cluster, ClusterSpec):
             self._jobs = {job: dict(tasks) for job, tasks in cluster._jobs.items()}
@@ -49,7 +49,7 @@ class ClusterSpec:
                                    "Give every task one address.")
 
     def as_dict(self) -> dict[str, Any]:
-        """The jobs as a dict: of a list where the task indices have no gap, else of a dict.
+        """The addresses by job: a list if the task indices are 0, 1, 2 ..., else a dict from task index to address.
 
         Source: tf.train.ClusterSpec.as_dict.
         """
@@ -99,7 +99,7 @@ class ClusterSpec:
         return tasks[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """The addresses of a job by task index, None where there is no task.
+        """The addresses of a job by task index, None for an index without a task.
 
         Raises:
             RD17: no such job.
@@ -111,7 +111,7 @@ class ClusterSpec:
 
     def _job(self, name: str) -> dict[int, str]:
         if name not in self._jobs:
-            raise errors.error("RD17", "ClusterSpec", f"there is no job {name!r}", f"The jobs are {self.jobs}.")
+            raise errors.error("RD17", "ClusterSpec", f"job {name!r} does not exist", f"The jobs are {self.jobs}.")
         return self._jobs[name]
 
     def __bool__(self) -> bool:
@@ -128,16 +128,16 @@ class ClusterSpec:
 
 
 class Member(NamedTuple):
-    """The place of a task among the workers that train together: number `number` of `size`, the chief first."""
+    """The rank of a task among the workers that train together, and how many there are; the chief has rank 0."""
 
     number: int
     size: int
 
 
 def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None) -> Member | None:
-    """The place of a task among the workers, None when the cluster is empty.
+    """Checks that a task of a cluster can train, and finds its rank; None for an empty cluster.
 
-    An evaluator is alone, and need not be in the cluster.
+    An evaluator works alone, with rank 0 of 1, and need not be in the cluster.
 
     Raises:
         RD17: an unknown task type, no task type or index, or an index that the cluster does not have.
@@ -146,27 +146,27 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     """
     attempted = f"task {task_type}:{task_id} of {spec}"
     if task_id is not None and (isinstance(task_id, bool) or not isinstance(task_id, int) or task_id < 0):
-        raise errors.error("RD17", attempted, f"the task index is {task_id!r}", "Give the task an int from 0.")
+        raise errors.error("RD17", attempted, f"the task index is {task_id!r}", "Pass an int of 0 or more.")
     if not spec:
         return None
     strange: list[str | None] = [job for job in spec.jobs if job not in TASK_TYPES]
     if strange or not (task_type is None or task_type in TASK_TYPES):
-        raise errors.error("RD17", attempted, f"{(strange or [task_type])[0]!r} is no type of task",
+        raise errors.error("RD17", attempted, f"{(strange or [task_type])[0]!r} is not a type of task",
                            f"The types are {', '.join(TASK_TYPES)}.")
     if task_type is None or task_id is None:
-        raise errors.error("RD17", attempted, "the cluster is given and the task is not",
-                           "Give the type and the index of the task.")
+        raise errors.error("RD17", attempted, "the cluster is given, but the type or index of the task is not",
+                           "Give both; in TF_CONFIG they are \"task\": {\"type\": ..., \"index\": ...}.")
     if task_type == "ps":
         raise errors.error("RD17", attempted, "a parameter server does not train",
-                           "Give this task another type; refdist has no ParameterServerStrategy.")
+                           "Give this task another type; refdist has only strategies that train on workers.")
     for job in ("chief", "evaluator"):
         if job in spec.jobs and spec.num_tasks(job) > 1:
             raise errors.error("RD17", attempted, f"there are {spec.num_tasks(job)} {job}s",
-                               "Give the cluster at most one.")
+                               f"Give the cluster one {job} at most.")
     outside = task_type == "evaluator" and task_type not in spec.jobs
     if not outside and (task_type not in spec.jobs or task_id not in spec.task_indices(task_type)):
         there = f"indices {spec.task_indices(task_type)}" if task_type in spec.jobs else f"jobs {spec.jobs}"
-        raise errors.error("RD17", attempted, "the cluster has no such task", f"It has {there}.")
+        raise errors.error("RD17", attempted, "the cluster does not have this task", f"It has {there}.")
     if task_type == "evaluator":
         return Member(0, 1)
     chiefs = spec.num_tasks("chief") if "chief" in spec.jobs else 0
@@ -175,15 +175,29 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     return Member(place if task_type == "chief" else chiefs + place, chiefs + workers)
 
 
-def _index(job: Any, index: Any) -> int:
-    if isinstance(index, str) and index.isdecimal():
-        return int(index)
-    if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or index < 0:
-        raise errors.error("RD25", "ClusterSpec", f"job {job!r} has the task index {index!r}", "Pass ints from 0.")
-    return int(index)
+def integer(value: object) -> int | None:
+    """The int that a task index is: an int, or the text of one, as JSON has for keys; None for anything else.
+
+    >>> integer("3"), integer(True), integer(1.0)
+    (3, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer, str)):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
 
 
-def _address(job: Any, index: int, address: Any) -> str:
+def _index(job: object, value: object) -> int:
+    index = integer(value)
+    if index is None or index < 0:
+        raise errors.error("RD25", "ClusterSpec", f"job {job!r} has the task index {value!r}",
+                           "Pass ints of 0 or more.")
+    return index
+
+
+def _address(job: object, index: object, address: object) -> str:
     if not isinstance(address, (str, bytes)):
         raise errors.error("RD25", "ClusterSpec", f"the address of task {index} of job {job!r} is {address!r}",
                            "Pass text such as \"host:port\".")

@@ -1,4 +1,4 @@
-"""What follows from a launch by mpiexec or srun: a TF_CONFIG, and a resolver that asks the launcher directly."""
+"""For processes started by mpiexec or srun: a TF_CONFIG, and a resolver that reads the launcher's own variables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from refdist.core.launcher import launched
 
 
 def set_tf_config() -> None:
-    """Gives a process that a launcher started a TF_CONFIG, as simulated workers have one, where it has none.
+    """Sets TF_CONFIG in a process that a launcher started, unless it is set; simulated workers have one too.
 
-    Programs count their workers in it before they make a strategy.
+    Programs read their number of workers from it before they create a strategy.
     """
     found = launched()
     if found is not None and "TF_CONFIG" not in os.environ:
@@ -25,12 +25,12 @@ def set_tf_config() -> None:
 class MPIClusterResolver(ClusterResolver):
     """The processes that mpiexec or srun started, all of type "worker".
 
-    Addresses are not known before the processes meet, and not needed: they are called rank0, rank1 and so on.
+    MPI needs no addresses, and they are not known before MPI has started: the tasks are called rank0, rank1 and so on.
 
     Raises:
-        RD17: nobody started this process together with others.
+        RD17: this process was not started by mpiexec or srun.
 
-    Source: refdist's own; `tf.distribute.cluster_resolver` has nothing for MPI.
+    Source: refdist's own; TensorFlow does not have a resolver for MPI.
     """
 
     def __init__(self, rpc_layer: str | None = "mpi") -> None:
@@ -38,18 +38,10 @@ class MPIClusterResolver(ClusterResolver):
         if found is None:
             raise errors.error("RD17", "MPIClusterResolver", "this process was not started by mpiexec or srun",
                                "Start the program with `mpiexec -n N python ...`.", kind=errors.InvalidContextError)
-        self._task_type, self._task_id = "worker", found.rank
-        self._rpc_layer = rpc_layer
+        self.task_type, self.task_id = "worker", found.rank
+        self.rpc_layer = rpc_layer
         self._size = found.size
 
     def cluster_spec(self) -> ClusterSpec:
         """One job with a task for each process."""
         return ClusterSpec({"worker": [f"rank{i}" for i in range(self._size)]})
-
-    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The name of a process, of this one if none is named.
-
-        Raises:
-            RD17: no such task.
-        """
-        return self._own_address(task_type, task_id, rpc_layer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver
@@ -15,25 +15,26 @@ _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
 class SlurmClusterResolver(ClusterResolver):
-    """The tasks of a Slurm step, dealt out to jobs by their rank.
+    """The tasks of a Slurm step, assigned to jobs in the order of their rank.
 
     Args:
         jobs: how many tasks each job has; all are workers when it is None.
         port_base: the port of the first task of a host; the next one has the next port.
         gpus_per_node: None counts CUDA_VISIBLE_DEVICES.
-        gpus_per_task: None shares the GPUs of a node out evenly.
+        gpus_per_task: None divides the GPUs of a node equally among its tasks.
         tasks_per_node: an int, a list in the order of the hosts, or a dict by host; None asks the environment.
         auto_set_gpu: whether CUDA_VISIBLE_DEVICES is set to this task's GPUs by `cluster_spec()`.
         rpc_layer: the protocol.
 
     Raises:
-        RD17: not in a Slurm step, or its variables, tasks and GPUs do not fit together.
+        RD17: the program does not run in a Slurm step, or the numbers of tasks, hosts and GPUs contradict each other.
 
     Source: tf.distribute.cluster_resolver.SlurmClusterResolver.
     """
 
     def __init__(self, jobs: dict[str, int] | None = None, port_base: int = 8888, gpus_per_node: int | None = None,
-                 gpus_per_task: int | None = None, tasks_per_node: Any = None, auto_set_gpu: bool = True,
+                 gpus_per_task: int | None = None,
+                 tasks_per_node: int | Sequence[int] | Mapping[str, int] | None = None, auto_set_gpu: bool = True,
                  rpc_layer: str = "grpc") -> None:
         self._rank = _number("SLURM_PROCID")
         tasks = _number("SLURM_STEP_NUM_TASKS")
@@ -44,21 +45,21 @@ class SlurmClusterResolver(ClusterResolver):
         self._hosts = self._tasks_of_hosts(tasks_per_node)
         if sum(self._hosts.values()) < tasks:
             raise _wrong(f"the hosts have room for {sum(self._hosts.values())} of {tasks} tasks",
-                         "Give more tasks_per_node.")
+                         "Pass more tasks_per_node.")
         most = max(self._hosts.values())
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         self._gpus_per_node = len(visible) if gpus_per_node is None else gpus_per_node
         self._gpus_per_task = self._gpus_per_node // most if gpus_per_task is None else gpus_per_task
         if self._gpus_per_task * most > self._gpus_per_node:
             raise _wrong(f"{most} tasks with {self._gpus_per_task} GPUs each run on nodes with {self._gpus_per_node}",
-                         "Give fewer gpus_per_task.")
+                         "Pass fewer gpus_per_task.")
         self._port_base = port_base
         self._auto_set_gpu = auto_set_gpu
-        self._rpc_layer = rpc_layer
+        self.rpc_layer = rpc_layer
 
-    def _tasks_of_hosts(self, tasks_per_node: Any) -> dict[str, int]:
+    def _tasks_of_hosts(self, tasks_per_node: int | Sequence[int] | Mapping[str, int] | None) -> dict[str, int]:
         hosts = expand_hostlist(os.environ.get("SLURM_STEP_NODELIST", ""))
-        if isinstance(tasks_per_node, dict):
+        if isinstance(tasks_per_node, Mapping):
             return {host: tasks_per_node[host] for host in sorted(tasks_per_node)}
         if isinstance(tasks_per_node, int):
             tasks_per_node = [tasks_per_node] * len(hosts)
@@ -66,18 +67,18 @@ class SlurmClusterResolver(ClusterResolver):
             tasks_per_node = expand_tasks_per_node(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
         if len(tasks_per_node) != len(hosts) or not hosts:
             raise _wrong(f"there are {len(hosts)} hosts and {len(tasks_per_node)} numbers of tasks",
-                         "Give a number of tasks for every host.")
+                         "Pass one number of tasks for every host.")
         return dict(zip(hosts, tasks_per_node, strict=True))
 
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks by job; from now on task_type and task_id are known."""
+        """The tasks by job.  Sets task_type and task_id, and CUDA_VISIBLE_DEVICES if `auto_set_gpu`."""
         places = [(host, i) for host, count in self._hosts.items() for i in range(count)]
         cluster: dict[str, list[str]] = {}
         rank = 0
         for job, count in self._jobs.items():
             cluster[job] = [f"{host}:{self._port_base + i}" for host, i in places[rank:rank + count]]
             if rank <= self._rank < rank + count:
-                self._task_type, self._task_id = job, self._rank - rank
+                self.task_type, self.task_id = job, self._rank - rank
             rank += count
         if self._auto_set_gpu and self._gpus_per_task:
             first = places[self._rank][1] * self._gpus_per_task
@@ -89,24 +90,16 @@ class SlurmClusterResolver(ClusterResolver):
 
         Source: tf.distribute.cluster_resolver.SlurmClusterResolver.get_task_info.
         """
-        return self._task_type, self._task_id
-
-    def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a task, of this one if none is named.
-
-        Raises:
-            RD17: no such task.
-        """
-        return self._own_address(task_type, task_id, rpc_layer)
+        return self.task_type, self.task_id
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
-                         config_proto: Any = None) -> dict[str, int]:
+                         config_proto: object = None) -> dict[str, int]:
         """The GPUs of a task."""
         return {"GPU": self._gpus_per_task}
 
 
 def expand_hostlist(text: str) -> list[str]:
-    """The hosts of Slurm's short form.
+    """The hosts that a host list of Slurm names.
 
     >>> expand_hostlist("n1,n[2-4,7],m[08-10]")
     ['n1', 'n2', 'n3', 'n4', 'n7', 'm08', 'm09', 'm10']
@@ -136,7 +129,7 @@ def _numbers(text: str, whole: str) -> list[str]:
 
 
 def expand_tasks_per_node(text: str) -> list[int]:
-    """The numbers of tasks of Slurm's short form.
+    """The numbers of tasks per host that SLURM_STEP_TASKS_PER_NODE names.
 
     >>> expand_tasks_per_node("3(x2),2,1")
     [3, 3, 2, 1]

@@ -5,20 +5,20 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
-from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.cluster_resolver.cluster_spec import ClusterSpec, integer
 from refdist.core import call_site
 
 VARIABLE = "TF_CONFIG"
 
 
 class TFConfigClusterResolver(ClusterResolver):
-    """Reads TF_CONFIG at every question; what is given here goes before it.
+    """Reads TF_CONFIG whenever it is asked; the arguments given here override it.
 
     >>> import os
     >>> os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
@@ -27,7 +27,7 @@ class TFConfigClusterResolver(ClusterResolver):
     (1, 'b:2')
     >>> del os.environ["TF_CONFIG"]
 
-    Raises (at a question):
+    Raises (when it is asked):
         RD17: TF_CONFIG is malformed; the message names the place in it.
 
     Source: tf.distribute.cluster_resolver.TFConfigClusterResolver.
@@ -42,7 +42,7 @@ class TFConfigClusterResolver(ClusterResolver):
         self._first = os.environ.get(VARIABLE)
 
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks in TF_CONFIG, none when it has no "cluster" or is not set."""
+        """The tasks in TF_CONFIG; empty if it has no "cluster" or is not set."""
         jobs = self._read().get("cluster", {})
         try:
             spec = ClusterSpec(jobs)
@@ -52,7 +52,7 @@ class TFConfigClusterResolver(ClusterResolver):
         return spec
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a task, "" when the cluster has a single one; "session_master" goes before all.
+        """The address of a task; "" if the cluster has only one; "session_master" in TF_CONFIG overrides both.
 
         Raises:
             RD17: no such task.
@@ -115,7 +115,7 @@ class TFConfigClusterResolver(ClusterResolver):
     def _read(self) -> dict[str, Any]:
         text = os.environ.get(VARIABLE)
         if text != self._first:
-            call_site.warn(f"{VARIABLE} has changed since this resolver was made; a strategy keeps what it read first")
+            call_site.warn(f"{VARIABLE} has changed since this resolver was made; strategies keep what they read")
             self._first = text
         if text is None:
             return {}
@@ -126,9 +126,9 @@ class TFConfigClusterResolver(ClusterResolver):
             fix = "Use double quotes." if "'" in near else ""
             raise _malformed(f"line {error.lineno} column {error.colno}, near {near!r}", error.msg, fix) from error
         except RecursionError as error:
-            raise _malformed("line 1 column 1", "it is nested too deep") from error
+            raise _malformed("line 1 column 1", "it is nested too deeply") from error
         if not isinstance(found, dict):
-            raise _malformed("line 1 column 1", f"a {type(found).__name__} stands where an object should",
+            raise _malformed("line 1 column 1", f"it is a {type(found).__name__}, not an object",
                              'Write {"cluster": ..., "task": ...}.')
         _check_keys(found, ("cluster", "task"), "line 1 column 1")
         return found
@@ -140,7 +140,7 @@ def _malformed(place: str, found: str, fix: str = "") -> errors.RefdistError:
                         '"task": {"type": "worker", "index": 0}}.')
 
 
-def _check_keys(found: dict[str, Any], keys: Sequence[str], place: str) -> None:
+def _check_keys(found: Iterable[str], keys: Sequence[str], place: str) -> None:
     # Other keys are ignored, except one that can only be a misspelling of a key that is missing.
     for key in keys:
         others = {other.lower(): other for other in found if other not in keys}
@@ -149,14 +149,11 @@ def _check_keys(found: dict[str, Any], keys: Sequence[str], place: str) -> None:
             raise _malformed(place, f'it has no "{key}", and {others[meant[0]]!r} is not read', f'Write "{key}".')
 
 
-def _int(value: Any, place: str) -> int:
-    fix = 'Write a number from 0, for example "index": 0.'
-    try:
-        if isinstance(value, (bool, float)):
-            raise ValueError
-        found = int(value)
-    except (TypeError, ValueError) as error:
-        raise _malformed(place, f"{value!r} is not an int", fix) from error
+def _int(value: object, place: str) -> int:
+    fix = 'Write a number of 0 or more, for example "index": 0.'
+    found = integer(value)
+    if found is None:
+        raise _malformed(place, f"{value!r} is not an int", fix)
     if found < 0:
         raise _malformed(place, f"{value!r} is below 0", fix)
     return found
@@ -174,8 +171,8 @@ def _check_addresses(spec: ClusterSpec) -> None:
     hosts = {address.rpartition(":")[0] for address in addresses}
     loopback = sorted(host for host in hosts if _is_loopback(host))
     if loopback and len(loopback) < len(hosts):
-        call_site.warn(f"{VARIABLE} names {loopback[0]}, which is another machine on each host, beside other hosts; "
-                       "write the address by which the others reach it")
+        call_site.warn(f"{VARIABLE} names {loopback[0]}, which on every host means that host itself, "
+                       "beside other hosts; write the address at which the other hosts reach it")
     strange = [address for address in addresses if ":" not in address]
     if strange:
         call_site.warn(f"{VARIABLE} has the address {strange[0]}, which has no port")
@@ -184,7 +181,7 @@ def _check_addresses(spec: ClusterSpec) -> None:
         call_site.warn(f"{VARIABLE} gives {twice[0]} to several tasks")
     closed = [address for address in addresses if address.endswith(":0")]
     if closed:
-        call_site.warn(f"{VARIABLE} has the address {closed[0]}; nobody can connect to port 0")
+        call_site.warn(f"{VARIABLE} has the address {closed[0]}; no connection can be made to port 0")
 
 
 def _is_loopback(host: str) -> bool:
