@@ -1,0 +1,154 @@
+"""What mypy is told: arguments that may be anything are counted, because mypy checks nothing of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# Only ever lowered.
+LIMIT = 880
+
+Modules = dict[str, ast.Module]
+
+
+def sources() -> Modules:
+    found = {}
+    for folder, prefix in (("refdist", "refdist"), ("backends", "refdist.backends"),
+                           ("conformance", "refdist.conformance")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            name = ".".join([prefix, *parts]).removesuffix(".__init__")
+            found[name] = ast.parse(path.read_text())
+    return found
+
+
+def imported(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """(name here, full name) of everything that a module imports, wherever in it."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield (one.asname, one.name) if one.asname else (one.name.split(".")[0], one.name.split(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                yield one.asname or one.name, f"{node.module}.{one.name}"
+
+
+def full_name(node: ast.expr, module: str, names: dict[str, str]) -> str:
+    """What a name or a dotted name means: "typing.Any"; "" for other expressions."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, f"{module}.{node.id}")
+    if isinstance(node, ast.Attribute):
+        return f"{full_name(node.value, module, names)}.{node.attr}"
+    return ""
+
+
+def mentions(node: ast.expr, module: str, names: dict[str, str], anything: set[str]) -> bool:
+    """Whether an expression for a type has one of `anything` in it; texts in it are read as types."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            try:
+                read = ast.parse(inner.value, mode="eval").body
+            except SyntaxError:
+                continue
+            if mentions(read, module, names, anything):
+                return True
+        elif isinstance(inner, ast.expr) and full_name(inner, module, names) in anything:
+            return True
+    return False
+
+
+def aliases(modules: Modules) -> set[str]:
+    """Full names that stand for Any or for a type with Any in it: aliases, type variables, subclasses."""
+    found, before = {"typing.Any", "typing_extensions.Any"}, 0
+    names = {module: dict(imported(tree)) for module, tree in modules.items()}
+    candidates = [(module, *one) for module, tree in modules.items() for one in definitions(tree, f"{module}.")]
+    while len(found) > before:
+        before = len(found)
+        for module, here in names.items():
+            found |= {f"{module}.{name}" for name, full in here.items() if full in found}
+        found |= {name for module, name, value in candidates if mentions(value, module, names[module], found)}
+    return found
+
+
+def definitions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.expr]]:
+    """(full name, what it is made of) of everything that may be a type."""
+    for node in ast.iter_child_nodes(tree):
+        value = getattr(node, "value", None)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and value is not None and _is_type(value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((prefix + target.id, value) for target in targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.ClassDef):
+            yield from ((prefix + node.name, base) for base in node.bases)
+            yield from definitions(node, f"{prefix}{node.name}.")
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)):
+            yield from definitions(node, prefix)  # an `if` or a `try`
+
+
+def _is_type(value: ast.expr) -> bool:
+    # `X = Any`, `X = list[Any]`, `X = A | B`, `X = "Any"`, `T = TypeVar("T", bound=Any)`; not tables and results.
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id in ("TypeVar", "NewType", "TypeAliasType")
+    return isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Constant))
+
+
+def arguments(tree: ast.Module) -> Iterator[ast.arg]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found = node.args
+            for one in (*found.posonlyargs, *found.args, *found.kwonlyargs, found.vararg, found.kwarg):
+                if one is not None:
+                    yield one
+
+
+def of_any_type(modules: Modules) -> list[str]:
+    """Every argument whose annotation mentions Any, by itself or through an alias: "module:line name"."""
+    anything, found = aliases(modules), []
+    for module, tree in modules.items():
+        names = dict(imported(tree))
+        found += [f"{module}:{one.lineno} {one.arg}" for one in arguments(tree)
+                  if one.annotation is not None and mentions(one.annotation, module, names, anything)]
+    return found
+
+
+def test_few_arguments_may_be_anything() -> None:
+    found = of_any_type(sources())
+    by_module: dict[str, int] = {}
+    for one in found:
+        module = one.partition(":")[0]
+        by_module[module] = by_module.get(module, 0) + 1
+    most = sorted(by_module.items(), key=lambda item: -item[1])[:20]
+    assert len(found) <= LIMIT, f"{len(found)} arguments mention Any: {most}"
+
+
+@pytest.mark.parametrize(("count", "source"), [
+    (1, "from typing import Any\ndef f(x: Any) -> None: ..."),
+    (1, "from typing import Any\ndef f(x: dict[str, list[Any] | None]) -> None: ..."),
+    (4, "from typing import Any\ndef f(x: Any, /, y: Any, *z: Any, **k: Any) -> None: ..."),
+    (1, "from typing import Any\ndef f(*, y: Any) -> None: ..."),
+    (1, "from typing import Any\nclass A:\n    async def f(self, x: Any) -> None: ..."),
+    (1, "from typing import Any\ndef f(x: 'list[Any]') -> None: ..."),
+    (1, "from typing import Any as Thing\ndef f(x: Thing) -> None: ..."),
+    (1, "import typing\ndef f(x: typing.Any) -> None: ..."),
+    (1, "import typing as t\ndef f(x: t.Any) -> None: ..."),
+    (1, "from typing import Any\nThing = Any\ndef f(x: Thing) -> None: ..."),
+    (1, "from typing import Any\nRow = list[Any]\nTable = dict[str, Row]\ndef f(x: Table) -> None: ..."),
+    (1, "from typing import Any, TypeAlias\nThing: TypeAlias = 'Any'\ndef f(x: Thing) -> None: ..."),
+    (1, "from typing import Any, TypeVar\nT = TypeVar('T', bound=Any)\ndef f(x: T) -> T: ..."),
+    (1, "from refdist.other import Thing\ndef f(x: Thing) -> None: ..."),
+    (1, "from refdist import other\ndef f(x: other.Thing) -> None: ..."),
+    (1, "from refdist.other import Thing as Object\nBox = list[Object]\ndef f(x: Box) -> None: ..."),
+    (1, "import refdist.other\ndef f(x: refdist.other.Thing) -> None: ..."),
+    (1, "from typing import Any\nclass A:\n    Thing = Any\ndef f(x: A.Thing) -> None: ..."),
+    (1, "from typing import Any\nclass Box(list[Any]): ...\ndef f(x: Box) -> None: ..."),
+    (1, "from typing import Any\nif True:\n    Thing = Any\ndef f(x: Thing) -> None: ..."),
+    (0, "from typing import Any\ndef f(x: object) -> Any: ..."),
+    (0, "from typing import Any\nTABLE: dict[str, Any] = {}\ndef f(x: int = TABLE['Any']) -> None: ..."),
+    (0, "class Any: ...\ndef f(x: Any) -> None: ..."),
+])
+def test_every_way_to_write_it_counts(count: int, source: str) -> None:
+    other = ast.parse("from typing import Any\nThing = Any")
+    assert len(of_any_type({"refdist.mine": ast.parse(source), "refdist.other": other})) == count
