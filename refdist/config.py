@@ -371,7 +371,7 @@ def order(count: int) -> Sequence[int]:
     return permuted
 
 
-class device:  # noqa: N801 - TensorFlow's name
+class device(context_stack.Scope):  # noqa: N801 - TensorFlow's name
     """Makes a device current for a `with` block: variables without a strategy are created there.
 
     >>> import refdist
@@ -386,14 +386,11 @@ class device:  # noqa: N801 - TensorFlow's name
     """
 
     def __init__(self, device_name: str | LogicalDevice) -> None:
+        super().__init__()
         self._name = check_device(device_name, "device_name")
-        self._entered: list[context_stack.Frame] = []
 
     def __enter__(self) -> None:
-        frame = context_stack.frame().with_device(self._name)
-        self._entered.append(frame)
-        context_stack.state.top = frame
+        self._push(context_stack.frame().with_device(self._name))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        context_stack.leave(self._entered, f"device({self._name!r})")
+    def _described(self) -> str:
+        return f"device({self._name!r})"

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from refdist.array.transport import Transport
     from refdist.backends.simulated.workers import SimulatedWorker
     from refdist.config import LogicalPart
+    from refdist.core.context_stack import Frame
     from refdist.core.interfaces import ReplicaSwitchHooks
     from refdist.journal import Event
     from refdist.random.generator import Generator
-    from refdist.strategies.base import Scope, Strategy
+    from refdist.strategies.base import Strategy
     from refdist.strategies.replica_context import ReplicaContext
 
 
@@ -75,7 +76,7 @@ class Runtime:
         journal: the events recorded so far; None while nothing is recorded.
         machine: its devices.
         generator: the global generator; a simulated worker has one of its own.
-        set_scope: the scope that `experimental_set_strategy` has entered.
+        set_strategy: the frame that `experimental_set_strategy` has pushed; None where it has not.
         simulated_worker: the one that the program runs as; None outside `simulate_workers`.
         transport: what connects the processes that a launcher started; None before the first strategy of several
             workers.
@@ -85,7 +86,7 @@ class Runtime:
     """
 
     __slots__ = ("backend", "backends", "count_devices", "default_replica", "default_strategy", "generator",
-                 "journal", "machine", "set_scope", "simulated_worker", "switch_hooks", "transport")
+                 "journal", "machine", "set_strategy", "simulated_worker", "switch_hooks", "transport")
 
     # Set once, at import or by the first strategy of several workers; `fresh` leaves them.
     _ONCE = frozenset({"count_devices", "default_replica", "default_strategy", "transport"})
@@ -100,7 +101,7 @@ class Runtime:
         self.journal: list[Event] | None = None
         self.machine = Machine()
         self.generator: Generator | None = None
-        self.set_scope: Scope | None = None
+        self.set_strategy: Frame | None = None
         self.simulated_worker: SimulatedWorker | None = None
         self.transport: Transport | None = None
 

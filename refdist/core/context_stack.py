@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from refdist import errors
@@ -90,19 +91,35 @@ def pushed(new: Frame) -> Iterator[Frame]:
         state.top = old
 
 
-def leave(entered: list[Frame], what: str) -> None:
-    """Pops the last of the frames entered, which must be the top of the stack.
+class Scope:
+    """A context manager that pushes a frame; it may be entered again while it is open.
 
-    Raises:
-        RD09: there is none, or scopes are left in another order than they were entered.
+    Subclasses enter by `_push`, and say what they are.
     """
-    if not entered:
-        raise errors.error("RD09", f"leaving {what}", "it is not open", "Use a `with` block.")
-    frame = entered.pop()
-    if state.top is not frame or frame.parent is None:
-        raise errors.error("RD09", f"leaving {what}", "a scope that was entered later is still open",
-                           "Leave scopes in the reverse order, best by nested `with` blocks.")
-    state.top = frame.parent
+
+    __slots__ = ("_entered",)
+
+    def __init__(self) -> None:
+        self._entered: list[Frame] = []
+
+    def _push(self, new: Frame) -> None:
+        self._entered.append(new)
+        state.top = new
+
+    def _described(self) -> str:
+        """What messages call it."""
+        raise errors.InternalError("abstract")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        attempted = f"leaving {self._described()}"
+        if not self._entered:
+            raise errors.error("RD09", attempted, "it is not open", "Use a `with` block.")
+        frame = self._entered.pop()
+        if state.top is not frame or frame.parent is None:
+            raise errors.error("RD09", attempted, "a scope that was entered later is still open",
+                               "Leave scopes in the reverse order, best by nested `with` blocks.")
+        state.top = frame.parent
 
 
 def situation(strategy: Strategy | None) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors, nest
@@ -317,21 +316,18 @@ class Strategy(OneOfAKind, Deprecated):
         raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")
 
 
-class Scope:
+class Scope(context_stack.Scope):
     """What `Strategy.scope` returns."""
 
     def __init__(self, strategy: Strategy) -> None:
+        super().__init__()
         self._strategy = strategy
-        self._entered: list[context_stack.Frame] = []
 
     def __enter__(self) -> Strategy:
         strategy = self._strategy
         strategy._require("Strategy.scope")
-        frame = strategy.extended._scope_frame(context_stack.frame())
-        self._entered.append(frame)
-        context_stack.state.top = frame
+        self._push(strategy.extended._scope_frame(context_stack.frame()))
         return strategy
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        context_stack.leave(self._entered, "strategy.scope()")
+    def _described(self) -> str:
+        return "strategy.scope()"

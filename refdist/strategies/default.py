@@ -76,9 +76,7 @@ class DefaultStrategy(Strategy):
 class _NoScope(Scope):
     def __enter__(self) -> Strategy:
         self._strategy._require("Strategy.scope")
-        frame = context_stack.frame().with_device(context_stack.frame().device)
-        self._entered.append(frame)
-        context_stack.state.top = frame
+        self._push(context_stack.frame().with_device(context_stack.frame().device))
         return self._strategy
 
 
@@ -153,18 +151,13 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     """
     if not (strategy is None or isinstance(strategy, Strategy)):
         raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
-    top = context_stack.frame()
-    entered = process.set_scope._entered[-1] if process.set_scope else context_stack.BOTTOM
-    if top is not entered:
+    if context_stack.frame() is not (process.set_strategy or context_stack.BOTTOM):
         raise errors.error("RD09", "experimental_set_strategy", f"it was called {context_stack.describe()}",
                            "Call it outside every `with strategy.scope():`.")
-    if process.set_scope is not None:
-        process.set_scope.__exit__(None, None, None)
-        process.set_scope = None
+    context_stack.state.top, process.set_strategy = context_stack.BOTTOM, None
     if strategy is not None and not isinstance(strategy, DefaultStrategy):
-        scope = strategy.scope()
-        scope.__enter__()
-        process.set_scope = scope
+        strategy.scope().__enter__()
+        process.set_strategy = context_stack.frame()
 
 
 def array_module() -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refdist.strategies.base import Strategy
 
 
-class ReplicaContext:
+class ReplicaContext(context_stack.Scope):
     """What a replica can ask and do: who am I, meet the others, reduce, gather.
 
     Args:
@@ -47,7 +47,7 @@ class ReplicaContext:
     Source: tf.distribute.ReplicaContext.
     """
 
-    __slots__ = ("_entered", "_id", "_strategy")
+    __slots__ = ("_id", "_strategy")
 
     def __init__(self, strategy: Strategy, replica_id_in_sync_group: int) -> None:
         count = getattr(strategy, "num_replicas_in_sync", None)
@@ -61,9 +61,9 @@ class ReplicaContext:
         self._set(strategy, number)
 
     def _set(self, strategy: Strategy, number: int) -> None:
+        super().__init__()
         self._strategy = strategy
         self._id = number
-        self._entered: list[context_stack.Frame] = []
 
     @classmethod
     def _of(cls, strategy: Strategy, number: int) -> ReplicaContext:
@@ -74,14 +74,12 @@ class ReplicaContext:
 
     def __enter__(self) -> ReplicaContext:
         top = context_stack.frame()
-        frame = context_stack.Frame(top, self._strategy, context_stack.REPLICA, self, self._id, top.run, top.device,
-                              top.creators, top.undo)
-        self._entered.append(frame)
-        context_stack.state.top = frame
+        self._push(context_stack.Frame(top, self._strategy, context_stack.REPLICA, self, self._id, top.run, top.device,
+                                       top.creators, top.undo))
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        context_stack.leave(self._entered, "a replica context")
+    def _described(self) -> str:
+        return "a replica context"
 
     @property
     def strategy(self) -> Strategy:

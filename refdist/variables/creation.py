@@ -21,7 +21,6 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from types import TracebackType
 from typing import Any
 
 from refdist import errors
@@ -73,7 +72,7 @@ _FIELDS = [field.name for field in fields(VariableSpec)]
 
 # --- The stack of creators -----------------------------------------------------------------------------------
 
-class variable_creator_scope:  # noqa: N801 - TensorFlow's name
+class variable_creator_scope(context_stack.Scope):  # noqa: N801 - TensorFlow's name
     """Calls `variable_creator` for every variable made inside the `with` block.
 
     Args:
@@ -98,17 +97,14 @@ class variable_creator_scope:  # noqa: N801 - TensorFlow's name
         if not callable(variable_creator):
             raise errors.error("RD25", "variable_creator_scope", f"variable_creator is {variable_creator!r}",
                                "Pass a function of next_creator and keyword arguments.")
+        super().__init__()
         self._creator = variable_creator
-        self._entered: list[context_stack.Frame] = []
 
     def __enter__(self) -> None:
-        frame = context_stack.frame().with_creator(self._creator)
-        self._entered.append(frame)
-        context_stack.state.top = frame
+        self._push(context_stack.frame().with_creator(self._creator))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        context_stack.leave(self._entered, "variable_creator_scope")
+    def _described(self) -> str:
+        return "variable_creator_scope"
 
 
 def new_variable(*args: Any, **kwargs: Any) -> Any:
