@@ -1,8 +1,29 @@
-"""The stack of active contexts, and nothing else.
+"""The stack of contexts: where the code runs that asks.
 
-Values and variables ask here which strategy is current and which replica they are in, without importing
-`context`.  The stack is a linked list of immutable frames, one per thread; lock step swaps its top when it
-switches replicas, so a replica carries its own scopes with it.
+Nearly every call of tf.distribute depends on whether it is made in a replica, in a scope, in an update or outside of
+all: what `assign` does, which copy of a variable is read, whether `run` is allowed.  The tables (`rules`) say how, and
+the frame on top of this stack says where in a table to look.  Strategies and replica contexts push frames; the layers
+below them read the top.
+
+The stack is a linked list of frames that never change.  That is what makes lock step cheap: replicas take turns in
+one thread, each in the middle of its own scopes, and the whole stack of a waiting replica is one reference, which
+`rendezvous` keeps in a local variable and puts back.  Were the stack one list that is pushed and popped, each switch
+would have to take part of it out and put another part in.
+
+Invariants:
+
+* The top alone answers every question.  A new frame therefore repeats what it does not change of the frame below: the
+  device, the creators of variables, the undo log.
+* Frames are left in the reverse order; leaving one that is not the top is an error (RD09).  A `with` block of one
+  replica cannot end in another, which has a stack of its own.
+* The bottom is one frame for all threads, without a strategy: there the default strategy is current.
+* A situation is relative to a strategy: the same frame is "replica" for the strategy that runs, and "other replica" for
+  all others.
+* `run` is None where a replica is alone.  Its collectives are carried out at once, without a rendezvous.
+* `undo` belongs to the innermost update, also inside the replicas and merge calls within it.
+
+The top is a field of a thread-local object of this module and not of `runtime.process`: it belongs to a thread, and
+every call reads it.
 """
 
 from __future__ import annotations
