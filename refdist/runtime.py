@@ -25,8 +25,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from refdist.array.backend import Backend
+    from refdist.array.convert import Library
     from refdist.array.transport import Transport
     from refdist.backends.simulated.workers import SimulatedWorker
     from refdist.config import LogicalPart
@@ -69,6 +72,8 @@ class Runtime:
     """What changes while a program runs; and, set once at import, what lower layers ask of higher ones.
 
     Attributes:
+        array_types: the types of arrays, and the backend that has declared them; None for NumPy's, which every
+            backend takes.
         backend: the backend in use; None until one is chosen or needed.
         backends: those made so far, by name; each is made once, so that a strategy that goes back to its backend
             finds the same one.
@@ -85,8 +90,8 @@ class Runtime:
         default_replica: its replica.
     """
 
-    __slots__ = ("backend", "backends", "count_devices", "default_replica", "default_strategy", "generator",
-                 "journal", "machine", "set_strategy", "simulated_worker", "switch_hooks", "transport")
+    __slots__ = ("array_types", "backend", "backends", "count_devices", "default_replica", "default_strategy",
+                 "generator", "journal", "machine", "set_strategy", "simulated_worker", "switch_hooks", "transport")
 
     # Set once, at import or by the first strategy of several workers; `fresh` leaves them.
     _ONCE = frozenset({"count_devices", "default_replica", "default_strategy", "transport"})
@@ -95,6 +100,7 @@ class Runtime:
     default_replica: ReplicaContext
 
     def __init__(self) -> None:
+        self.array_types: dict[type, Library | None] = {np.ndarray: None}
         self.backend: Backend | None = None
         self.backends: dict[str, Backend] = {}
         self.switch_hooks: ReplicaSwitchHooks | None = None

@@ -52,7 +52,7 @@ def device_of(array: Any) -> int:
 def stand_in(gpus: int = 1, **environment: str) -> Iterator[Any]:
     """The stand-in as `cupy`, with so many GPUs, and the GPU backend in use; gives the module."""
     skip_without_compiler()
-    with (process.fresh(STAND_IN_GPUS=str(gpus), **environment), array_types_put_back(), imported_anew("cupy"),
+    with (process.fresh(STAND_IN_GPUS=str(gpus), **environment), imported_anew("cupy"),
           pytest.MonkeyPatch.context() as patch):
         patch.syspath_prepend(STAND_IN)
         refdist.set_backend("gpu")
@@ -74,17 +74,6 @@ def imported_anew(package: str) -> Iterator[None]:
 def modules_of(package: str) -> list[str]:
     """The modules of a package that were imported."""
     return [name for name in sys.modules if name.partition(".")[0] == package]
-
-
-@contextmanager
-def array_types_put_back() -> Iterator[None]:
-    """What a backend declares of its arrays holds inside the `with` block."""
-    types = dict(arrays.ARRAY_TYPES)
-    try:
-        yield
-    finally:
-        arrays.ARRAY_TYPES.clear()
-        arrays.ARRAY_TYPES.update(types)
 
 
 def why_no_gpu() -> str:

@@ -18,6 +18,7 @@ from refdist.array.convert import frozen
 from refdist.array.transport import Transport
 from refdist.backends.gpu import nccl
 from refdist.core.lockstep import CollectiveCall
+from refdist.runtime import process
 
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU
@@ -129,7 +130,7 @@ class DeviceTransport(Transport):
 
 
 def _is_foreign(value: Any) -> bool:
-    return arrays.ARRAY_TYPES.get(type(value)) is not None
+    return process.array_types.get(type(value)) is not None
 
 
 def _to_host(value: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.types import Array
+from refdist.runtime import process
 
 
 class Library(Protocol):
@@ -30,9 +31,6 @@ class Library(Protocol):
     def adopt(self, value: object) -> Array | None: ...
 
 
-# The types of arrays, and the backend that has declared them; None for NumPy's, which every backend takes.
-ARRAY_TYPES: dict[type, Library | None] = {np.ndarray: None}
-
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
 _KINDS = "buifc"
@@ -44,7 +42,7 @@ _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 
 def declare(library: Library) -> None:
     """Makes the arrays of a backend known."""
-    ARRAY_TYPES.update(dict.fromkeys(library.array_types, library))
+    process.array_types.update(dict.fromkeys(library.array_types, library))
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
@@ -64,7 +62,7 @@ def _of_standard(dtype: object, xp: ModuleType) -> np.dtype[Any]:
 
 def xp_of(array: Array) -> ModuleType:
     """The module whose functions take this array; of those, only the standard's are used."""
-    library = ARRAY_TYPES.get(type(array))
+    library = process.array_types.get(type(array))
     return np if library is None else library.xp()
 
 
@@ -91,7 +89,7 @@ def kind_of(dtype: np.dtype[Any]) -> str:
 
 def is_array(value: Any) -> bool:
     """True for arrays and NumPy scalars."""
-    return type(value) in ARRAY_TYPES or isinstance(value, (np.ndarray, np.generic))
+    return type(value) in process.array_types or isinstance(value, (np.ndarray, np.generic))
 
 
 def is_text(value: Any) -> bool:
@@ -118,7 +116,7 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: 
         RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
     """
     if dtype is None:
-        if type(value) in ARRAY_TYPES:
+        if type(value) in process.array_types:
             return value
         if type(value) is float:
             return np.array(value, _FLOAT32)
@@ -128,10 +126,10 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: 
         return _narrow(np.asarray(value), value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument)
-    if type(value) in ARRAY_TYPES:
+    if type(value) in process.array_types:
         return cast(value, dtype, attempted)
-    if len(ARRAY_TYPES) > 1 and hasattr(value, "__dlpack_device__"):
-        for library in dict.fromkeys(filter(None, ARRAY_TYPES.values())):
+    if len(process.array_types) > 1 and hasattr(value, "__dlpack_device__"):
+        for library in dict.fromkeys(filter(None, process.array_types.values())):
             array = library.adopt(value)
             if array is not None:
                 return array if dtype is None else cast(array, dtype, attempted)
@@ -175,7 +173,7 @@ def astype(array: Array, dtype: np.dtype[Any]) -> Any:
     """A new array with the values in another dtype, however they change; in the array's own dtype it is a copy."""
     if isinstance(array, np.ndarray):
         return array.astype(dtype)
-    library = ARRAY_TYPES[type(array)]
+    library = process.array_types[type(array)]
     assert library is not None
     return library.astype(array, dtype)
 
@@ -189,7 +187,7 @@ def _dtype(dtype: Any, attempted: str) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
-        for library in filter(None, ARRAY_TYPES.values()):
+        for library in filter(None, process.array_types.values()):
             with suppress(StopIteration, TypeError):
                 return _of_standard(dtype, library.xp())
         raise errors.error("RD25", attempted, f"dtype is {dtype!r}", "Pass a NumPy dtype or its name.") from error
@@ -257,7 +255,7 @@ def frozen(array: Any) -> Any:
     if type(array) is np.ndarray:
         array.flags.writeable = False
         return array
-    library = ARRAY_TYPES.get(type(array))
+    library = process.array_types.get(type(array))
     if library is not None:
         return library.freeze(array)
     return frozen(np.asarray(array)) if isinstance(array, np.generic) else array
@@ -275,7 +273,7 @@ def read_only(value: Any) -> Any:
             value = value.view()
             value.setflags(write=False)
         return value
-    library = ARRAY_TYPES.get(type(value))
+    library = process.array_types.get(type(value))
     return value if library is None else library.freeze(value)
 
 
@@ -288,7 +286,7 @@ def is_immutable(array: Any) -> bool:
 
 def on_device_of(array: Any) -> AbstractContextManager[object]:
     """A `with` block in which new arrays are made on the device of this one."""
-    library = ARRAY_TYPES.get(type(array))
+    library = process.array_types.get(type(array))
     return nullcontext() if library is None else library.device(array)
 
 
@@ -299,5 +297,5 @@ def as_array(value: Any) -> Any:
 
 def to_numpy(array: Any) -> Any:
     """The array as a numpy.ndarray; a copy where it lies on a device."""
-    library = ARRAY_TYPES.get(type(array))
+    library = process.array_types.get(type(array))
     return np.asarray(array) if library is None else library.to_numpy(array)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdist import errors, nest
 from refdist.array import collectives
-from refdist.array.convert import ARRAY_TYPES, to_array
+from refdist.array.convert import to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
 from refdist.runtime import process
@@ -174,8 +174,8 @@ class ReplicaContext(context_stack.Scope):
         if options is not None:
             check_options(options, "all_reduce")
             execute = functools.partial(self._reduce, options=options)
-        if type(value) in ARRAY_TYPES or not nest.is_nested(value):
-            part = value if type(value) in ARRAY_TYPES else _part(value, "all_reduce")
+        if type(value) in process.array_types or not nest.is_nested(value):
+            part = value if type(value) in process.array_types else _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
             call = lockstep.CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], execute)
@@ -285,7 +285,7 @@ def call_arguments(args: Any, kwargs: Any, attempted: str) -> tuple[tuple[Any, .
 
 def _part(leaf: Any, attempted: str) -> Any:
     # What one replica brings for one leaf: an array or IndexedSlices.
-    if type(leaf) in ARRAY_TYPES or isinstance(leaf, IndexedSlices):
+    if type(leaf) in process.array_types or isinstance(leaf, IndexedSlices):
         return leaf
     if is_splittable(leaf):
         return _part(leaf._local(), attempted)

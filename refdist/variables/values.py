@@ -15,10 +15,11 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.backend import constant
-from refdist.array.convert import ARRAY_TYPES, is_array, read_only, to_array, to_numpy
+from refdist.array.convert import is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices
 from refdist.core.lockstep import names
+from refdist.runtime import process
 
 
 class DistributedValues:
@@ -363,7 +364,7 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
     if len(parts) == 1:
         return first if container is None else nest.map_structure(container, first)
     samples = dict(zip(map(type, parts), parts, strict=True))
-    if samples.keys() <= ARRAY_TYPES.keys():
+    if samples.keys() <= process.array_types.keys():
         return together(parts, component_devices)
     if not any(map(nest.is_nested, samples.values())):
         return _regroup_leaf(parts, component_devices, container, together)
