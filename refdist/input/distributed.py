@@ -17,6 +17,7 @@ from refdist import errors, nest
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
 from refdist.core import call_site, rules
+from refdist.core.callers import require
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
@@ -45,7 +46,7 @@ class DistributedIterator(Iterator):
         self._steps = dataset._steps()
 
     def __next__(self) -> Any:
-        self._strategy._require("DistributedIterator.get_next")
+        require(self._strategy, "DistributedIterator.get_next")
         extended = self._strategy.extended
         put = extended.backend.put if self._fetches else None
         step = self._next_of_all(extended.transport)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from refdist import errors, nest
 from refdist.array import collectives
 from refdist.core import context_stack, rules
+from refdist.core.callers import require
 from refdist.input import distributed as datasets
 from refdist.strategies.deprecated import Deprecated
 from refdist.strategies.replica_context import call_arguments
@@ -147,7 +148,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.run.
         """
-        self._require("Strategy.run")
+        require(self, "Strategy.run")
         if not callable(fn):
             raise errors.error("RD25", "Strategy.run", f"fn is {fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "Strategy.run")
@@ -184,7 +185,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.reduce.
         """
-        self._require("Strategy.reduce")
+        require(self, "Strategy.reduce")
         op = rules.reduce_op(reduce_op, "Strategy.reduce")
         axes = None if axis is None else collectives.reduction_axes(axis, "Strategy.reduce")
         if not nest.is_nested(value):
@@ -216,7 +217,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.gather.
         """
-        self._require("Strategy.gather")
+        require(self, "Strategy.gather")
         axis = collectives.integer(axis, "axis", "Strategy.gather")
         gather = self._extended.reduction.gather_value
         return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
@@ -226,7 +227,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.experimental_local_results.
         """
-        self._require("experimental_local_results")
+        require(self, "experimental_local_results")
         return self._extended._local_results(value)
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
@@ -243,7 +244,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.experimental_distribute_values_from_function.
         """
-        self._require("experimental_distribute_values_from_function")
+        require(self, "experimental_distribute_values_from_function")
         if not callable(value_fn):
             raise errors.error("RD25", "experimental_distribute_values_from_function", f"value_fn is {value_fn!r}",
                                "Pass a function of a ValueContext.")
@@ -265,7 +266,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.experimental_distribute_dataset.
         """
-        self._require("experimental_distribute_dataset")
+        require(self, "experimental_distribute_dataset")
         return datasets.distribute(self, dataset, options)
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
@@ -293,27 +294,8 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.distribute_datasets_from_function.
         """
-        self._require("distribute_datasets_from_function")
+        require(self, "distribute_datasets_from_function")
         return datasets.distribute_from_function(self, dataset_fn, options)
-
-    # What rules.CALLS calls the place of a caller outside every scope.
-    _outside = context_stack.OUTSIDE
-
-    def _rule(self, call: str) -> str:
-        # The cell of rules.CALLS: "ok" or the code of the error.
-        top = context_stack.state.top
-        if top.strategy is self:
-            return rules.CALLS[call][top.kind]
-        return rules.CALLS[call][self._outside if top.kind == context_stack.OUTSIDE else context_stack.situation(self)]
-
-    def _require(self, call: str) -> None:
-        code = self._rule(call)
-        if code == "ok":
-            return
-        found = f"it was called {context_stack.describe()}"
-        if code == "RD10":
-            found += f", on another {type(self).__name__}"
-        raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")
 
 
 class Scope(context_stack.Scope):
@@ -325,7 +307,7 @@ class Scope(context_stack.Scope):
 
     def __enter__(self) -> Strategy:
         strategy = self._strategy
-        strategy._require("Strategy.scope")
+        require(strategy, "Strategy.scope")
         self._push(strategy.extended._scope_frame(context_stack.frame()))
         return strategy
 

@@ -9,6 +9,7 @@ from typing import Any
 from refdist import config, errors
 from refdist.array.backend import current_backend
 from refdist.core import context_stack, rules
+from refdist.core.callers import require
 from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext
@@ -29,8 +30,6 @@ class DefaultStrategy(Strategy):
     Source: tf.distribute.get_strategy.
     """
 
-    _outside = rules.DEFAULT
-
     def __init__(self) -> None:
         super().__init__(DefaultExtended(self))
 
@@ -48,7 +47,7 @@ class DefaultStrategy(Strategy):
         Raises:
             RD25: an array, a dataset that cannot be iterated again, or bad options.
         """
-        self._require("experimental_distribute_dataset")
+        require(self, "experimental_distribute_dataset")
         datasets.check(dataset, options, "experimental_distribute_dataset")
         return dataset if isinstance(dataset, Dataset) else super().experimental_distribute_dataset(dataset, options)
 
@@ -58,7 +57,7 @@ class DefaultStrategy(Strategy):
         Raises:
             RD25: no function, bad options, or a dataset that cannot be iterated again.
         """
-        self._require("distribute_datasets_from_function")
+        require(self, "distribute_datasets_from_function")
         if not callable(dataset_fn):
             raise errors.error("RD25", "distribute_datasets_from_function", f"dataset_fn is {dataset_fn!r}",
                                "Pass a function of an InputContext.")
@@ -75,7 +74,7 @@ class DefaultStrategy(Strategy):
 
 class _NoScope(Scope):
     def __enter__(self) -> Strategy:
-        self._strategy._require("Strategy.scope")
+        require(self._strategy, "Strategy.scope")
         self._push(context_stack.frame().with_device(context_stack.frame().device))
         return self._strategy
 
@@ -120,7 +119,7 @@ class DefaultExtended(StrategyExtended):
         Raises:
             RD10: in the scope of another strategy.  RD25: not a variable.
         """
-        self._strategy._require("extended.colocate_vars_with")
+        require(self._strategy, "extended.colocate_vars_with")
         if not isinstance(colocate_with_variable, Variable):
             raise errors.error("RD25", "colocate_vars_with",
                                f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")

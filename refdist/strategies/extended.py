@@ -15,6 +15,7 @@ from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, rules
+from refdist.core.callers import require
 from refdist.runtime import process
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import check_options
@@ -145,7 +146,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.compat.v1.distribute.StrategyExtended.call_for_each_replica.
         """
-        self._strategy._require("extended.call_for_each_replica")
+        require(self._strategy, "extended.call_for_each_replica")
         return self._strategy.run(fn, args, kwargs)
 
     def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -219,7 +220,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.reduce_to.
         """
-        self._strategy._require("extended.reduce_to")
+        require(self._strategy, "extended.reduce_to")
         op = rules.reduce_op(reduce_op, "reduce_to")
         check_options(options, "reduce_to")
         target = destinations_of(destinations, "reduce_to")
@@ -236,7 +237,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.batch_reduce_to.
         """
-        self._strategy._require("extended.batch_reduce_to")
+        require(self._strategy, "extended.batch_reduce_to")
         op = rules.reduce_op(reduce_op, "batch_reduce_to")
         check_options(options, "batch_reduce_to")
         pairs = [(value, destinations_of(destinations, "batch_reduce_to"))
@@ -252,7 +253,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
         """
-        self._strategy._require("extended.broadcast_to")
+        require(self._strategy, "extended.broadcast_to")
         return self.reduction.ops.broadcast(tensor, destinations)
 
     # Variables.
@@ -298,7 +299,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.colocate_vars_with.
         """
-        self._strategy._require("extended.colocate_vars_with")
+        require(self._strategy, "extended.colocate_vars_with")
         if not isinstance(colocate_with_variable, Variable):
             raise errors.error("RD25", "colocate_vars_with",
                                f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")

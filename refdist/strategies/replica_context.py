@@ -14,6 +14,7 @@ from refdist.array import collectives
 from refdist.array.convert import to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
+from refdist.core.callers import rule
 from refdist.runtime import process
 from refdist.strategies.communication import check_options
 from refdist.variables.values import (
@@ -239,7 +240,7 @@ class ReplicaContext(context_stack.Scope):
     def _require(self, name: str) -> context_stack.Frame:
         frame = context_stack.state.top
         code = (rules.CALLS[name][frame.kind] if frame.replica is self  # nearly always
-                else self._strategy._rule(name))
+                else rule(self._strategy, name))
         if code == "ok":
             if frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id:
                 return frame

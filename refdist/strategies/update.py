@@ -12,6 +12,7 @@ from refdist import config, errors, nest
 from refdist.array.convert import is_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, rules
+from refdist.core.callers import require
 from refdist.core.interfaces import Layout, Undo
 from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
@@ -52,7 +53,7 @@ class Updates:
 
         Source: tf.distribute.StrategyExtended.update.
         """
-        self._strategy._require("extended.update")
+        require(self._strategy, "extended.update")
         if not isinstance(var, Variable):
             raise errors.error("RD25", "update", f"var is a {type(var).__name__}", "Pass a variable.",
                                kind=errors.InvalidValueError)
@@ -106,7 +107,7 @@ class Updates:
 
         Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
         """
-        self._strategy._require("extended.update_non_slot")
+        require(self._strategy, "extended.update_non_slot")
         names = (colocate_with,) if isinstance(colocate_with, str) else colocate_with
         if not isinstance(names, (list, tuple)) or not names:
             raise errors.error("RD25", "update_non_slot", f"colocate_with is {colocate_with!r}",
