@@ -28,6 +28,7 @@ from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.input import sharding
 from refdist.input.explanation import Explanation
 from refdist.input.options import InputContext, InputOptions, InputReplicationMode
+from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, per_replica
 
 
@@ -72,7 +73,7 @@ class DistributedDataset:
     Source: tf.distribute.DistributedDataset.
     """
 
-    def __init__(self, strategy: Any, split: sharding.Split, options: InputOptions) -> None:
+    def __init__(self, strategy: Strategy, split: sharding.Split, options: InputOptions) -> None:
         self._strategy = strategy
         self._split = split
         self._options = options
@@ -186,7 +187,7 @@ def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
     return _check_options(options, attempted)
 
 
-def distribute(strategy: Any, dataset: Any, options: Any) -> Any:
+def distribute(strategy: Strategy, dataset: Any, options: Any) -> Any:
     """What `Strategy.experimental_distribute_dataset` returns.
 
     Raises:
@@ -203,7 +204,7 @@ def distribute(strategy: Any, dataset: Any, options: Any) -> Any:
     return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
 
 
-def distribute_from_function(strategy: Any, dataset_fn: Callable[[InputContext], Any],
+def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputContext], Any],
                              options: Any) -> DistributedDataset:
     """What `Strategy.distribute_datasets_from_function` returns.
 

@@ -21,6 +21,7 @@ from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.options import AutoShardPolicy, UnevenEnd
 from refdist.data.spec import TensorSpec, with_rows
 from refdist.input.split import even_out, piece_sizes, split_batch, split_stream
+from refdist.variables.interfaces import Extended
 
 
 @dataclass(kw_only=True)
@@ -125,7 +126,7 @@ class _OfBatches(Split):
         return one.with_rows(rows // total if rows is not None and rows % total == 0 else None)
 
 
-def of_dataset(extended: Any, dataset: Any, uneven: UnevenEnd) -> Split:
+def of_dataset(extended: Extended, dataset: Any, uneven: UnevenEnd) -> Split:
     """The split of one dataset of global batches.
 
     Raises:
@@ -263,7 +264,7 @@ class _OfPipelines(Split):
         return with_rows(of_pipeline, None) if self.waits else of_pipeline
 
 
-def of_pipelines(extended: Any, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
+def of_pipelines(extended: Extended, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
     """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
     layout: Layout = extended.layout
     first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
