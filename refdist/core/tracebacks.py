@@ -12,13 +12,19 @@ import os
 import sys
 import threading
 from types import TracebackType
-from typing import Any
+from typing import Protocol
 
 from refdist.core.call_site import is_ours
 from refdist.errors import InternalError, RefdistError
 
 VARIABLE = "REFDIST_TRACEBACK"
 _COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py")
+
+
+class _Raised(Protocol):
+    # pytest's ExceptionInfo.
+    @property
+    def value(self) -> BaseException: ...
 
 
 def install() -> None:
@@ -28,7 +34,7 @@ def install() -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, cut(error).__traceback__)
 
-    def hook_in_threads(args: Any) -> None:
+    def hook_in_threads(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             trace = cut(args.exc_value).__traceback__
             args = threading.ExceptHookArgs((args.exc_type, args.exc_value, trace, args.thread))
@@ -55,7 +61,7 @@ def cut(error: BaseException) -> BaseException:
     return error
 
 
-def _hides(raised: Any) -> bool:
+def _hides(raised: _Raised) -> bool:
     return not _is_kept(raised.value)
 
 

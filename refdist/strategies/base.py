@@ -6,7 +6,7 @@ What differs between strategies is in their `extended` (see `extended.py` and th
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors, nest
@@ -14,6 +14,7 @@ from refdist.array import collectives
 from refdist.core import context_stack, rules
 from refdist.core.callers import require
 from refdist.input import distributed as datasets
+from refdist.input.options import InputContext, InputOptions
 from refdist.strategies.deprecated import Deprecated
 from refdist.strategies.replica_context import call_arguments
 
@@ -29,7 +30,7 @@ class RunOptions(NamedTuple):
 
     experimental_enable_dynamic_batch_size: bool = True
     experimental_bucketizing_dynamic_shape: bool = False
-    experimental_xla_options: Any = None
+    experimental_xla_options: object = None
 
 
 class ValueContext:
@@ -69,12 +70,12 @@ class OneOfAKind:
         raise errors.error("RD10", f"copy.copy of a {type(self).__name__}", "the copy would be another strategy on the "
                            "original's devices and variables", "Pass the strategy itself around.")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         new = memo[id(self)] = object.__new__(type(self))
         vars(new).update(copy.deepcopy(vars(self), memo))
         return new
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         raise errors.error("RD20", f"pickling a {type(self).__name__}", "its devices and variables belong to this "
                            "process", "Create a strategy in each process.", kind=errors.InvalidTypeError)
 
@@ -123,7 +124,7 @@ class Strategy(OneOfAKind, Deprecated):
         """
         return Scope(self)
 
-    def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None,
+    def run(self, fn: Callable[..., object], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None,
             options: RunOptions | None = None) -> Any:
         """Calls `fn` on every replica and puts the results together.
 
@@ -156,7 +157,7 @@ class Strategy(OneOfAKind, Deprecated):
             raise errors.error("RD25", "Strategy.run", f"options is {options!r}", "Pass RunOptions or None.")
         return self._extended._run(fn, args, kwargs)
 
-    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+    def reduce(self, reduce_op: rules.ReduceOp | str, value: object, axis: int | Sequence[int] | None) -> Any:
         """One value from the values of all replicas.
 
         Args:
@@ -192,13 +193,13 @@ class Strategy(OneOfAKind, Deprecated):
             return self._reduce_leaf(op, value, axes)
         return nest.map_structure(lambda leaf: self._reduce_leaf(op, leaf, axes), value)
 
-    def _reduce_leaf(self, op: rules.ReduceOp, value: Any, axes: tuple[int, ...] | None) -> Any:
+    def _reduce_leaf(self, op: rules.ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
         reduction = self._extended.reduction
         if axes is None:
             return reduction.reduce_value(op, value, reduction.here(), "Strategy.reduce")
         return reduction.reduce_along(op, value, axes, "Strategy.reduce")
 
-    def gather(self, value: Any, axis: Any) -> Any:
+    def gather(self, value: object, axis: int) -> Any:
         """The values of all replicas one after another along `axis`.
 
         Args:
@@ -222,7 +223,7 @@ class Strategy(OneOfAKind, Deprecated):
         gather = self._extended.reduction.gather_value
         return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
 
-    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+    def experimental_local_results(self, value: object) -> tuple[Any, ...]:
         """The components of `value` on this worker; of a nest, one nest per replica.
 
         Source: tf.distribute.Strategy.experimental_local_results.
@@ -230,7 +231,7 @@ class Strategy(OneOfAKind, Deprecated):
         require(self, "experimental_local_results")
         return self._extended._local_results(value)
 
-    def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+    def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         """A PerReplica of what `value_fn` returns for each replica.
 
         >>> import refdist
@@ -250,7 +251,7 @@ class Strategy(OneOfAKind, Deprecated):
                                "Pass a function of a ValueContext.")
         return self._extended._values_from_function(value_fn)
 
-    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+    def experimental_distribute_dataset(self, dataset: Iterable[object], options: InputOptions | None = None) -> Any:
         """A dataset whose global batches are split over the replicas.
 
         Args:
@@ -269,7 +270,8 @@ class Strategy(OneOfAKind, Deprecated):
         require(self, "experimental_distribute_dataset")
         return datasets.distribute(self, dataset, options)
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
+                                          options: InputOptions | None = None) -> Any:
         """A dataset from a function that makes one for each worker; nothing is split or sharded.
 
         Args:

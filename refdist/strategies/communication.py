@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 from refdist import errors
 
@@ -54,7 +53,7 @@ class CommunicationOptions:
         self.timeout_seconds = timeout_seconds
         self.implementation = implementation
 
-    def merge(self, options: Any) -> CommunicationOptions:
+    def merge(self, options: CommunicationOptions | None) -> CommunicationOptions:
         """These options with those of `options` that are not the defaults."""
         if options is None:
             return self
@@ -72,7 +71,7 @@ class CommunicationOptions:
 CollectiveHints = CommunicationOptions
 
 
-def check_options(options: Any, attempted: str) -> None:
+def check_options(options: object, attempted: str) -> None:
     """Raises unless `options` are CommunicationOptions or None.
 
     Raises:

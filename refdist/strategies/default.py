@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ from refdist.core import context_stack, rules
 from refdist.core.callers import require
 from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
-from refdist.input.options import InputContext
+from refdist.input.options import InputContext, InputOptions
 from refdist.runtime import process
 from refdist.strategies.base import Scope, Strategy, ValueContext
 from refdist.strategies.extended import StrategyExtended
@@ -41,7 +41,7 @@ class DefaultStrategy(Strategy):
         """
         return _NoScope(self)
 
-    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+    def experimental_distribute_dataset(self, dataset: Iterable[object], options: InputOptions | None = None) -> Any:
         """The dataset itself; a list of batches becomes a DistributedDataset, whose iterators have `get_next`.
 
         Raises:
@@ -51,7 +51,8 @@ class DefaultStrategy(Strategy):
         datasets.check(dataset, options, "experimental_distribute_dataset")
         return dataset if isinstance(dataset, Dataset) else super().experimental_distribute_dataset(dataset, options)
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
+                                          options: InputOptions | None = None) -> Any:
         """The dataset that the function makes for the only pipeline there is.
 
         Raises:
@@ -67,7 +68,7 @@ class DefaultStrategy(Strategy):
             return dataset
         return super().distribute_datasets_from_function(lambda _: dataset, options)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         raise errors.error("RD10", "copy of the default strategy", "there is only one",
                            "Ask `refdist.get_strategy()` outside every scope.")
 
@@ -113,7 +114,7 @@ class DefaultExtended(StrategyExtended):
     def _scope_frame(self, top: context_stack.Frame) -> context_stack.Frame:
         return context_stack.Frame(top, self._strategy, context_stack.CROSS, device=top.device, creators=top.creators)
 
-    def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
+    def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
         """A scope whose new variables are on the device of the given one, whichever strategy made it.
 
         Raises:
@@ -125,14 +126,14 @@ class DefaultExtended(StrategyExtended):
                                f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")
         return config.device(colocate_with_variable.device)
 
-    def variable_created_in_scope(self, v: Any) -> bool:
+    def variable_created_in_scope(self, v: object) -> bool:
         """Whether `v` was created outside every scope."""
-        return super().variable_created_in_scope(v) or v._strategy is None
+        return super().variable_created_in_scope(v) or (isinstance(v, Variable) and v._strategy is None)
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
+    def _local_results(self, value: object) -> tuple[Any, ...]:
         return (value,)
 
-    def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+    def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         return value_fn(ValueContext())
 
 

@@ -5,7 +5,7 @@ Those on the logical devices of a replica say why they do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,11 @@ from refdist import errors
 from refdist.core import call_site
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
-from refdist.input.options import InputContext, InputReplicationMode
+from refdist.input.distributed import DistributedDataset
+from refdist.input.options import InputContext, InputOptions, InputReplicationMode
 
 if TYPE_CHECKING:
+    from refdist.strategies.base import Scope
     from refdist.strategies.extended import StrategyExtended
 
 
@@ -26,7 +28,7 @@ class InputIterator:
     Source: tf.compat.v1.distribute.Strategy.make_dataset_iterator (TensorFlow 1.14).
     """
 
-    def __init__(self, distributed: Any) -> None:
+    def __init__(self, distributed: DistributedDataset) -> None:
         self._distributed = distributed
         self._iterator: Iterator = iter(distributed)
 
@@ -58,7 +60,7 @@ class InputIterator:
 class _Calls:
     """What a function returns, called for every element."""
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
 
     def __iter__(self) -> PythonIterator[Any]:
@@ -75,13 +77,13 @@ class Deprecated:
         raise errors.InternalError("abstract")
 
     run: Callable[..., Any]
-    scope: Callable[[], Any]
-    experimental_local_results: Callable[[Any], tuple[Any, ...]]
+    scope: Callable[[], Scope]
+    experimental_local_results: Callable[[object], tuple[Any, ...]]
     experimental_distribute_dataset: Callable[..., Any]
     distribute_datasets_from_function: Callable[..., Any]
 
-    def experimental_run_v2(self, fn: Callable[..., Any], args: Sequence[Any] = (),
-                            kwargs: dict[str, Any] | None = None) -> Any:
+    def experimental_run_v2(self, fn: Callable[..., object], args: Sequence[object] = (),
+                            kwargs: Mapping[str, object] | None = None) -> Any:
         """`run` under its name of TensorFlow 2.0.
 
         Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
@@ -89,18 +91,19 @@ class Deprecated:
         _warn("experimental_run_v2", "run")
         return self.run(fn, args, kwargs)
 
-    def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Any:
+    def experimental_run(self, fn: Callable[..., object],
+                         input_iterator: Iterator | InputIterator | None = None) -> Any:
         """`run` with the next element of an iterator as the only argument, or with none."""
         _warn("experimental_run", "run")
         return self.run(fn) if input_iterator is None else self.run(fn, args=(input_iterator.get_next(),))
 
-    def experimental_distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any],
-                                                       options: Any = None) -> Any:
+    def experimental_distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
+                                                       options: InputOptions | None = None) -> Any:
         """`distribute_datasets_from_function` under its older name."""
         _warn("experimental_distribute_datasets_from_function", "distribute_datasets_from_function")
         return self.distribute_datasets_from_function(dataset_fn, options)
 
-    def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Dataset:
+    def experimental_make_numpy_dataset(self, numpy_input: object, session: object = None) -> Dataset:
         """A dataset of the rows of arrays; a list of arrays is stacked.
 
         Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
@@ -108,12 +111,12 @@ class Deprecated:
         _warn("experimental_make_numpy_dataset", "refdist.data.Dataset.from_tensor_slices")
         return Dataset.from_tensor_slices(numpy_input)
 
-    def make_dataset_iterator(self, dataset: Any) -> InputIterator:
+    def make_dataset_iterator(self, dataset: Iterable[object]) -> InputIterator:
         """An iterator over a dataset whose batches are split over the replicas."""
         _warn("make_dataset_iterator", "experimental_distribute_dataset")
         return InputIterator(self.experimental_distribute_dataset(dataset))
 
-    def make_input_fn_iterator(self, input_fn: Callable[[Any], Any],
+    def make_input_fn_iterator(self, input_fn: Callable[[InputContext], object],
                                replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
                                ) -> InputIterator:
         """An iterator over the dataset that `input_fn(input_context)` returns, called in the strategy's scope.
@@ -146,31 +149,31 @@ class Deprecated:
         with self.scope():
             return InputIterator(self.distribute_datasets_from_function(dataset_fn))
 
-    def unwrap(self, value: Any) -> tuple[Any, ...]:
+    def unwrap(self, value: object) -> tuple[Any, ...]:
         """`experimental_local_results` under its older name."""
         _warn("unwrap", "experimental_local_results")
         return self.experimental_local_results(value)
 
-    def group(self, value: Any, name: str | None = None) -> None:
+    def group(self, value: object, name: str | None = None) -> None:
         """Waits for a value; there is nothing to wait for."""
         _warn("group", "nothing: values are there when they are returned")
 
-    def configure(self, session_config: Any = None, cluster_spec: Any = None, task_type: str | None = None,
+    def configure(self, session_config: object = None, cluster_spec: object = None, task_type: str | None = None,
                   task_id: int | None = None) -> None:
         """Configured a session; there are none."""
         _warn("configure", "nothing: there are no sessions")
 
-    def update_config_proto(self, config_proto: Any) -> Any:
+    def update_config_proto(self, config_proto: object) -> object:
         """Returns its argument."""
         _warn("update_config_proto", "nothing: there are no sessions")
         return config_proto
 
-    def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
+    def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
         """`extended.colocate_vars_with`."""
         _warn("colocate_vars_with", "extended.colocate_vars_with")
         return self.extended.colocate_vars_with(colocate_with_variable)
 
-    def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
+    def experimental_assign_to_logical_device(self, tensor: object, logical_device_id: int) -> Any:
         """TPUStrategy's: computes with `tensor` on one of a replica's devices.
 
         Raises:
@@ -178,7 +181,7 @@ class Deprecated:
         """
         raise self._one_device("experimental_assign_to_logical_device")
 
-    def experimental_split_to_logical_devices(self, tensor: Any, partition_dimensions: Sequence[int]) -> Any:
+    def experimental_split_to_logical_devices(self, tensor: object, partition_dimensions: Sequence[int]) -> Any:
         """TPUStrategy's: splits `tensor` over a replica's devices.
 
         Raises:
@@ -186,7 +189,7 @@ class Deprecated:
         """
         raise self._one_device("experimental_split_to_logical_devices")
 
-    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+    def experimental_replicate_to_logical_devices(self, tensor: object) -> Any:
         """TPUStrategy's: copies `tensor` to all of a replica's devices.
 
         Raises:

@@ -7,7 +7,7 @@ Nothing here decides in which context a call is allowed: that is `rules.CALLS`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,7 +18,7 @@ from refdist.core import context_stack, lockstep, rules
 from refdist.core.callers import require
 from refdist.runtime import process
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
-from refdist.strategies.communication import check_options
+from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
 from refdist.strategies.reduction import Reduction
 from refdist.strategies.replica_context import ReplicaContext
@@ -140,8 +140,8 @@ class StrategyExtended(OneOfAKind, Updates):
         creators = top.creators if top.strategy is self._strategy else (*top.creators, self._create_variable)
         return context_stack.Frame(top, self._strategy, context_stack.CROSS, device=top.device, creators=creators)
 
-    def call_for_each_replica(self, fn: Callable[..., Any], args: Sequence[Any] = (),
-                              kwargs: dict[str, Any] | None = None) -> Any:
+    def call_for_each_replica(self, fn: Callable[..., object], args: Sequence[object] = (),
+                              kwargs: Mapping[str, object] | None = None) -> Any:
         """The same as `Strategy.run`.
 
         Source: tf.compat.v1.distribute.StrategyExtended.call_for_each_replica.
@@ -149,7 +149,7 @@ class StrategyExtended(OneOfAKind, Updates):
         require(self._strategy, "extended.call_for_each_replica")
         return self._strategy.run(fn, args, kwargs)
 
-    def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         strategy, contexts, layout = self._strategy, self._contexts, self.layout
         names, first = layout.devices, layout.first
         if args or kwargs:
@@ -196,7 +196,8 @@ class StrategyExtended(OneOfAKind, Updates):
 
     # Reducing and broadcasting.
 
-    def reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any = None) -> Any:
+    def reduce_to(self, reduce_op: rules.ReduceOp | str, value: object, destinations: object,
+                  options: CommunicationOptions | None = None) -> Any:
         """Reduces a distributed value to the devices of `destinations`.
 
         Args:
@@ -227,8 +228,9 @@ class StrategyExtended(OneOfAKind, Updates):
         return nest.map_structure(
             lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value)
 
-    def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]],
-                        options: Any = None) -> list[Any]:
+    def batch_reduce_to(self, reduce_op: rules.ReduceOp | str,
+                        value_destination_pairs: Sequence[tuple[object, object]],
+                        options: CommunicationOptions | None = None) -> list[Any]:
         """`reduce_to` for several (value, destinations) pairs at once, which are all checked first.
 
         Raises:
@@ -248,7 +250,7 @@ class StrategyExtended(OneOfAKind, Updates):
                                    "Pass one pair for each array.", kind=errors.InvalidValueError)
         return self.reduction.reduce_pairs(op, pairs, "batch_reduce_to", options)
 
-    def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+    def broadcast_to(self, tensor: object, destinations: object) -> Any:
         """An array on all devices of `destinations`.
 
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
@@ -258,10 +260,10 @@ class StrategyExtended(OneOfAKind, Updates):
 
     # Variables.
 
-    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+    def _create_variable(self, next_creator: Callable[..., object], **kwargs: object) -> Any:
         return creation.create(self._strategy, self._keeps, self._parameter_devices, next_creator, kwargs)
 
-    def variable_created_in_scope(self, v: Any) -> bool:
+    def variable_created_in_scope(self, v: object) -> bool:
         """Whether `v` was created by this strategy.
 
         Raises:
@@ -273,7 +275,7 @@ class StrategyExtended(OneOfAKind, Updates):
             raise errors.error("RD25", "variable_created_in_scope", f"v is a {type(v).__name__}", "Pass a variable.")
         return v._strategy is self._strategy
 
-    def value_container(self, value: Any) -> Any:
+    def value_container(self, value: object) -> Any:
         """The distributed variable that a copy belongs to; anything else is returned as it is.
 
         Source: tf.distribute.StrategyExtended.value_container.
@@ -282,7 +284,7 @@ class StrategyExtended(OneOfAKind, Updates):
             return value._owner
         return value
 
-    def read_var(self, v: Any) -> Any:
+    def read_var(self, v: object) -> Any:
         """The value of a variable in the current context.
 
         Source: tf.compat.v1.distribute.StrategyExtended.read_var.
@@ -291,7 +293,7 @@ class StrategyExtended(OneOfAKind, Updates):
             raise errors.error("RD25", "read_var", f"v is a {type(v).__name__}", "Pass a variable.")
         return v._read()
 
-    def colocate_vars_with(self, colocate_with_variable: Any) -> AbstractContextManager[Any]:
+    def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
         """A scope whose new variables have copies on the same devices as the given one.
 
         Raises:
@@ -309,7 +311,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
     # Values.
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
+    def _local_results(self, value: object) -> tuple[Any, ...]:
         if isinstance(value, DistributedValues):
             return value.values
         if nest.is_nested(value):
@@ -321,7 +323,7 @@ class StrategyExtended(OneOfAKind, Updates):
                                                        for leaf in leaves]) for i in range(self.layout.count))
         return (value,)
 
-    def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+    def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         layout = self.layout
         values = [value_fn(ValueContext(layout.first + i, layout.total)) for i in range(layout.count)]
         return per_replica(values, layout.devices, "experimental_distribute_values_from_function")

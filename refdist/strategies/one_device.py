@@ -40,8 +40,8 @@ class OneDeviceExtended(StrategyExtended):
 
     _keeps = rules.ONE_DEVICE
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
+    def _local_results(self, value: object) -> tuple[Any, ...]:
         return (value,)
 
-    def _values_from_function(self, value_fn: Callable[[ValueContext], Any]) -> Any:
+    def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         return value_fn(ValueContext())

@@ -270,7 +270,7 @@ class _Function:
         return hash(self.name)
 
 
-def call_arguments(args: Any, kwargs: Any, attempted: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[object, ...], dict[str, object]]:
     """The arguments for a function that a caller passes.
 
     Raises:

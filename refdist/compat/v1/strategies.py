@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from refdist.core.rules import ReduceOp
 from refdist.strategies import base, central_storage, mirrored, multi_worker, one_device
 
 
@@ -13,7 +15,7 @@ class Strategy(base.Strategy):
     Source: tf.compat.v1.distribute.Strategy.
     """
 
-    def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
+    def reduce(self, reduce_op: ReduceOp | str, value: object, axis: int | Sequence[int] | None = None) -> Any:
         """One value from the values of all replicas; see `refdist.Strategy.reduce`.
 
         Source: tf.compat.v1.distribute.Strategy.reduce.
