@@ -1,8 +1,15 @@
-"""The machine: which devices there are, and in which order replicas run.
+"""The devices of the machine, and the order in which replicas run.
 
-As long as nobody says how large the machine is, it has what the backend finds; the simulated one finds one CPU
-and every device that a program names.
-Device names are in `devices`.
+Physical devices are those that the backend finds.  A program names logical devices, numbered by type over all physical
+ones.  There are three ways from one to the other:
+
+* Nothing is stated: every physical device is one logical device.  The simulated backend finds one CPU and takes every
+  other name too, as on a machine with as many devices as a program asks for.
+* The number is stated, by REFDIST_DEVICES=GPU:4 or `set_simulated_devices`: so many logical devices are dealt out to
+  the physical ones in turn, so that a program for four GPUs runs on two.  Other names are errors from then on.
+* A physical device is divided by `set_logical_device_configuration`.  That overrides the number for its type.
+
+How names are written is in `core/devices`; what was stated is part of `runtime.process`.
 """
 
 from __future__ import annotations
@@ -64,7 +71,7 @@ class LogicalPart(NamedTuple):
 
 
 def when_changed(call: Callable[[], None]) -> None:
-    """Has `call` called whenever the machine is sized or divided."""
+    """Registers a function that is called whenever the machine is sized or divided."""
     process.machine.watchers.append(call)
 
 
@@ -185,7 +192,7 @@ def _read_counts(text: str) -> dict[str, int]:
     for item in text.split(","):
         kind, _, number = item.strip().partition(":")
         if kind.upper() not in counts or not number.isdecimal():
-            raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", f"{item!r} is no count",
+            raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", f"{item!r} is not a count",
                                f"Write counts such as {DEVICES_VARIABLE}=CPU:1,GPU:4.",
                                kind=errors.InvalidValueError)
         counts[kind.upper()] = int(number)
@@ -229,7 +236,7 @@ def reset_simulated_devices() -> None:
 
 @contextmanager
 def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0, advice: str = "") -> Iterator[None]:
-    """`set_simulated_devices` for the length of a `with` block; `advice` is for who names another device."""
+    """`set_simulated_devices` for the length of a `with` block; `advice` is added to the error for any other device."""
     before = process.machine.counts, process.machine.asked, process.machine.divided, process.machine.advice
     set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
     process.machine.advice = advice
@@ -355,7 +362,7 @@ def _random() -> random.Random | None:
             try:
                 process.machine.random = random.Random(int(text))
             except ValueError as error:
-                raise errors.error("RD25", f"environment variable {SEED_VARIABLE}={text!r}", "it is no int",
+                raise errors.error("RD25", f"environment variable {SEED_VARIABLE}={text!r}", "it is not an int",
                                    f"Write {SEED_VARIABLE}=1.", kind=errors.InvalidValueError) from error
         process.machine.seed_asked = True
     return process.machine.random

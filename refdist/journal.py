@@ -1,6 +1,6 @@
-"""Writes down every run, meeting and transfer, so that tests and documents can count and draw them.
+"""Records runs, rendezvous and transfers, so that tests and documents can count and draw them.
 
-Nothing is written unless somebody records.  Events hold names, sizes and positions, never arrays.
+Outside `record()` nothing is kept.  Events hold names, sizes and positions, never arrays.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Event:
 
     Attributes:
         step: position in the journal, from 0.
-        kind: "start" and "finish" of a replica function, "meet" when a replica comes to a meeting,
+        kind: "start" and "finish" of a replica function, "meet" when a replica arrives at a rendezvous,
             "transfer" when bytes move between devices, "update" when copies of a variable change.
         replica: the replica, or None for what concerns all of them.
         name: the function, call or variable; for a transfer "source -> destination".
-        nbytes: bytes moved (transfer) or brought (meet), otherwise 0.
+        nbytes: bytes moved (transfer) or contributed (meet), otherwise 0.
         source: "file:line" of the user's call, or "".
     """
 

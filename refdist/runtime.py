@@ -45,13 +45,13 @@ class Machine:
     """The devices of the machine, as they were stated, and the order in which replicas run on them.
 
     Attributes:
-        counts: how many devices of each type there are; None as long as that has not been stated.
+        counts: how many devices of each type there are; None where that is not stated.
         asked: whether REFDIST_DEVICES has been read, or overruled.
-        advice: what to write instead, for errors about devices that the machine does not have.
+        advice: what errors about devices that the machine does not have tell the user to write.
         random: draws the order in which replicas run next; None for replica order.
         seed_asked: whether REFDIST_REPLICA_SEED has been read.
         divided: by type and number of a physical device, the memory limits of the logical ones on it, in MiB.
-        parts: the logical devices by type and number of physical ones; worked out when first asked for.
+        parts: the logical devices by type and number of physical ones; computed at first use.
         watchers: called whenever the machine is sized or divided.
     """
 
@@ -77,10 +77,10 @@ class Runtime:
         backend: the backend in use; None until one is chosen or needed.
         backends: those made so far, by name; each is made once, so that a strategy that goes back to its backend
             finds the same one.
-        switch_hooks: what the backend wants to be told when replicas take turns; None where it does not.
+        switch_hooks: called when replicas take turns; None where the backend does not need it.
         journal: the events recorded so far; None while nothing is recorded.
         machine: its devices.
-        generator: the global generator; a simulated worker has one of its own.
+        generator: the global random generator; each simulated worker has its own.
         set_strategy: the frame that `experimental_set_strategy` has pushed; None where it has not.
         simulated_worker: the one that the program runs as; None outside `simulate_workers`.
         transport: what connects the processes that a launcher started; None before the first strategy of several

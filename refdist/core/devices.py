@@ -69,7 +69,7 @@ def parse(name: str) -> DeviceSpec:
 
 
 def _unknown(name: str, part: str) -> errors.RefdistError:
-    return errors.error("RD24", f"device name {name!r}", f"{part!r} is no part of a device name",
+    return errors.error("RD24", f"device name {name!r}", f"{part!r} is not part of a device name",
                         "Write TYPE:INDEX with a type of CPU, GPU or TPU, for example \"GPU:0\".",
                         kind=errors.InvalidValueError)
 
@@ -103,7 +103,7 @@ CPU = canonical("CPU:0")  # the one device that every machine has
 
 @functools.lru_cache(maxsize=4096)
 def short(name: str) -> str:
-    """The name as people say it; job and task only where they are not the local ones.
+    """The name for messages; job and task only where they are not the local ones.
 
     >>> short("/job:localhost/replica:0/task:0/device:GPU:1")
     'GPU:1'

@@ -34,7 +34,7 @@ class RunOptions(NamedTuple):
 
 
 class ValueContext:
-    """What a `value_fn` is told: for which replica it makes a value.
+    """Says for which replica a `value_fn` makes a value.
 
     Source: tf.distribute.experimental.ValueContext.
     """
@@ -60,7 +60,7 @@ class ValueContext:
 
 
 class OneOfAKind:
-    """A strategy or its `extended`: a variable belongs to one object, so that copies are not made by accident.
+    """Base of a strategy and its `extended`: variables belong to one object, which is not copied by accident.
 
     A deep copy is a strategy of its own, as in TensorFlow.  A shallow one would share the original's devices and
     variables, and a pickled one would be loaded in a process that has neither.
@@ -143,7 +143,7 @@ class Strategy(OneOfAKind, Deprecated):
         (np.int32(42), np.int32(42))
 
         Raises:
-            RD01 ... RD06: replicas that do not meet.  RD09, RD10: wrong context.
+            RD01 ... RD06: replicas that do not make the same calls.  RD09, RD10: wrong context.
             RD21: results of different structure.  RD25: bad arguments.
             Whatever `fn` raises, with a note that names the replica.
 
@@ -162,9 +162,10 @@ class Strategy(OneOfAKind, Deprecated):
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
-            value: a PerReplica, or a nest of them.  A value that is not distributed is the replica's own where a
-                worker has one; otherwise all replicas share it: its MEAN is itself (over several workers the
-                mean of theirs), its SUM without an axis is refused, and along an axis it counts once per replica.
+            value: a PerReplica, or a nest of them.  A value that is not distributed is the contribution of the
+                replica where each worker has one replica.  Otherwise all replicas share it: its MEAN is the value
+                itself (the mean over the workers where there are several), its SUM without an axis is an error,
+                and along an axis it counts once per replica.
             axis: None to reduce across replicas only; an int or a tuple to reduce each replica's array along
                 those dimensions too.  MEAN divides by the true number of elements, so a last partial batch
                 counts rightly.
@@ -204,8 +205,8 @@ class Strategy(OneOfAKind, Deprecated):
 
         Args:
             value: a PerReplica of arrays of rank 1 or more, or a nest of them; only the length along `axis`
-                may differ.  A value that is not distributed is the replica's own where a worker has one;
-                otherwise all replicas share it, and it is returned as it is.
+                may differ.  A value that is not distributed is the contribution of the replica where each worker
+                has one replica; otherwise all replicas share it, and it is returned as it is.
             axis: an int in [-rank, rank).
 
         Returns:
@@ -255,7 +256,7 @@ class Strategy(OneOfAKind, Deprecated):
         """A dataset whose global batches are split over the replicas.
 
         Args:
-            dataset: a refdist.data.Dataset, or anything that can be iterated again and again; its elements
+            dataset: a refdist.data.Dataset, or anything else that can be iterated more than once; its elements
                 are global batches.
             options: an InputOptions, or None.
 

@@ -85,7 +85,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
     @property
     def reduction(self) -> Reduction:
-        """How the values of the replicas are brought together, on the strategy's own backend.
+        """How values of the replicas are reduced and gathered, on the strategy's own backend.
 
         Raises:
             RD27: another one is in use now.
