@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from types import TracebackType
 
 from refdist.core import tracebacks
 from refdist.core.launcher import launched
@@ -74,13 +75,13 @@ class Watch:
         self.rank = rank
         self.count = 0
         self.given_up = -1
-        self._call: Any = None
+        self._call: object = None
         self._peers: list[tuple[str, int, int]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
 
-    def entered(self, count: int, call: Any) -> None:
+    def entered(self, count: int, call: object) -> None:
         """Notes the meeting that this worker has come to."""
         self.count, self._call = count, call
 
@@ -164,9 +165,9 @@ def _state(pid: int) -> str:
         return "gone" if os.path.isdir("/proc/self") else "?"
 
 
-def end_job_on_exceptions(rank: int, abort: Any) -> None:
+def end_job_on_exceptions(rank: int, abort: Callable[[int], object]) -> None:
     """From now on an exception that nobody catches is printed with this worker's number and ends all workers."""
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
         shown = "".join(f"[worker {rank}] {line}\n" for line in text.splitlines())
         sys.stdout.flush()

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
+from refdist.backends.mpi.mpi_types import MPI, Communicator, HostArray, Request, Window
 
 _ALIGN = 64
 _CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
 _CHUNK_CROWDED = 1 << 24  # and where processes take turns, so that hand-overs are dear
 _BUFFERS = 64  # as many results can be alive at once as the mask of a header has bits
 
-Columns = Sequence[Sequence[Any]]  # for every result, the contiguous arrays of this process's replicas
-Wait = Callable[[Any], None]
+Columns = Sequence[Sequence[HostArray]]  # for every result, the contiguous arrays of this process's replicas
+Wait = Callable[[Request], None]
+Bytes = npt.NDArray[np.uint8]
 
 
 class Layout:
@@ -57,7 +59,7 @@ class Layout:
         each = -(-(stop - start) // (size * _ALIGN)) * _ALIGN
         return min(start + rank * each, stop), min(start + (rank + 1) * each, stop)
 
-    def copy(self, start: int, stop: int, block: Any, origin: int) -> None:
+    def copy(self, start: int, stop: int, block: Bytes, origin: int) -> None:
         """Copies bytes [start, stop) of this process's arrays.
 
         Args:
@@ -68,7 +70,7 @@ class Layout:
             for r, array in enumerate(self._bytes[i]):
                 block[r, at - origin:at - origin + b - a] = array[a:b]
 
-    def add(self, start: int, stop: int, blocks: Sequence[Any], origin: int, result: Any) -> None:
+    def add(self, start: int, stop: int, blocks: Sequence[Bytes | None], origin: int, result: Bytes) -> None:
         """Adds up bytes [start, stop) of all processes' arrays, left to right.
 
         Args:
@@ -84,7 +86,7 @@ class Layout:
                 else block[:, at - origin:at - origin + b - a])]
             ordered_sum(sources, result[at:at + b - a].view(dtype))
 
-    def views(self, result: Any) -> list[Any]:
+    def views(self, result: Bytes) -> list[HostArray]:
         """The arrays that all bytes of the sum are, one for each column."""
         return [result[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
                 in zip(self.offsets, self._sizes, self._dtypes, self._shapes, strict=True)]
@@ -93,14 +95,14 @@ class Layout:
 class SharedMemoryReducer:
     """Sums through windows that all processes of the host see."""
 
-    def __init__(self, mpi: Any, comm: Any, wait: Wait, crowded: bool) -> None:
+    def __init__(self, mpi: MPI, comm: Communicator, wait: Wait, crowded: bool) -> None:
         self._mpi = mpi
         self._comm = comm
         self._wait = wait
         self._rank, self._size = comm.Get_rank(), comm.Get_size()
         self._chunk = _CHUNK_CROWDED if crowded else _CHUNK
-        self._staging: tuple[Any, list[Any]] | None = None
-        self._windows: list[tuple[Any, Any]] = []
+        self._staging: tuple[Window, list[Bytes]] | None = None
+        self._windows: list[tuple[Window, Bytes]] = []
         self._mine = (1 << _BUFFERS) - 1  # results that this process does not hold any more
         self._free = self._mine  # results that nobody holds, as of the last meeting
 
@@ -115,7 +117,7 @@ class SharedMemoryReducer:
             free &= mask
         self._free = free
 
-    def sum(self, columns: Columns, ordered: bool) -> list[Any]:
+    def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
         """The sum of each column over all processes, as views of shared memory."""
         layout = Layout(columns)
         buffer, number = self._result(layout.total)
@@ -137,8 +139,8 @@ class SharedMemoryReducer:
     def _barrier(self) -> None:
         self._wait(self._comm.Ibarrier())
 
-    def _results(self, layout: Layout, buffer: Any, number: int) -> list[Any]:
-        root = np.frombuffer(memoryview(buffer)[:layout.total], np.uint8)
+    def _results(self, layout: Layout, buffer: Bytes, number: int) -> list[HostArray]:
+        root = np.frombuffer(buffer.data[:layout.total], np.uint8)
         root.flags.writeable = False
         self._mine &= ~(1 << number)
         weakref.finalize(root, self._release, number)
@@ -147,7 +149,7 @@ class SharedMemoryReducer:
     def _release(self, number: int) -> None:
         self._mine |= 1 << number
 
-    def _result(self, nbytes: int) -> tuple[Any, int]:
+    def _result(self, nbytes: int) -> tuple[Bytes, int]:
         # All processes know the same free buffers, so they choose the same one.
         fitting = [(len(memory), number) for number, (_, memory) in enumerate(self._windows)
                    if self._free >> number & 1 and len(memory) >= nbytes]
@@ -167,7 +169,7 @@ class SharedMemoryReducer:
             self._windows.append((window, memory))
         return memory, number
 
-    def _stage(self, local: int) -> list[Any]:
+    def _stage(self, local: int) -> list[Bytes]:
         # Two halves for each replica of each process.
         nbytes = 2 * local * self._chunk
         if self._staging is None or self._staging[1][0].size < nbytes:
@@ -182,7 +184,7 @@ class SharedMemoryReducer:
 class MessageReducer:
     """Sums in which processes send each other slices; also between hosts."""
 
-    def __init__(self, mpi: Any, comm: Any, wait: Wait) -> None:
+    def __init__(self, mpi: MPI, comm: Communicator, wait: Wait) -> None:
         self._mpi = mpi
         self._comm = comm
         self._wait = wait
@@ -195,11 +197,11 @@ class MessageReducer:
     def let_go(self, masks: Sequence[int]) -> None:
         """Nothing is shared."""
 
-    def sum(self, columns: Columns, ordered: bool) -> list[Any]:
+    def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
         """The sum of each column over all processes."""
         return self._ordered(columns) if ordered else self._unordered(columns)
 
-    def _unordered(self, columns: Columns) -> list[Any]:
+    def _unordered(self, columns: Columns) -> list[HostArray]:
         totals, waiting = [], []
         for column in columns:
             total = ordered_sum(column, np.empty_like(column[0]))
@@ -212,7 +214,7 @@ class MessageReducer:
             self._wait(request)
         return [frozen(total) for total in totals]
 
-    def _ordered(self, columns: Columns) -> list[Any]:
+    def _ordered(self, columns: Columns) -> list[HostArray]:
         layout, size = Layout(columns), self._size
         slices = [layout.slice(0, layout.total, rank, size) for rank in range(size)]
         each = slices[0][1]
@@ -228,7 +230,8 @@ class MessageReducer:
         return [frozen(view) for view in layout.views(result)]
 
 
-def make(mpi: Any, comm: Any, node: Any, wait: Wait, cores: int, sent: bool) -> SharedMemoryReducer | MessageReducer:
+def make(mpi: MPI, comm: Communicator, node: Communicator, wait: Wait, cores: int,
+         sent: bool) -> SharedMemoryReducer | MessageReducer:
     """The best way for these processes.
 
     Args:

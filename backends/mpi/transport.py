@@ -15,15 +15,17 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors
 from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, Transport, concatenated
-from refdist.backends.mpi import failure, reduce
+from refdist.backends.mpi import failure, mpi_types, reduce
+from refdist.backends.mpi.mpi_types import HostArray, Request
 from refdist.core import call_site, lockstep
 from refdist.core.launcher import launched
 from refdist.core.lockstep import CollectiveCall
@@ -45,20 +47,14 @@ _INLINE = _BLOCK - _HEADER.size
 _SMALL = 1 << 16
 _UNCHECKED = 0
 
-
-class _Seen:
-    """What is told of a call to other processes; compared like one."""
-
-    def __init__(self, kind: str, signature: tuple[Any, ...], site: call_site.Site) -> None:
-        self.kind = kind
-        self.signature = signature
-        self.call_site = site
+T = TypeVar("T")
+Bytes = npt.NDArray[np.uint8]
 
 
 class MPITransport(Transport):
     """This process and those started together with it."""
 
-    def __init__(self, mpi: Any, watch: failure.Watch, timeout: float) -> None:
+    def __init__(self, mpi: mpi_types.MPI, watch: failure.Watch, timeout: float) -> None:
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()
         self.rank = self._comm.Get_rank()
@@ -67,8 +63,8 @@ class MPITransport(Transport):
         self.timeout = timeout
         self._level = _level()
         self._count = 0
-        self._fingerprints: dict[Any, int] = {}
-        self._seen: set[Any] = set()
+        self._fingerprints: dict[tuple[object, ...], int] = {}
+        self._seen: set[tuple[int, ...]] = set()
         self._out = bytearray(_BLOCK)
         self._in = bytearray(_BLOCK * self.size)
         self._starts = range(0, _BLOCK * self.size, _BLOCK)
@@ -81,14 +77,14 @@ class MPITransport(Transport):
 
     # Waiting.
 
-    def _wait(self, request: Any) -> None:
+    def _wait(self, request: Request) -> None:
         try:
             self._poll(request)
         except self._mpi.Exception as error:
             # OpenMPI says itself that a process is gone.
             raise self._lost(self._watch.dead()) from error
 
-    def _poll(self, request: Any) -> None:
+    def _poll(self, request: Request) -> None:
         if request.Test():
             return
         spin, test = self._spin, request.Test
@@ -148,15 +144,14 @@ class MPITransport(Transport):
             self._seen.add(key[2])
         known = self._fingerprints.get(key)
         if known is None:
-            seen = _described(call)
-            text = repr((seen.kind, seen.signature, seen.call_site))
+            text = repr(_described(call))
             digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
             known = self._fingerprints[key] = digest
         return known
 
     def _difference(self, call: CollectiveCall) -> errors.RefdistError:
-        seen = _described(call)
-        found = [_Seen(*one) for one in self._exchange_raw((seen.kind, seen.signature, seen.call_site))]
+        found = [CollectiveCall(kind, signature, site=site)
+                 for kind, signature, site in self._exchange_raw(_described(call))]
         try:
             lockstep.compare(found, unit_name="worker")
         except errors.RefdistError as error:
@@ -165,26 +160,27 @@ class MPITransport(Transport):
             "RD02", call.kind, "the workers have made different numbers of calls that need all of them: worker "
             f"{self.rank} is at its number {self._count}, {call}"))
 
-    def _exchange_raw(self, value: Any) -> list[Any]:
+    def _exchange_raw(self, value: T) -> list[T]:
         data = np.frombuffer(pickle.dumps(value), np.uint8)
         sizes = np.zeros(self.size, np.int64)
         self._wait(self._comm.Iallgather(np.array([data.size], np.int64), sizes))
         return [pickle.loads(part.tobytes()) for part in self._gather_bytes(data, sizes)]
 
-    def _gather_bytes(self, data: Any, sizes: Any) -> list[Any]:
+    def _gather_bytes(self, data: Bytes, sizes: npt.NDArray[np.int64]) -> list[Bytes]:
         everything = np.empty(int(sum(sizes)), np.uint8)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._wait(self._comm.Iallgatherv(data, [everything, (sizes, offsets[:-1])]))
         return [everything[offsets[i]:offsets[i + 1]] for i in range(self.size)]
 
-    def _all(self, call: CollectiveCall, data: bytes) -> list[Any]:
+    def _all(self, call: CollectiveCall, data: bytes) -> Sequence[bytearray | memoryview]:
         """The bytes of all workers."""
         sizes = self._rendezvous(call, data)
         if max(sizes) <= _INLINE:
             first = _HEADER.size
             return [self._in[start + first:start + first + size]
                     for start, size in zip(self._starts, sizes, strict=True)]
-        return self._gather_bytes(np.frombuffer(data, np.uint8), np.array(sizes, np.int64))
+        parts = self._gather_bytes(np.frombuffer(data, np.uint8), np.array(sizes, np.int64))
+        return [part.data for part in parts]
 
     # The contract.
 
@@ -251,7 +247,7 @@ def _everywhere(error: errors.RefdistError) -> errors.RefdistError:
     return error
 
 
-def _unpacked(data: Any, shapes: Sequence[Any], columns: Columns) -> list[list[Any]]:
+def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]], columns: Columns) -> list[list[HostArray]]:
     found, start = [], 0
     for column, theirs in zip(columns, shapes, strict=True):
         dtype, parts = column[0].dtype, []
@@ -263,11 +259,12 @@ def _unpacked(data: Any, shapes: Sequence[Any], columns: Columns) -> list[list[A
     return found
 
 
-def _described(call: CollectiveCall) -> _Seen:
-    # Files may lie elsewhere on another host, so only their last name counts.
+def _described(call: CollectiveCall) -> tuple[str, tuple[object, ...], call_site.Site]:
+    # What other processes are told of a call.  Files may lie elsewhere on another host, so only their last name
+    # counts.
     site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
     target, op, axis, structure, *arrays = call.signature
-    return _Seen(call.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site)
+    return call.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site
 
 
 def _level() -> str:

@@ -1,0 +1,72 @@
+"""What is used of mpi4py, which is optional and so not there where types are checked.
+
+Names and arguments are mpi4py's.  A buffer is memory that MPI reads or writes while a request is open, so whoever
+makes a request keeps its buffers alive and untouched until `Test` has returned True.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+HostArray = npt.NDArray[np.generic]
+# Bytes, an array, or (array, (how many elements of each process, where they begin)).
+Buffer = bytearray | HostArray | list[HostArray | tuple[HostArray, HostArray]]
+
+
+class InPlace(Protocol):
+    """The type of MPI.IN_PLACE, which has the buffer of the result for a buffer."""
+
+
+class Op(Protocol):
+    """A reduction, such as MPI.SUM."""
+
+
+class Request(Protocol):
+    """A collective that has begun."""
+
+    def Test(self) -> bool: ...
+
+
+class Window(Protocol):
+    """Memory that all processes of a communicator see."""
+
+    def Shared_query(self, rank: int) -> tuple[memoryview, int]: ...
+    def Free(self) -> None: ...
+
+
+class Communicator(Protocol):
+    """Processes that call collectives together."""
+
+    def Get_rank(self) -> int: ...
+    def Get_size(self) -> int: ...
+    def Dup(self) -> Communicator: ...
+    def Split_type(self, split_type: int) -> Communicator: ...
+    def Free(self) -> None: ...
+    def Abort(self, errorcode: int = 0) -> None: ...
+    def allreduce(self, sendobj: int) -> int: ...
+    def Ibarrier(self) -> Request: ...
+    def Ibcast(self, buf: Buffer, root: int = 0) -> Request: ...
+    def Iallgather(self, sendbuf: Buffer | InPlace, recvbuf: Buffer) -> Request: ...
+    def Iallgatherv(self, sendbuf: Buffer, recvbuf: Buffer) -> Request: ...
+    def Ialltoall(self, sendbuf: Buffer, recvbuf: Buffer) -> Request: ...
+    def Iallreduce(self, sendbuf: Buffer | InPlace, recvbuf: Buffer, op: Op) -> Request: ...
+
+
+class Windows(Protocol):
+    """The class MPI.Win."""
+
+    def Allocate_shared(self, size: int, disp_unit: int = 1, *, comm: Communicator) -> Window: ...
+
+
+class MPI(Protocol):
+    """The module mpi4py.MPI."""
+
+    COMM_WORLD: Communicator
+    COMM_TYPE_SHARED: int
+    IN_PLACE: InPlace
+    SUM: Op
+    Win: Windows
+    Exception: type[Exception]
