@@ -225,7 +225,7 @@ class MPITransport(Transport):
         if array.dtype.hasobject or array.dtype.kind in "USV":
             return self.all_gather_object(call, array)[0]
         self._rendezvous(call, b"")
-        copy = np.array(array)
+        copy = np.array(array, order="C")  # else reshape would copy, and MPI fill the copy
         self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
         return frozen(copy)
 

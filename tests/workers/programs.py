@@ -118,11 +118,14 @@ def variables() -> Any:
         with s.scope():
             v = refdist.Variable(np.float32(10 * (1 + mine(s))), aggregation=aggregation)
             big = refdist.Variable(np.zeros(50_000, np.float32), aggregation=aggregation)
+            table = refdist.Variable(np.zeros((2, 3), np.float32), aggregation=aggregation)
         found.append(float(v))
         s.run(lambda v=v: [v.assign_add(np.float32(0.1 + me().replica_id_in_sync_group))])
         s.run(lambda big=big: [big.assign_add(numbers("float32", 50_000))])
+        # Transposed: its elements do not lie in the order of its rows.
+        s.run(lambda table=table: [table.assign_add(numbers("float32", 6).reshape(3, 2).T)])
         v.assign_sub(0.5)
-        found += [float(v), big.numpy()]
+        found += [float(v), big.numpy(), table.numpy()]
     with s.scope():
         none = refdist.Variable(1.0)
     s.run(lambda: none.assign_add(2.0) and None)
