@@ -5,11 +5,11 @@ How the rows are shared out is chosen in `sharding.py`; elements become PerRepli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from collections.abc import Iterator as PythonIterator
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from refdist.input.explanation import Explanation
 from refdist.input.options import InputContext, InputOptions, InputReplicationMode
 from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, per_replica
+
+_State = TypeVar("_State")
 
 
 class DistributedIterator(Iterator):
@@ -94,7 +96,7 @@ class DistributedDataset:
     def __iter__(self) -> DistributedIterator:
         return DistributedIterator(self)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+    def reduce(self, initial_state: _State, reduce_func: Callable[..., _State]) -> _State:
         """`reduce_func(state, element)` over all elements, beginning with `initial_state`."""
         state = initial_state
         for element in self:
@@ -107,7 +109,7 @@ class DistributedDataset:
         source = self._split.pipelines[0]
         if isinstance(source, Dataset):
             return source.cardinality()
-        return np.int64(len(source) if hasattr(source, "__len__") else UNKNOWN_CARDINALITY)
+        return np.int64(len(source) if isinstance(source, Sized) else UNKNOWN_CARDINALITY)
 
     @property
     def element_spec(self) -> Any:
@@ -169,7 +171,7 @@ class DistributedDataset:
         return explanation
 
 
-def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
+def check(dataset: object, options: object, attempted: str) -> InputOptions:
     """The options, None replaced by the defaults, of a dataset that can be distributed.
 
     Raises:
@@ -187,7 +189,7 @@ def check(dataset: Any, options: Any, attempted: str) -> InputOptions:
     return _check_options(options, attempted)
 
 
-def distribute(strategy: Strategy, dataset: Any, options: Any) -> Any:
+def distribute(strategy: Strategy, dataset: Iterable[object], options: object) -> Any:
     """What `Strategy.experimental_distribute_dataset` returns.
 
     Raises:
@@ -204,8 +206,8 @@ def distribute(strategy: Strategy, dataset: Any, options: Any) -> Any:
     return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
 
 
-def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputContext], Any],
-                             options: Any) -> DistributedDataset:
+def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputContext], Iterable[object]],
+                             options: object) -> DistributedDataset:
     """What `Strategy.distribute_datasets_from_function` returns.
 
     Raises:
@@ -251,19 +253,19 @@ def _mode(options: InputOptions) -> str:
     return "PER_REPLICA" if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA else "PER_WORKER"
 
 
-def _on_device(put: Callable[[Any, str], Any], element: Any, device: str) -> Any:
+def _on_device(put: Callable[..., object], element: object, device: str) -> Any:
     if not nest.is_nested(element):
         return put(element, device)
     return nest.map_structure(lambda leaf: put(leaf, device), element)
 
 
-def _origin(pipeline: Any, cuts: bool) -> Origin | None:
+def _origin(pipeline: object, cuts: bool) -> Origin | None:
     # A single row that is cut, a vector say, has no numbers for its parts.
     origin = pipeline._origin if isinstance(pipeline, Dataset) else None
     return None if origin is None or (cuts and origin.single) else origin
 
 
-def _numbered(pipeline: Iterable[Any]) -> PythonIterator[Any]:
+def _numbered(pipeline: Iterable[object]) -> PythonIterator[Any]:
     # The numbers of the rows in place of the rows, so that the split itself tells who gets which.
     start = 0
     for element in pipeline:
@@ -273,14 +275,14 @@ def _numbered(pipeline: Iterable[Any]) -> PythonIterator[Any]:
         start += count
 
 
-def _rows_of(element: Any) -> Any:
+def _rows_of(element: object) -> Any:
     if isinstance(element, tuple):
         rows, mask = element
         return rows[mask]
     return element
 
 
-def _spec_of(source: Iterable[Any]) -> Any:
+def _spec_of(source: Iterable[object]) -> Any:
     if isinstance(source, Dataset):
         _check_arrays(source.element_spec, "DistributedDataset.element_spec")
         return source.element_spec
@@ -292,7 +294,7 @@ def _spec_of(source: Iterable[Any]) -> Any:
                        "Give a dataset with at least one element.")
 
 
-def _check_arrays(spec: Any, attempted: str) -> None:
+def _check_arrays(spec: object, attempted: str) -> None:
     for one in nest.flatten(spec):
         if not isinstance(one, TensorSpec):
             what = "None" if one is None else "a dataset"
@@ -300,7 +302,7 @@ def _check_arrays(spec: Any, attempted: str) -> None:
                                "Leave it out, for example `dataset.map(lambda x, _: x)`.")
 
 
-def _check_options(options: Any, attempted: str) -> InputOptions:
+def _check_options(options: object, attempted: str) -> InputOptions:
     if options is None:
         return InputOptions()
     if not isinstance(options, InputOptions):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 _COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 _CELL, _LABEL, _LINE, _WIDTH = 110, 150, 26, 640  # pixels
@@ -70,7 +71,7 @@ class Explanation(NamedTuple):
         return self.svg()
 
 
-def spans(numbers: Any) -> str:
+def spans(numbers: NDArray[np.int64]) -> str:
     """Row numbers in short: "0-3, 8", or "none".
 
     >>> spans(np.array([0, 1, 2, 5])), spans(np.array([]))

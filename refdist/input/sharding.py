@@ -6,7 +6,7 @@ The arithmetic of a split is in `input/split.py`; nothing here knows PerReplica 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Split:
         waits: whether a worker may get empty elements, because others have rows left.
     """
 
-    pipelines: list[Any]
+    pipelines: Sequence[Iterable[object]]
     layout: Layout
     policy: str
     warnings: list[str]
@@ -63,17 +63,17 @@ class Split:
         reading = self.reading._replace(peek=peek)
         return [pipeline._read(reading) if isinstance(pipeline, Dataset) else pipeline for pipeline in self.pipelines]
 
-    def steps(self, pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
+    def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         """The steps of a worker, each a list with the element of every replica of that worker."""
         raise errors.InternalError("abstract")
 
-    def spec(self, of_pipeline: Any) -> Any:
+    def spec(self, of_pipeline: object) -> Any:
         """The spec of one replica's element from the spec of a pipeline's."""
         if self.uneven == rules.PAD:
             return with_rows(of_pipeline, self.rows), TensorSpec((self.rows,), np.bool_)
         return self._spec(of_pipeline)
 
-    def _spec(self, of_pipeline: Any) -> Any:
+    def _spec(self, of_pipeline: object) -> Any:
         raise errors.InternalError("abstract")
 
 
@@ -100,13 +100,13 @@ class _OfBatches(Split):
     def others(self) -> bool:
         return self.reads != rules.ITS_FILES
 
-    def steps(self, pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
+    def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         for number, step in enumerate(self._pieces(pipelines[0], worker)):
             even = even_out(step, self.uneven, self.rows, number)
             if even is not None:
                 yield even[worker::self.layout.workers] if self.reads == rules.ITS_SHARE else even
 
-    def _pieces(self, batches: Iterable[Any], worker: int) -> Iterator[list[Any]]:
+    def _pieces(self, batches: Iterable[object], worker: int) -> Iterator[list[Any]]:
         # For each step: for all replicas where a worker reads its share, else for the worker's own.
         count = self.layout.count
         if self.cut == rules.ROW_STREAM and self.sizes is not None:
@@ -116,7 +116,7 @@ class _OfBatches(Split):
         cut = (split_batch(batch, self.layout.total, i, whole) for i, batch in enumerate(batches))
         return cut if self.reads == rules.ITS_SHARE else _chunks(itertools.chain.from_iterable(cut), count)
 
-    def _spec(self, of_pipeline: Any) -> Any:
+    def _spec(self, of_pipeline: object) -> Any:
         return of_pipeline if self.cut == rules.WHOLE else nest.map_structure(self._spec_of_piece, of_pipeline)
 
     def _spec_of_piece(self, one: TensorSpec) -> TensorSpec:
@@ -126,7 +126,7 @@ class _OfBatches(Split):
         return one.with_rows(rows // total if rows is not None and rows % total == 0 else None)
 
 
-def of_dataset(extended: Extended, dataset: Any, uneven: UnevenEnd) -> Split:
+def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd) -> Split:
     """The split of one dataset of global batches.
 
     Raises:
@@ -248,7 +248,7 @@ class _OfPipelines(Split):
 
     fixed: bool
 
-    def steps(self, pipelines: list[Iterable[Any]], worker: int) -> Iterator[list[Any]]:
+    def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         taken = _in_turn(pipelines[0], self.layout.count) if len(pipelines) == 1 else _side_by_side(pipelines)
         for number, step in enumerate(taken):
             if self.uneven == rules.DROP and any(element is _NOTHING for element in step):
@@ -260,11 +260,12 @@ class _OfPipelines(Split):
             if even is not None:
                 yield even
 
-    def _spec(self, of_pipeline: Any) -> Any:
+    def _spec(self, of_pipeline: object) -> Any:
         return with_rows(of_pipeline, None) if self.waits else of_pipeline
 
 
-def of_pipelines(extended: Extended, datasets: list[Any], per_replica_mode: bool, uneven: UnevenEnd) -> Split:
+def of_pipelines(extended: Extended, datasets: list[Iterable[object]], per_replica_mode: bool,
+                 uneven: UnevenEnd) -> Split:
     """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
     layout: Layout = extended.layout
     first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
@@ -279,17 +280,17 @@ def of_pipelines(extended: Extended, datasets: list[Any], per_replica_mode: bool
         waits=not alone and first.cardinality != INFINITE_CARDINALITY, fixed=fixed)
 
 
-def _in_turn(dataset: Iterable[Any], count: int) -> Iterator[list[Any]]:
+def _in_turn(dataset: Iterable[object], count: int) -> Iterator[list[Any]]:
     elements = iter(dataset)
     while taken := list(itertools.islice(elements, count)):
         yield taken + [_NOTHING] * (count - len(taken))
 
 
-def _side_by_side(datasets: list[Iterable[Any]]) -> Iterator[list[Any]]:
+def _side_by_side(datasets: list[Iterable[object]]) -> Iterator[list[Any]]:
     return map(list, itertools.zip_longest(*datasets, fillvalue=_NOTHING))
 
 
-def _chunks(pieces: Iterator[Any], size: int) -> Iterator[list[Any]]:
+def _chunks(pieces: Iterator[object], size: int) -> Iterator[list[Any]]:
     while chunk := list(itertools.islice(pieces, size)):
         yield chunk
 
@@ -297,9 +298,9 @@ def _chunks(pieces: Iterator[Any], size: int) -> Iterator[list[Any]]:
 _NOTHING = object()
 
 
-def _empty(like: Any, replica: int, step: int, fixed: bool) -> Any:
-    def none_of(leaf: Any) -> Any:
-        array = leaf if is_text(leaf) else to_array(leaf)
+def _empty(like: object, replica: int, step: int, fixed: bool) -> Any:
+    def none_of(leaf: object) -> Any:
+        array: Any = leaf if is_text(leaf) else to_array(leaf)
         if fixed or not np.ndim(array):
             what = "a scalar" if not np.ndim(array) else f"an element of shape {array.shape}, which all have"
             raise errors.error("RD15", "reading a distributed dataset", f"replica {replica} has no element left in "
@@ -311,18 +312,18 @@ def _empty(like: Any, replica: int, step: int, fixed: bool) -> Any:
     return nest.map_structure(none_of, like)
 
 
-def empty_of(spec: Any) -> Any:
+def empty_of(spec: object) -> Any:
     """An element without rows, for a replica that has none left; a distributed spec stands for its first part.
 
     Raises:
         RD15: scalars, for which no empty array can stand.
     """
-    def none_of(one: Any) -> Any:
-        one = one.values[0] if hasattr(one, "values") else one
-        if not one.shape:
+    def none_of(one: object) -> Any:
+        leaf: Any = getattr(one, "values", (one,))[0]
+        if not leaf.shape:
             raise errors.error("RD15", "reading a distributed dataset", "this worker has no element left, and no "
                                "empty array can stand for a scalar", "Batch the dataset.")
-        return np.empty((0, *(n or 0 for n in one.shape[1:])), one.dtype)
+        return np.empty((0, *(n or 0 for n in leaf.shape[1:])), leaf.dtype)
 
     return nest.map_structure(none_of, spec)
 

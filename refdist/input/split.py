@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refdist import errors, nest
 from refdist.array.convert import is_text, to_array
@@ -16,7 +17,7 @@ from refdist.core import rules
 from refdist.data import elements
 
 
-def split_batch(batch: Any, num_replicas: int, position: int, whole: bool = True) -> list[Any]:
+def split_batch(batch: object, num_replicas: int, position: int, whole: bool = True) -> list[Any]:
     """The pieces of a global batch, one per replica, in order.
 
     Every piece has ceil(rows / num_replicas) rows as long as rows are left; then come a shorter one and empty
@@ -60,7 +61,7 @@ def piece_sizes(batch_size: int, num_replicas: int, first: int = 0) -> list[int]
     return sizes[first:] + sizes[:first]
 
 
-def split_stream(batches: Iterable[Any], sizes: Sequence[int], per_step: int) -> Iterator[list[Any]]:
+def split_stream(batches: Iterable[object], sizes: Sequence[int], per_step: int) -> Iterator[list[Any]]:
     """The pieces of a stream of batches whose boundaries are ignored, `per_step` of them in each step.
 
     The pieces have the sizes given, in turn; only the last one is shorter, and pieces that are missing in the
@@ -105,7 +106,7 @@ def split_stream(batches: Iterable[Any], sizes: Sequence[int], per_step: int) ->
     yield step
 
 
-def even_out(step: list[Any], action: str, rows: int | None, number: int) -> list[Any] | None:
+def even_out(step: list[object], action: str, rows: int | None, number: int) -> list[Any] | None:
     """A step as a cell of rules.UNEVEN wants it, None when it is to be dropped.
 
     Args:
@@ -135,7 +136,7 @@ def even_out(step: list[Any], action: str, rows: int | None, number: int) -> lis
                        "`uneven_end`.", kind=errors.InvalidValueError)
 
 
-def _filler(column: Sequence[Any]) -> Any:
+def _filler(column: Sequence[NDArray[np.generic]]) -> Any:
     # What stands for a missing row: zero, and where items have lengths of their own, as text has, an empty one.
     if not column[0].dtype.hasobject:
         return 0
@@ -143,8 +144,8 @@ def _filler(column: Sequence[Any]) -> Any:
     return item[:0] if hasattr(item, "__getitem__") else 0
 
 
-def _pad(element: Any, rows: int, count: int, fillers: list[Any]) -> Any:
-    def longer(leaf: Any, filler: Any) -> Any:
+def _pad(element: object, rows: int, count: int, fillers: list[object]) -> Any:
+    def longer(leaf: NDArray[np.generic], filler: object) -> Any:
         tail = np.zeros((rows - count, *leaf.shape[1:]), leaf.dtype)
         if leaf.dtype.hasobject:
             tail.fill(filler)
@@ -155,13 +156,13 @@ def _pad(element: Any, rows: int, count: int, fillers: list[Any]) -> Any:
     return nest.pack_sequence_as(element, padded), np.arange(rows) < count
 
 
-def _check_rank(leaves: Sequence[Any], num_replicas: int, position: int) -> None:
+def _check_rank(leaves: Sequence[NDArray[np.generic]], num_replicas: int, position: int) -> None:
     if not all(map(np.ndim, leaves)):
         raise errors.error("RD15", "distributing a dataset", f"element {position} has a scalar component, which "
                            f"cannot be split over {num_replicas} replicas")
 
 
-def _check_rows(leaves: Sequence[Any], position: int) -> None:
+def _check_rows(leaves: Sequence[NDArray[np.generic]], position: int) -> None:
     for leaf in leaves:
         if len(leaf) != len(leaves[0]):
             raise errors.error("RD26", "distributing a dataset", f"element {position} has components with "
