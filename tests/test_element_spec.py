@@ -256,7 +256,7 @@ def test_an_empty_dataset_calls_its_function_with_zeros() -> None:
     assert [seen[1], seen[2][1], *seen[3]] == [b"", None]
     with pytest.raises(IndexError, match=r"RD29.*with zeros it raises ZeroDivisionError"):
         _ = numbers.map(lambda x: 1 // int(x)).element_spec
-    with pytest.raises(IndexError, match=r"RD29.*no element to tell it from"):
+    with pytest.raises(IndexError, match=r"RD29.*no elements to find it from"):
         _ = Dataset.from_generator(lambda: iter(())).map(lambda x: x).element_spec
 
 

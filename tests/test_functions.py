@@ -166,7 +166,7 @@ def test_what_is_wrong_is_named() -> None:
     with pytest.raises(TypeError, match=r"RD25\] Dataset\.range\(3\): output_type is 'foo'"):
         Dataset.range(3, output_type="foo")
     for made_of in (Dataset.sample_from_datasets, lambda none: Dataset.choose_from_datasets(none, Dataset.range(2))):
-        with pytest.raises(ValueError, match=r"RD25.*there is no dataset"):
+        with pytest.raises(ValueError, match=r"RD25.*no dataset was given"):
             made_of([])
 
 

@@ -1,29 +1,25 @@
-"""`Dataset`: a sequence of elements that can be read again and again.
+"""`Dataset`: a sequence of elements that can be read again and again; where its elements come from.
 
-Every method returns a new dataset; nothing is read before the iteration.  Elements are nests of arrays.
-How a batch is split over replicas is in `split`; nothing here knows replicas.  Its transformations are in
-`transformations.py` and `functions.py`, what is made of several datasets in `mixing.py`, datasets of files in
-`files.py`.
+Elements are nests of arrays.  How datasets are read is described in `pipeline.py`.  What is made of several datasets is
+in `mixing.py`, reading files in `files.py`.  Nothing in this folder knows replicas: `refdist/input` splits batches.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.data import files, mixing
 from refdist.data.elements import Numbers, Rows, arrays
-from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
+from refdist.data.facts import Facts, Reading
 from refdist.data.functions import Functions
 from refdist.data.generator import generated, signature, spec_of_first
-from refdist.data.iterator import Iterator as Reader
-from refdist.data.options import Options, merged
 from refdist.data.origin import Origin, Read
+from refdist.data.pipeline import Numbered
 from refdist.data.spec import TensorSpec, spec_of, unbatched
 
 
@@ -40,132 +36,13 @@ class Dataset(Functions):
     Source: tf.data.Dataset.
     """
 
-    def __init__(self, read: Read, known: Facts, options: Options | None = None, rows: Any = None,
-                 origin: Origin | None = None) -> None:
-        # Where elements are rows of arrays, `read` gives their numbers: choosing and shuffling move only these.
-        self._rows = rows
-        self._indices = read
-        self._read = read if rows is None else lambda reading: map(rows.one, read(reading))
-        self._facts = known
-        self._options = options or Options()
-        self._origin = origin  # None where the rows cannot be followed
-
-    def _then(self, read: Read, known: Facts, origin: Origin | None = None) -> Dataset:
-        return Dataset(read, known, self._options, origin=origin)
-
-    def _select(self, change: Callable[[Read, Reading], Iterable[Any]], cardinality: int) -> Dataset:
-        read = self._indices
-        return Dataset(lambda reading: change(read, reading), self._same()._replace(cardinality=cardinality),
-                       self._options, self._rows, self._origin and self._origin.changed(change))
-
-    def __iter__(self) -> Iterator[Any]:
-        return Reader(self, iter(self._read(WHOLE)))
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __len__(self) -> int:
-        """The number of elements.
-
-        Raises:
-            RD25: it is infinite or unknown.
-
-        Source: tf.data.Dataset.__len__.
-        """
-        count = self._facts.cardinality
-        if count < 0:
-            which = "infinite" if count == INFINITE_CARDINALITY else "not known before it is read"
-            raise errors.error("RD25", "len(dataset)", f"the number of elements is {which}",
-                               "Ask `cardinality()`, or count while reading.")
-        return count
-
-    def as_numpy_iterator(self) -> Iterator[Any]:
-        """An iterator over the elements; they are NumPy arrays already.
-
-        Source: tf.data.Dataset.as_numpy_iterator.
-        """
-        return iter(self)
-
-    def cardinality(self) -> np.int64:
-        """The number of elements, or INFINITE_CARDINALITY (-1) or UNKNOWN_CARDINALITY (-2).
-
-        Source: tf.data.Dataset.cardinality.
-        """
-        return np.int64(self._facts.cardinality)
-
-    @property
-    def element_spec(self) -> Any:
-        """A nest of TensorSpecs like an element.
-
-        What is in a shape holds for all elements.  Where a function or a generator without a signature makes them,
-        the first one is read: it tells the structure and the dtypes, a function's the rank too, and no lengths.
-
-        >>> import refdist
-        >>> refdist.data.Dataset.range(5).batch(2).element_spec
-        TensorSpec(shape=(None,), dtype=int64)
-
-        Raises:
-            RD29: it takes reading, and there is no element.
-
-        Source: tf.data.Dataset.element_spec.
-        """
-        if callable(self._facts.spec):
-            self._facts = self._facts._replace(spec=self._facts.spec())
-        return self._facts.spec
-
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
-        """`reduce_func(state, element)` over all elements, beginning with `initial_state`.
-
-        Source: tf.data.Dataset.reduce.
-        """
-        state = initial_state
-        for element in self:
-            state = reduce_func(state, element)
-        return state
-
-    def get_single_element(self, name: str | None = None) -> Any:
-        """The only element.
-
-        >>> import refdist
-        >>> refdist.data.Dataset.from_tensors([1, 2]).get_single_element()
-        array([1, 2], dtype=int32)
-
-        Raises:
-            RD29: there is none, or more than one.
-
-        Source: tf.data.Dataset.get_single_element.
-        """
-        first = list(itertools.islice(self, 2))
-        if len(first) != 1:
-            raise errors.error("RD29", "Dataset.get_single_element",
-                               "there is more than one element" if first else "there is no element",
-                               "Use it for datasets of one element, such as one whole batch.",
-                               kind=errors.InvalidArgumentError)
-        return first[0]
-
-    def options(self) -> Options:
-        """The options that `with_options` set, or the defaults.
-
-        Source: tf.data.Dataset.options.
-        """
-        return self._options
-
-    def with_options(self, options: Options, name: str | None = None) -> Dataset:
-        """The same elements with more options; what was set before and is not set in these, stays.
-
-        Raises:
-            RD25: not an Options.
-
-        Source: tf.data.Dataset.with_options.
-        """
-        if not isinstance(options, Options):
-            raise errors.error("RD25", "Dataset.with_options", f"got {options!r}", "Pass a refdist.data.Options.")
-        return Dataset(self._indices, self._same(), merged([self._options, options]), self._rows, self._origin)
+    def _of(self, read: Read, known: Facts, numbered: Numbered | None, origin: Origin | None) -> Dataset:
+        return Dataset(read, known, self._options, numbered, origin)
 
     # Sources.
 
     @staticmethod
-    def range(*args: int, output_type: Any = np.int64, name: str | None = None) -> Dataset:
+    def range(*args: int, output_type: npt.DTypeLike = np.int64, name: str | None = None) -> Dataset:
         """The scalars of `range(*args)`.
 
         Args:
@@ -193,7 +70,7 @@ class Dataset(Functions):
         return _of_rows(Numbers(numbers, dtype), TensorSpec((), dtype))
 
     @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensors(tensors: object, name: str | None = None) -> Dataset:
         """One element: the whole nest.
 
         Source: tf.data.Dataset.from_tensors.
@@ -202,7 +79,7 @@ class Dataset(Functions):
         return Dataset(lambda _: iter([element]), Facts(1, spec_of(element)))
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensor_slices(tensors: object, name: str | None = None) -> Dataset:
         """The rows of every array of a nest; arrays are not copied, so memory maps stay lazy.
 
         Rows of different lengths are given as an array of dtype object with an array for each row.
@@ -216,8 +93,9 @@ class Dataset(Functions):
         return _of_rows(Rows(structure), unbatched(spec_of(structure)))
 
     @staticmethod
-    def from_generator(generator: Callable[..., Iterable[Any]], output_types: Any = None, output_shapes: Any = None,
-                       args: Iterable[Any] | None = None, output_signature: Any = None,
+    def from_generator(generator: Callable[..., Iterable[object]], output_types: object = None,
+                       output_shapes: object = None, args: Iterable[object] | None = None,
+                       output_signature: object = None,
                        name: str | None = None) -> Dataset:
         """What `generator(*args)` yields, called again for every iteration.
 
@@ -245,7 +123,7 @@ class Dataset(Functions):
                        Facts(spec=(lambda: spec_of_first(generator, given)) if wanted is None else wanted))
 
     @staticmethod
-    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None,
+    def list_files(file_pattern: object, shuffle: bool | None = None, seed: int | None = None,
                    name: str | None = None) -> Dataset:
         """The names of the files that match one pattern or several, sorted, and then shuffled unless told not to.
 
@@ -262,7 +140,7 @@ class Dataset(Functions):
     # Several datasets.
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+    def zip(*args: object, datasets: object = None, name: str | None = None) -> Dataset:
         """Elements side by side, until the shortest dataset ends.
 
         Args:
@@ -296,7 +174,7 @@ class Dataset(Functions):
         return Dataset(*mixing.one_after_another(_datasets([self, dataset], "concatenate")))
 
     @staticmethod
-    def sample_from_datasets(datasets: Any, weights: Any = None, seed: int | None = None,
+    def sample_from_datasets(datasets: Sequence[Dataset], weights: npt.ArrayLike | None = None, seed: int | None = None,
                              stop_on_empty_dataset: bool = False,
                              rerandomize_each_iteration: bool | None = None) -> Dataset:
         """Elements of several datasets: the dataset of the next one is drawn at random.
@@ -323,7 +201,8 @@ class Dataset(Functions):
                                        stop_on_empty_dataset, rerandomize_each_iteration))
 
     @staticmethod
-    def choose_from_datasets(datasets: Any, choice_dataset: Dataset, stop_on_empty_dataset: bool = True) -> Dataset:
+    def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
+                             stop_on_empty_dataset: bool = True) -> Dataset:
         """Elements of several datasets: another dataset chooses the dataset of the next one.
 
         Args:
@@ -359,7 +238,7 @@ class TextLineDataset(Dataset):
     Source: tf.data.TextLineDataset.
     """
 
-    def __init__(self, filenames: Any) -> None:
+    def __init__(self, filenames: object) -> None:
         names = files.names(filenames, "TextLineDataset")
         super().__init__(lambda reading: files.read_each(names, reading, files.lines),
                          Facts(spec=TensorSpec((), object), files=tuple(names)))
@@ -383,7 +262,7 @@ class TFRecordDataset(Dataset):
     Source: tf.data.TFRecordDataset.
     """
 
-    def __init__(self, filenames: Any, compression_type: str | None = None) -> None:
+    def __init__(self, filenames: object, compression_type: str | None = None) -> None:
         names = files.names(filenames, "TFRecordDataset")
         files.check_compression(compression_type, "TFRecordDataset")
         super().__init__(
@@ -391,18 +270,22 @@ class TFRecordDataset(Dataset):
             Facts(spec=TensorSpec((), object), files=tuple(names)))
 
 
-def _of_rows(rows: Rows | Numbers, spec: Any) -> Dataset:
-    def read(_: Reading) -> range:
+def _of_rows(rows: Rows | Numbers, spec: object) -> Dataset:
+    def numbers(_: Reading) -> range:
         return range(rows.count)
-    return Dataset(read, Facts(rows.count, spec), rows=rows, origin=Origin(read))
+
+    numbered = Numbered(rows, numbers)
+    return Dataset(numbered.read, Facts(rows.count, spec), numbered=numbered, origin=Origin(numbers))
 
 
-def _datasets(found: Any, method: str) -> list[Dataset]:
-    datasets = list(found) if isinstance(found, (list, tuple)) else [found]
-    if not datasets:
-        raise errors.error("RD25", f"Dataset.{method}", "there is no dataset", "Pass at least one.",
+def _datasets(found: object, method: str) -> list[Dataset]:
+    given = list(found) if isinstance(found, (list, tuple)) else [found]
+    if not given:
+        raise errors.error("RD25", f"Dataset.{method}", "no dataset was given", "Pass at least one.",
                            kind=errors.InvalidValueError)
-    for dataset in datasets:
+    datasets = []
+    for dataset in given:
         if not isinstance(dataset, Dataset):
             raise errors.error("RD25", f"Dataset.{method}", f"got {dataset!r}", "Pass datasets.")
+        datasets.append(dataset)
     return datasets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refdist import nest
 from refdist.data.spec import TensorSpec
@@ -12,18 +12,21 @@ UNKNOWN_CARDINALITY = -2
 
 
 class Facts(NamedTuple):
-    """Attributes:
-        cardinality: number of elements, or one of the two constants.
-        spec: a nest of TensorSpecs, or a function that makes one where that takes reading.
-        batch_size: rows of a full batch, where elements are batches of a known size.
-        static: every batch is full.
-        certain: nothing since the last batch can have changed its number of rows, so that batches may be cut by it.
+    """What is known of a dataset.
+
+    Attributes:
+        cardinality: the number of elements, or one of the two constants.
+        spec: a nest of TensorSpecs, or a function that returns one if that takes reading.
+        batch_size: the number of rows of a full batch, if elements are batches of a known size.
+        static: whether every batch is full.
+        certain: whether no function since the last `batch` can have changed the number of rows of a batch, so that
+            batches may be split by `batch_size`.
         files: the files that are read, for AutoShardPolicy.FILE.
-        shards: of how many parts `Dataset.shard` has kept one.
+        shards: the product of the `num_shards` of every `Dataset.shard` that was applied.
     """
 
     cardinality: int = UNKNOWN_CARDINALITY
-    spec: Any = None
+    spec: object = None
     batch_size: int | None = None
     static: bool = False
     certain: bool = True
@@ -32,17 +35,17 @@ class Facts(NamedTuple):
 
     @property
     def arrays(self) -> list[TensorSpec]:
-        """The specs of the arrays of an element; none where only reading tells them."""
+        """The specs of the arrays of an element; empty if the spec takes reading."""
         return [] if callable(self.spec) else [one for one in nest.flatten(self.spec) if isinstance(one, TensorSpec)]
 
 
 class Reading(NamedTuple):
-    """One reading of a dataset: which part of its files, and the seed that all workers agreed upon.
+    """One reading of a dataset: which of its files, and the seed that all workers agreed on.
 
     Attributes:
-        num_shards, shard: of the files, every `num_shards`-th from number `shard` is read.
-        seed: for shuffles that were given none; None draws a new one.
-        peek: looking only, so the next reading is shuffled as if this one had not been.
+        num_shards, shard: every `num_shards`-th file is read, beginning with file number `shard`.
+        seed: for shuffles without a seed of their own; None lets each draw one.
+        peek: whether this is only a look, after which the next reading is shuffled as if it had not happened.
     """
 
     num_shards: int = 1
@@ -56,12 +59,12 @@ PEEK = Reading(peek=True)
 
 
 def batches(count: int, size: int, drop_remainder: bool) -> int:
-    """How many batches of `size` come out of `count` elements."""
+    """The number of batches of `size` that `count` elements make."""
     return count if count < 0 else count // size if drop_remainder else -(-count // size)
 
 
 def windows(count: int, size: int, shift: int, stride: int, drop_remainder: bool) -> int:
-    """How many windows come out of `count` elements."""
+    """The number of windows that `count` elements make."""
     if count < 0:
         return count
     first = (size - 1) * stride + 1 if drop_remainder else 1
@@ -69,7 +72,7 @@ def windows(count: int, size: int, shift: int, stride: int, drop_remainder: bool
 
 
 def repeated(count: int, times: int | None) -> int:
-    """How many elements there are `times` times over; None is for ever."""
+    """The number of elements after `times` repetitions; None repeats forever."""
     if count == 0 or times == 0:
         return 0
     if times is None:
@@ -78,26 +81,26 @@ def repeated(count: int, times: int | None) -> int:
 
 
 def taken(count: int, limit: int) -> int:
-    """How many of `count` elements there are among the first `limit`; below 0 means all."""
+    """The number of elements after `take(limit)`; a negative limit takes all."""
     if limit < 0:
         return count
     return limit if count == INFINITE_CARDINALITY else min(count, limit) if count >= 0 else count
 
 
 def skipped(count: int, number: int) -> int:
-    """How many of `count` elements are left after the first `number`; below 0 means none."""
+    """The number of elements after `skip(number)`; a negative number skips all."""
     if number < 0 and count != UNKNOWN_CARDINALITY:
         return 0
     return max(count - number, 0) if count >= 0 else count
 
 
 def sharded(count: int, num_shards: int, index: int) -> int:
-    """How many of `count` elements are in one of `num_shards`."""
+    """The number of elements in shard `index` of `num_shards`."""
     return len(range(index, count, num_shards)) if count >= 0 else count
 
 
 def zipped(counts: list[int]) -> int:
-    """How many elements there are until the shortest of several datasets ends."""
+    """The number of elements of several datasets side by side, until the shortest ends."""
     finite = [count for count in counts if count != INFINITE_CARDINALITY]
     if UNKNOWN_CARDINALITY in finite:
         return UNKNOWN_CARDINALITY
@@ -105,18 +108,18 @@ def zipped(counts: list[int]) -> int:
 
 
 def unbatched(count: int, rows: list[int | None]) -> int:
-    """How many rows there are in `count` batches whose components have these numbers of rows, where known."""
+    """The number of rows in `count` batches, given the rows of each component of a batch, None where unknown."""
     size = next((number for number in rows if number), None)
     return count if count < 0 else count * size if size else UNKNOWN_CARDINALITY
 
 
 def mixed(counts: list[int]) -> int:
-    """How many elements come out of several datasets, when only choices tell which and when to stop."""
+    """The number of elements drawn or chosen from several datasets, which is known only if one is infinite."""
     return INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else UNKNOWN_CARDINALITY
 
 
 def concatenated(first: int, second: int) -> int:
-    """How many elements there are in one dataset and then another."""
+    """The number of elements of one dataset followed by another."""
     if INFINITE_CARDINALITY in (first, second):
         return INFINITE_CARDINALITY
     return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in (first, second) else first + second

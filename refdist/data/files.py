@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from refdist import errors, nest
 from refdist.data.facts import Reading
@@ -22,31 +22,31 @@ _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 
 
-def match(patterns: Any) -> list[str]:
+def match(patterns: object) -> list[str]:
     """The files that match one pattern or several, sorted.
 
     Raises:
-        RD25: no text.  RD30: no file matches.
+        RD25: a pattern is not a str, bytes or path.  RD30: no file matches.
     """
     wanted = names(patterns, "Dataset.list_files")
     found = sorted({name for pattern in wanted for name in glob.glob(pattern)})
     if not found:
         raise errors.error("RD30", "Dataset.list_files", f"no file matches {', '.join(wanted) or 'no pattern'}",
-                           "Correct the pattern; it is read as by `glob.glob`.", kind=errors.InvalidArgumentError)
+                           "Correct the pattern; its syntax is that of `glob.glob`.", kind=errors.InvalidArgumentError)
     return found
 
 
-def names(filenames: Any, attempted: str) -> list[str]:
+def names(filenames: object, attempted: str) -> list[str]:
     """A list of file names from a name, a list, an array or a dataset of names.
 
     Raises:
-        RD25: something that is no name.
+        RD25: something is not a name.
     """
     if isinstance(filenames, (str, bytes, os.PathLike)):
         filenames = [filenames]
     found = []
     try:
-        items = nest.flatten(filenames) if nest.is_nested(filenames) else list(filenames)
+        items = nest.flatten(filenames) if nest.is_nested(filenames) else list(filenames)  # type: ignore[call-overload]
     except TypeError:
         items = [filenames]
     for item in items:
@@ -68,7 +68,7 @@ def check_compression(compression: str | None, attempted: str) -> None:
 
 
 def read_each(filenames: list[str], reading: Reading, read: Callable[[str], Iterable[bytes]]) -> Iterator[bytes]:
-    """What `read` gives for each of the files that this reading is for."""
+    """Yields what `read` yields, for each of the files that this reading is for."""
     for name in filenames[reading.shard::reading.num_shards]:
         yield from read(name)
 
@@ -139,7 +139,7 @@ class TFRecordWriter:
     def __init__(self, path: str | os.PathLike[str], options: str | None = None) -> None:
         check_compression(options, "TFRecordWriter")
         self._checksum = _checksum("TFRecordWriter")
-        self._file: Any = COMPRESSIONS[options](path, "wb")  # type: ignore[operator]
+        self._file: IO[bytes] = COMPRESSIONS[options](path, "wb")  # type: ignore[operator]
 
     def write(self, record: bytes) -> None:
         """Appends a record.

@@ -30,7 +30,7 @@ _AT_ONCE = 16  # datasets, where AUTOTUNE leaves the number to us
 
 
 class Functions(Transformations):
-    """What `Dataset` inherits; documented there."""
+    """The transformations that call a function of the user."""
 
     def map(self, map_func: Callable[..., Any], num_parallel_calls: int | None = None,
             deterministic: bool | None = None, name: str | None = None) -> Dataset:

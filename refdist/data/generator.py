@@ -1,4 +1,4 @@
-"""Elements from a Python generator, each compared with what was promised or with the first one."""
+"""Elements from a Python generator, each compared with the stated spec, or with the first element."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from refdist.data.iterators import noted
 from refdist.data.spec import DatasetSpec, TensorSpec, made, spec_of
 
 
-def signature(types: Any, shapes: Any, given: Any) -> Any:
-    """The specs of the elements that a caller of `from_generator` promised, None if nothing.
+def signature(types: object, shapes: object, given: object) -> Any:
+    """The spec that a caller of `from_generator` stated for all elements; None if none was stated.
 
     Raises:
-        RD25: something else than specs, dtypes and shapes, or several promises.
+        RD25: the spec has other leaves than TensorSpecs, or is stated in two ways.
     """
     attempted = "Dataset.from_generator"
     if types is None and given is None:
@@ -32,7 +32,7 @@ def signature(types: Any, shapes: Any, given: Any) -> Any:
                            "Pass the `output_signature` only.")
     for spec in nest.flatten(given):
         if not isinstance(spec, TensorSpec):
-            raise errors.error("RD25", attempted, f"output_signature has {spec!r}",
+            raise errors.error("RD25", attempted, f"output_signature contains {spec!r}",
                                "Pass a nest of refdist.TensorSpec.")
     return given
 
@@ -50,29 +50,29 @@ def _typed_spec(types: Any, shapes: Any) -> Any:
                            "Pass an `output_signature`.") from error
 
 
-def spec_of_first(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...]) -> Any:
-    """What the first element tells of all: the structure and the dtypes, of any shape.
+def spec_of_first(generator: Callable[..., Iterable[object]], args: tuple[object, ...]) -> Any:
+    """The spec that follows for all elements from the first one: its structure and dtypes, and any shape.
 
     Raises:
-        RD29: there is none.
+        RD29: there are no elements.
     """
     for element in generated(generator, args, None):
         return made(spec_of(element), ranked=False)
-    raise errors.error("RD29", "Dataset.element_spec", "there is no element to tell it from",
-                       "Give the generator an `output_signature`.")
+    raise errors.error("RD29", "Dataset.element_spec", "the generator yields no elements to find it from",
+                       "Pass an `output_signature`.")
 
 
-def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], spec: Any) -> Iterator[Any]:
-    """What `generator(*args)` yields.
+def generated(generator: Callable[..., Iterable[object]], args: tuple[object, ...], spec: object) -> Iterator[Any]:
+    """Yields what `generator(*args)` yields, as elements.
 
     Args:
         generator: returns an iterable.
         args: its arguments.
-        spec: a nest of TensorSpecs that every element must fit; None to take structure and dtypes of the first.
+        spec: a nest of TensorSpecs that every element must fit; None for the structure and dtypes of the first.
 
     Raises:
         RD26: an element that does not fit, with its number.
-        What the generator raises, with a note that says at which element.
+        What the generator raises, with a note that names the element.
     """
     number = 0
     known = spec is not None
@@ -94,8 +94,8 @@ def generated(generator: Callable[..., Iterable[Any]], args: tuple[Any, ...], sp
         number += 1
 
 
-def _typed(raw: Any, spec: Any, number: int) -> Any:
-    # Python numbers and lists have no dtype of their own: they take the one wanted.
+def _typed(raw: object, spec: object, number: int) -> Any:
+    # Python numbers and lists have no dtype of their own: they take that of the spec.
     if isinstance(spec, dict) and isinstance(raw, dict) and spec.keys() == raw.keys():
         return type(spec)((key, _typed(raw[key], spec[key], number)) for key in spec)
     if isinstance(spec, (tuple, list)) and isinstance(raw, (tuple, list)) and len(spec) == len(raw):
@@ -109,7 +109,7 @@ def _typed(raw: Any, spec: Any, number: int) -> Any:
         raise _misfit(number, f"it is {raw!r}, expected {_described(spec)}") from error
 
 
-def _check(spec: Any, element: Any, number: int) -> None:
+def _check(spec: object, element: object, number: int) -> None:
     difference = nest.compare([spec, element])
     if difference is not None:
         raise _misfit(number, difference.between("the spec of the elements", "this one"))

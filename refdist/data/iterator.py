@@ -1,10 +1,10 @@
-"""`Iterator`: reads a dataset once, one element at a time, and `Optional`, an element or none."""
+"""`Iterator` reads a dataset once, one element at a time; `Optional` holds an element, or none at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
-from typing import Any
+from typing import Any, Protocol
 
 from refdist import errors
 from refdist.data.elements import arrays
@@ -12,7 +12,7 @@ from refdist.data.spec import spec_of
 
 
 class Optional:
-    """An element, or the word that there is none.
+    """An element, or nothing: what is left when an iterator has ended.
 
     >>> import numpy as np
     >>> from refdist import TensorSpec
@@ -25,12 +25,12 @@ class Optional:
 
     __slots__ = ("_spec", "_values")
 
-    def __init__(self, values: tuple[Any, ...], spec: Callable[[], Any]) -> None:
+    def __init__(self, values: tuple[object, ...], spec: Callable[[], object]) -> None:
         self._values = values
         self._spec = spec
 
     @staticmethod
-    def from_value(value: Any) -> Optional:
+    def from_value(value: object) -> Optional:
         """An Optional with an element; numbers and lists become arrays.
 
         Source: tf.experimental.Optional.from_value.
@@ -39,7 +39,7 @@ class Optional:
         return Optional((element,), lambda: spec_of(element))
 
     @staticmethod
-    def empty(element_spec: Any) -> Optional:
+    def empty(element_spec: object) -> Optional:
         """An Optional without an element, which would have this spec.
 
         Source: tf.experimental.Optional.empty.
@@ -48,10 +48,10 @@ class Optional:
 
     @property
     def element_spec(self) -> Any:
-        """The spec of the element, which need not be there; of a distributed dataset's, its `element_spec`.
+        """The spec of the element, also if there is none; that of a distributed dataset's iterator is its dataset's.
 
         Raises:
-            RD29: it takes reading, and there is no element.
+            RD29: the spec takes reading, and the dataset is empty.
 
         Source: tf.experimental.Optional.element_spec.
         """
@@ -68,22 +68,29 @@ class Optional:
         """The element.
 
         Raises:
-            RD29: there is none.
+            RD29: it is empty.
 
         Source: tf.experimental.Optional.get_value.
         """
         if not self._values:
-            raise errors.error("RD29", "Optional.get_value", "there is no element", "Ask `has_value()` first.",
+            raise errors.error("RD29", "Optional.get_value", "it is empty", "Check `has_value()` first.",
                                kind=errors.InvalidArgumentError)
         return self._values[0]
+
+
+class HasSpec(Protocol):
+    """A dataset, as an iterator sees it."""
+
+    @property
+    def element_spec(self) -> object: ...
 
 
 class Iterator:
     """Reads a dataset once, from its beginning.
 
     Args:
-        dataset: whose elements they are.
-        elements: in their order.
+        dataset: the dataset.
+        elements: its elements, in order.
 
     >>> import refdist
     >>> iterator = iter(refdist.data.Dataset.range(2))
@@ -93,7 +100,7 @@ class Iterator:
     Source: tf.data.Iterator.
     """
 
-    def __init__(self, dataset: Any, elements: PythonIterator[Any]) -> None:
+    def __init__(self, dataset: HasSpec, elements: PythonIterator[object]) -> None:
         self._dataset = dataset
         self._elements = elements
 
@@ -105,7 +112,7 @@ class Iterator:
 
     @property
     def element_spec(self) -> Any:
-        """The same as the dataset's.
+        """The `element_spec` of the dataset.
 
         Source: tf.data.Iterator.element_spec.
         """
@@ -115,7 +122,7 @@ class Iterator:
         """The next element.
 
         Raises:
-            RD09, RD10: wrong context, for a distributed dataset.  RD29: there is none.
+            RD09, RD10: wrong context, for a distributed dataset.  RD29: there are no more elements.
 
         Source: tf.data.Iterator.get_next.
         """

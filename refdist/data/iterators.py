@@ -1,4 +1,4 @@
-"""What the transformations of a dataset do to a stream of elements.  Generators; nothing here knows datasets."""
+"""The work of the transformations: generators over streams of elements.  Nothing here knows datasets."""
 
 from __future__ import annotations
 
@@ -7,31 +7,34 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from refdist import errors, nest
 from refdist.data import elements
 from refdist.data.facts import Reading
 
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
 
 def noted(error: Exception, method: str, number: int) -> Exception:
-    """The exception with a note that says which element it concerns."""
+    """The exception, with a note that names the method and the element for which it was raised."""
     error.add_note(f"raised in Dataset.{method} by element {number}")
     errors.explain_read_only(error)
     return error
 
 
-def part(stream: Any, start: int, stop: int | None, step: int = 1) -> Any:
-    """Elements `start` to `stop`; part of a `range` is a `range`."""
+def part(stream: Iterable[_T], start: int, stop: int | None, step: int = 1) -> Iterable[_T]:
+    """Every `step`-th element from `start` to before `stop`; a part of a `range` is a `range`."""
     if isinstance(stream, range):
-        return stream[start:stop:step]
+        return stream[start:stop:step]  # type: ignore[return-value]  # of ints, which _T then is
     return itertools.islice(iter(stream), start, stop, step)
 
 
-def shuffle(stream: Iterable[Any], buffer_size: int, seed: int) -> Iterator[Any]:
-    """Draws from a buffer until the stream has ended."""
+def shuffle(stream: Iterable[_T], buffer_size: int, seed: int) -> Iterator[_T]:
+    """Yields elements drawn at random from a buffer that is refilled from the stream."""
     draw = random.Random(seed)
-    buffer: list[Any] = []
+    buffer: list[_T] = []
     for element in stream:
         buffer.append(element)
         if len(buffer) >= buffer_size:
@@ -42,8 +45,8 @@ def shuffle(stream: Iterable[Any], buffer_size: int, seed: int) -> Iterator[Any]
     yield from buffer
 
 
-def repeat(read: Callable[[], Iterable[Any]], times: int | None) -> Iterator[Any]:
-    """Reads again and again; ends when a reading gives nothing."""
+def repeat(read: Callable[[], Iterable[_T]], times: int | None) -> Iterator[_T]:
+    """Reads `times` times, None for without end; an empty reading ends it."""
     for _ in itertools.count() if times is None else range(times):
         empty = True
         for element in read():
@@ -53,9 +56,8 @@ def repeat(read: Callable[[], Iterable[Any]], times: int | None) -> Iterator[Any
             return
 
 
-def batch(stream: Iterable[Any], size: int, drop_remainder: bool,
-          stack: Callable[[list[Any], int], Any]) -> Iterator[Any]:
-    """`stack(rows, number of the first row)` of every `size` elements."""
+def batch(stream: Iterable[_T], size: int, drop_remainder: bool, stack: Callable[[list[_T], int], _U]) -> Iterator[_U]:
+    """Yields `stack(rows, number of the first row)` for every `size` elements."""
     rows = iter(stream)
     start = 0
     while chunk := list(itertools.islice(rows, size)):
@@ -64,8 +66,9 @@ def batch(stream: Iterable[Any], size: int, drop_remainder: bool,
         start += len(chunk)
 
 
-def batch_rows(rows: Any, indices: Any, size: int, drop_remainder: bool) -> Iterator[Any]:
-    """Batches of rows that are given by their numbers; no row is looked at by itself."""
+def batch_rows(rows: elements.Rows | elements.Numbers, indices: Iterable[int], size: int,
+               drop_remainder: bool) -> Iterator[object]:
+    """Yields batches of the rows that have these numbers, without fetching single rows."""
     if isinstance(indices, range):
         stop = len(indices) - len(indices) % size if drop_remainder else len(indices)
         for start in range(0, stop, size):
@@ -77,7 +80,7 @@ def batch_rows(rows: Any, indices: Any, size: int, drop_remainder: bool) -> Iter
             yield rows.many(chunk)
 
 
-def unbatch(stream: Iterable[Any]) -> Iterator[Any]:
+def unbatch(stream: Iterable[object]) -> Iterator[object]:
     """The rows of every element.
 
     Raises:
@@ -90,13 +93,13 @@ def unbatch(stream: Iterable[Any]) -> Iterator[Any]:
             yield nest.pack_sequence_as(element, [elements.rows_of(leaf, row) for leaf in leaves])
 
 
-def rebatch(stream: Iterable[Any], sizes: list[int], drop_remainder: bool) -> Iterator[Any]:
-    """Batches of the sizes given in turn, cut out of batches of any size.
+def rebatch(stream: Iterable[object], sizes: list[int], drop_remainder: bool) -> Iterator[object]:
+    """Yields batches of the given sizes in turn, cut out of batches of any size.
 
     Raises:
         RD15: a scalar.  RD26: batches that do not fit together.
     """
-    parts: deque[Any] = deque()
+    parts: deque[object] = deque()
     waiting = start = 0
     turn = itertools.cycle(sizes)
     size = next(turn)
@@ -112,9 +115,9 @@ def rebatch(stream: Iterable[Any], sizes: list[int], drop_remainder: bool) -> It
         yield _cut(parts, waiting, start)
 
 
-def _cut(parts: deque[Any], size: int, start: int) -> Any:
-    # Takes `size` rows away from the front; a batch that lies in one part is a view.
-    taken: list[Any] = []
+def _cut(parts: deque[object], size: int, start: int) -> object:
+    # Removes `size` rows from the front; a batch that lies in one part is a view.
+    taken: list[object] = []
     while size or not taken:
         first = parts.popleft()
         count = _count(first)
@@ -128,15 +131,15 @@ def _cut(parts: deque[Any], size: int, start: int) -> Any:
     return elements.concatenate(filled or taken[:1], start)
 
 
-def _count(element: Any) -> int:
+def _count(element: object) -> int:
     return next(len(leaf) for leaf in nest.flatten(element) if leaf is not None)
 
 
-def windows(stream: Iterable[Any], size: int, shift: int, stride: int, drop_remainder: bool) -> Iterator[list[Any]]:
-    """Lists of `size` elements, `stride` apart, that begin every `shift` elements."""
+def windows(stream: Iterable[_T], size: int, shift: int, stride: int, drop_remainder: bool) -> Iterator[list[_T]]:
+    """Yields lists of `size` elements, `stride` apart; a list begins every `shift` elements."""
     span = (size - 1) * stride + 1
     source = iter(stream)
-    buffer: deque[Any] = deque()
+    buffer: deque[_T] = deque()
     while True:
         buffer.extend(itertools.islice(source, span - len(buffer)))
         if not buffer or (drop_remainder and len(buffer) < span):
@@ -148,10 +151,10 @@ def windows(stream: Iterable[Any], size: int, shift: int, stride: int, drop_rema
             deque(itertools.islice(source, shift - span), maxlen=0)
 
 
-def interleave(streams: Iterable[Iterable[Any]], cycle_length: int, block_length: int) -> Iterator[Any]:
-    """Up to `block_length` elements from each of `cycle_length` streams in turn."""
+def interleave(streams: Iterable[Iterable[_T]], cycle_length: int, block_length: int) -> Iterator[_T]:
+    """Yields up to `block_length` elements from each of `cycle_length` streams in turn."""
     source = iter(streams)
-    open_streams: list[Iterator[Any] | None] = [iter(one) for one in itertools.islice(source, cycle_length)]
+    open_streams: list[Iterator[_T] | None] = [iter(one) for one in itertools.islice(source, cycle_length)]
     while any(open_streams):
         for i, current in enumerate(open_streams):
             if current is None:
@@ -163,11 +166,11 @@ def interleave(streams: Iterable[Iterable[Any]], cycle_length: int, block_length
                 open_streams[i] = None if following is None else iter(following)
 
 
-def call(method: str, make: Callable[[Any], Any], stream: Iterable[Any]) -> Iterator[Any]:
-    """`make` of every element.
+def call(method: str, make: Callable[[_T], _U], stream: Iterable[_T]) -> Iterator[_U]:
+    """Yields `make(element)` for every element.
 
     Raises:
-        What the function raises, with a note that says which element it was.
+        What the function raises, with a note that names the element.
     """
     for i, element in enumerate(stream):
         try:
@@ -177,22 +180,22 @@ def call(method: str, make: Callable[[Any], Any], stream: Iterable[Any]) -> Iter
         yield result
 
 
-def apply(function: Callable[..., Any], element: Any) -> Any:
-    """`function` of an element; the parts of a tuple are its arguments."""
+def apply(function: Callable[..., _T], element: object) -> _T:
+    """Calls `function` with an element; the items of a tuple become its arguments."""
     return function(*element) if type(element) is tuple else function(element)
 
 
-def made(function: Callable[..., Any], element: Any) -> Any:
-    """The element that `function` makes of one."""
+def made(function: Callable[..., object], element: object) -> Any:
+    """What `function` returns for an element, as an element."""
     return elements.result(apply(function, element))
 
 
-def scan(state: Any, function: Callable[..., Any], stream: Iterable[Any]) -> Iterator[Any]:
-    """The second parts of the pairs that `function(state, element)` returns; the first is the next state.
+def scan(state: object, function: Callable[..., object], stream: Iterable[object]) -> Iterator[object]:
+    """Calls `function(state, element)`, which returns the next state and the element to yield.
 
     Raises:
         RD25: it does not return a pair.  RD26: a state of another structure or dtype.
-        What the function raises, with a note that says which element it was.
+        What the function raises, with a note that names the element.
     """
     first = state
     for i, element in enumerate(stream):
@@ -211,13 +214,13 @@ def scan(state: Any, function: Callable[..., Any], stream: Iterable[Any]) -> Ite
         yield result
 
 
-def alike(method: str, results: Iterable[Any], ranked: Callable[[], bool]) -> Iterator[Any]:
-    """What a function made, as long as all of it is of the same kind as the first.
+def alike(method: str, results: Iterable[_T], ranked: Callable[[], bool]) -> Iterator[_T]:
+    """Yields the results of a function while all of them have the structure and dtypes of the first.
 
     Raises:
         RD26: another structure or dtype, or, if `ranked()`, another rank.
     """
-    first: Any = None
+    first: _T
     for i, result in enumerate(results):
         if i == 0:
             first = result
@@ -228,8 +231,10 @@ def alike(method: str, results: Iterable[Any], ranked: Callable[[], bool]) -> It
         yield result
 
 
-def chosen(streams: list[Iterator[Any]], choices: Iterable[Any], stop: bool) -> Iterator[Any]:
-    """The next element of the stream that each choice names; one that has ended is passed over, or ends all.
+def chosen(streams: list[Iterator[_T]], choices: Iterable[Any], stop: bool) -> Iterator[_T]:
+    """Yields the next element of the stream that each choice names.
+
+    A stream that has ended is skipped; if `stop`, it ends the whole.
 
     Raises:
         RD25: a choice that is not the number of a stream.
@@ -238,7 +243,7 @@ def chosen(streams: list[Iterator[Any]], choices: Iterable[Any], stop: bool) -> 
     for choice in choices:
         if not 0 <= choice < len(streams):
             raise errors.error("RD25", "Dataset.choose_from_datasets", f"dataset {choice} of {len(streams)} was chosen",
-                               "Choose a number below that of the datasets.", kind=errors.InvalidValueError)
+                               "Choose a number below the number of datasets.", kind=errors.InvalidValueError)
         for element in left.get(int(choice), ()):
             yield element
             break
@@ -249,12 +254,12 @@ def chosen(streams: list[Iterator[Any]], choices: Iterable[Any], stop: bool) -> 
 
 
 def seeds(seed: int | None, fresh: bool) -> Callable[[Reading], int]:
-    """A seed for each reading: the same one, or, if `fresh`, one after the other."""
+    """A function that returns a seed for each reading: always the same one, or, if `fresh`, one after the other."""
     sources: dict[int | None, random.Random] = {}
     fixed = random.Random(seed).randrange(1 << 62)
 
     def draw_seed(reading: Reading) -> int:
-        # Workers that agreed upon a seed draw one order, so that each row is read by one of them.
+        # Workers that agreed on a seed draw the same order, so that each row is read by one of them.
         agreed = seed if seed is not None else reading.seed
         source = sources.setdefault(agreed, random.Random(agreed))
         if reading.peek:
@@ -267,7 +272,7 @@ def seeds(seed: int | None, fresh: bool) -> Callable[[Reading], int]:
 
 
 def draw(weights: list[float], seed: int) -> Iterator[int]:
-    """Numbers of weights at random, each as often as its weight says."""
+    """Yields indices of weights at random, each as often as its weight says."""
     source = random.Random(seed)
     numbers = range(len(weights))
     while True:

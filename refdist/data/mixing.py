@@ -1,14 +1,15 @@
-"""What is made of several datasets: side by side, one after another, or by turns that are drawn or chosen.
+"""Several datasets as one: side by side, one after another, or element by element, drawn at random or chosen.
 
-Each function gives what a new `Dataset` is made of: how it is read, what is known, and its options.
+Each function returns the arguments of the new `Dataset`: how it is read, its facts, and its options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.data import facts, iterators
@@ -19,10 +20,10 @@ from refdist.data.spec import TensorSpec, common
 if TYPE_CHECKING:
     from refdist.data.dataset import Dataset
 
-Made = tuple[Callable[[Reading], Iterable[Any]], Facts, Options]
+Made = tuple[Callable[[Reading], Iterable[object]], Facts, Options]
 
 
-def side_by_side(structure: Any, datasets: list[Dataset]) -> Made:
+def side_by_side(structure: object, datasets: list[Dataset]) -> Made:
     """Elements of all datasets in one structure, until the shortest ends."""
     sizes = {dataset._facts.batch_size for dataset in datasets}
     known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
@@ -30,7 +31,7 @@ def side_by_side(structure: Any, datasets: list[Dataset]) -> Made:
                   sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
                   all(dataset._facts.certain for dataset in datasets), _files(datasets))
 
-    def read(reading: Reading) -> Iterator[Any]:
+    def read(reading: Reading) -> Iterator[object]:
         for parts in zip(*(dataset._read(reading) for dataset in datasets), strict=False):
             yield nest.pack_sequence_as(structure, list(parts))
     return read, known, _options(datasets)
@@ -49,13 +50,14 @@ def one_after_another(datasets: list[Dataset]) -> Made:
                   size is not None and all(dataset._facts.static for dataset in datasets),
                   all(dataset._facts.certain for dataset in datasets), _files(datasets))
 
-    def read(reading: Reading) -> Iterator[Any]:
+    def read(reading: Reading) -> Iterator[object]:
         for dataset in datasets:
             yield from dataset._read(reading)
     return read, known, _options(datasets)
 
 
-def sampled(datasets: list[Dataset], weights: Any, seed: int | None, stop: bool, rerandomize: bool | None) -> Made:
+def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed: int | None, stop: bool,
+            rerandomize: bool | None) -> Made:
     """The next element of a dataset that is drawn each time.
 
     Raises:
@@ -90,18 +92,18 @@ def chosen(datasets: list[Dataset], choice_dataset: Dataset, stop: bool) -> Made
     return _mixed(datasets, datasets, choice_dataset._read, stop)
 
 
-def _mixed(datasets: list[Dataset], all_of_them: list[Dataset], choices: Callable[[Reading], Iterable[Any]],
+def _mixed(datasets: list[Dataset], all_of_them: list[Dataset], choices: Callable[[Reading], Iterable[object]],
            stop: bool) -> Made:
     counts = [dataset._facts.cardinality for dataset in datasets]
     known = Facts(facts.mixed(counts), _spec(all_of_them, common),
                   files=_files(all_of_them))
 
-    def read(reading: Reading) -> Iterator[Any]:
+    def read(reading: Reading) -> Iterator[object]:
         return iterators.chosen([iter(dataset._read(reading)) for dataset in datasets], choices(reading), stop)
     return read, known, _options(all_of_them)
 
 
-def _spec(datasets: list[Dataset], change: Callable[[list[Any]], Any]) -> Any:
+def _spec(datasets: list[Dataset], change: Callable[[list[object]], object]) -> object:
     # Now where the specs of all are known, else when it is asked for.
     if any(callable(dataset._facts.spec) for dataset in datasets):
         return lambda: change([dataset.element_spec for dataset in datasets])

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from refdist.data import iterators
 from refdist.data.facts import Reading
 
-Read = Callable[[Reading], Iterable[Any]]
+_T = TypeVar("_T")
+Read = Callable[[Reading], Iterable[object]]
+
+
+class Change(Protocol):
+    """Chooses or reorders what a function reads: elements, numbers of rows, or the origins of both."""
+
+    def __call__(self, read: Callable[[Reading], Iterable[_T]], reading: Reading, /) -> Iterable[_T]: ...
 
 
 class Origin(NamedTuple):
-    """Attributes:
-        read: for every element, in order, the numbers of its rows in the source.
-        single: every element is one row, and its number a scalar.
+    """Where the rows of a dataset come from.
+
+    Attributes:
+        read: for every element, in order, the number of its row in the source; or an array of numbers, shape [rows].
+        single: whether every element is one row, so that `read` yields single numbers.
     """
 
     read: Read
     single: bool = True
 
-    def changed(self, change: Callable[[Read, Reading], Iterable[Any]]) -> Origin:
-        """After elements were chosen or put into another order."""
+    def changed(self, change: Change) -> Origin:
+        """The origin after elements were chosen or reordered."""
         return Origin(lambda reading: change(self.read, reading), self.single)
 
     def batched(self, size: int, drop_remainder: bool) -> Origin:
-        """After elements were put together."""
+        """The origin after `size` elements each were stacked into a batch."""
         return Origin(lambda reading: iterators.batch(self.read(reading), size, drop_remainder,
                                                       lambda rows, _: np.asarray(rows)), single=False)

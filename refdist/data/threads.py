@@ -1,7 +1,7 @@
 """Threads for datasets: elements read ahead, and functions applied to several elements at once.
 
-A thread lives as long as the iterator that started it: it ends when the iterator is finished or forgotten.
-An exception in a thread is raised where the element would have come.
+A thread lives as long as the iterator that started it: it ends when the iterator has ended or is garbage collected.
+An exception in a thread is raised in the reader, in the place of the element.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from refdist.data.iterators import noted
 
 _END = object()
+_Item = tuple[object, BaseException | None]  # an element; or _END, and the exception that ended the reading
+_T = TypeVar("_T")
+_U = TypeVar("_U")
 
 
 class ReadAhead:
-    """An iterator of which another thread reads up to `count` elements before they are asked for."""
+    """An iterator whose elements another thread reads, up to `count` of them ahead."""
 
-    def __init__(self, read: Callable[[], Iterable[Any]], count: int) -> None:
-        self._queue: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(count)
+    def __init__(self, read: Callable[[], Iterable[object]], count: int) -> None:
+        self._queue: queue.Queue[_Item] = queue.Queue(count)
         self._over = False
         stop = threading.Event()
-        # The thread holds the queue and the event, never this object, so that forgetting it ends the thread.
+        # The thread holds the queue and the event, never this object: so it can be collected, which ends the thread.
         weakref.finalize(self, _finish, self._queue, stop)
         threading.Thread(target=_read, args=(read, self._queue, stop), daemon=True, name="refdist prefetch").start()
 
@@ -46,7 +49,7 @@ class ReadAhead:
         return element
 
 
-def _read(read: Callable[[], Iterable[Any]], elements: queue.Queue[Any], stop: threading.Event) -> None:
+def _read(read: Callable[[], Iterable[object]], elements: queue.Queue[_Item], stop: threading.Event) -> None:
     error: BaseException | None = None
     try:
         for element in read():
@@ -58,9 +61,9 @@ def _read(read: Callable[[], Iterable[Any]], elements: queue.Queue[Any], stop: t
     elements.put((_END, error))
 
 
-def _finish(elements: queue.Queue[Any], stop: threading.Event) -> None:
+def _finish(elements: queue.Queue[_Item], stop: threading.Event) -> None:
     stop.set()
-    # A thread that waits for room is let go; it puts at most one more element, for which there is room now.
+    # Makes room for a thread that waits in `put`; it puts at most one more element and then sees the event.
     while True:
         try:
             elements.get_nowait()
@@ -68,11 +71,11 @@ def _finish(elements: queue.Queue[Any], stop: threading.Event) -> None:
             return
 
 
-def map_in_threads(make: Callable[[Any], Any], stream: Iterable[Any], threads: int) -> Iterator[Any]:
-    """`make` of every element, in order, with up to `threads` calls at once.
+def map_in_threads(make: Callable[[_T], _U], stream: Iterable[_T], threads: int) -> Iterator[_U]:
+    """Yields `make(element)` for every element, in order, with up to `threads` calls at once.
 
     Raises:
-        What the function raises, with a note that says which element it was.
+        What the function raises, with a note that names the element.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="refdist map") as pool:
         elements = iter(stream)

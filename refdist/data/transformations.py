@@ -1,12 +1,13 @@
-"""The methods of `Dataset` that make one dataset from another.
+"""The methods of `Dataset` that batch, choose and reorder elements, keep them, or read ahead.
 
-Each checks its arguments, names the generator that does the work, and says what is known of the result.
+Each checks its arguments, names the generator of `iterators.py` that does the work, and computes the facts of its
+result.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from refdist import errors, nest
 from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import check_count
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
-from refdist.data.origin import Origin, Read
+from refdist.data.pipeline import Pipeline
 from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
 
 if TYPE_CHECKING:
@@ -26,32 +27,11 @@ AUTOTUNE = -1
 _READ_AHEAD = 2  # elements, where AUTOTUNE leaves the number to us
 
 
-class Transformations:
-    """What `Dataset` inherits; documented there.
+class Transformations(Pipeline):
+    """The transformations that every dataset has.
 
-    A `name` is a node's in TensorFlow's graphs; here it has no effect.
+    A `name` is a node's in TensorFlow's graphs; it has no effect.
     """
-
-    _facts: Facts
-    _origin: Origin | None
-    _rows: Any
-    _indices: Read
-    _read: Read
-    element_spec: Any
-
-    def _then(self, read: Read, known: Facts, origin: Origin | None = None) -> Dataset:
-        raise NotImplementedError
-
-    def _select(self, change: Callable[[Read, Reading], Iterable[Any]], cardinality: int) -> Dataset:
-        raise NotImplementedError
-
-    def _spec(self, change: Callable[[Any], Any]) -> Any:
-        # The spec of what is made of this dataset: now where that is known, else when it is asked for.
-        spec = self._facts.spec
-        return (lambda: change(self.element_spec)) if callable(spec) else change(spec)
-
-    def _same(self) -> Facts:
-        return self._facts._replace(spec=self._spec(lambda spec: spec))
 
     # Batches.
 
@@ -79,14 +59,14 @@ class Transformations:
             static=drop_remainder, certain=True,
             spec=self._spec(lambda spec: batched(spec, batch_size if drop_remainder else None)))
         origin = self._origin and self._origin.batched(batch_size, drop_remainder)
-        if self._rows is not None:
-            rows, indices = self._rows, self._indices
+        if self._numbered is not None:
+            rows, numbers = self._numbered
             return self._then(
-                lambda reading: iterators.batch_rows(rows, indices(reading), batch_size, drop_remainder), known, origin)
+                lambda reading: iterators.batch_rows(rows, numbers(reading), batch_size, drop_remainder), known, origin)
         return self._then(lambda reading: iterators.batch(self._read(reading), batch_size, drop_remainder,
                                                           elements.stack), known, origin)
 
-    def padded_batch(self, batch_size: int, padded_shapes: Any = None, padding_values: Any = None,
+    def padded_batch(self, batch_size: int, padded_shapes: object = None, padding_values: object = None,
                      drop_remainder: bool = False, name: str | None = None) -> Dataset:
         """As `batch`, for elements of different lengths: each is padded at the end of every dimension.
 
@@ -118,7 +98,7 @@ class Transformations:
                                batch_size=batch_size, static=drop_remainder, certain=True,
                                spec=self._spec(lambda spec: padded(spec, shapes, rows)))
 
-        def stack(chunk: list[Any], start: int) -> Any:
+        def stack(chunk: list[object], start: int) -> object:
             components = len(nest.flatten(chunk[0]))
             values = padding * components if padding and not nest.is_nested(padding_values) else padding
             for given, parts in (("padded_shapes", shapes), ("padding_values", values)):
@@ -144,7 +124,8 @@ class Transformations:
         return self._then(lambda reading: iterators.unbatch(self._read(reading)),
                           Facts(facts.unbatched(known.cardinality, rows), self._spec(unbatched), files=known.files))
 
-    def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False,
+                name: str | None = None) -> Dataset:
         """Cuts batches of any size into batches of `batch_size` rows, or of several sizes in turn.
 
         Raises:
@@ -152,7 +133,7 @@ class Transformations:
 
         Source: tf.data.Dataset.rebatch.
         """
-        sizes = list(batch_size) if isinstance(batch_size, (list, tuple, np.ndarray)) else [batch_size]
+        sizes: list[Any] = list(batch_size) if isinstance(batch_size, (list, tuple, np.ndarray)) else [batch_size]
         if not sizes:
             raise errors.error("RD25", "Dataset.rebatch", "there is no size", "Pass at least one.",
                                kind=errors.InvalidValueError)
@@ -188,8 +169,8 @@ class Transformations:
                                 iterators.windows(self._read(reading), size, shift, stride, drop_remainder)),
             Facts(count, self._spec(lambda spec: nest.map_structure(DatasetSpec, spec)), files=self._facts.files))
 
-    def _of_window(self, chunk: list[Any]) -> Any:
-        def of_column(i: int, column: tuple[Any, ...]) -> Dataset:
+    def _of_window(self, chunk: list[object]) -> object:
+        def of_column(i: int, column: tuple[object, ...]) -> Dataset:
             return self._then(lambda _: iter(column),
                               Facts(len(column), self._spec(lambda spec: nest.flatten(spec)[i])))
 
@@ -289,9 +270,9 @@ class Transformations:
             raise errors.error("RD20", "Dataset.cache", f"filename is {filename!r}",
                                "Keep the elements in memory, `cache()`, or write them with `np.save` or a "
                                "`TFRecordWriter`.")
-        kept: dict[Reading, list[Any]] = {}
+        kept: dict[Reading, list[object]] = {}
 
-        def read(reading: Reading) -> Iterator[Any]:
+        def read(reading: Reading) -> Iterator[object]:
             if reading in kept:
                 yield from kept[reading]
                 return
@@ -315,7 +296,7 @@ class Transformations:
                           self._origin)
 
 
-def _shapes(padded_shapes: Any) -> list[tuple[int | None, ...]]:
+def _shapes(padded_shapes: object) -> list[tuple[int | None, ...]]:
     # A list or tuple of ints and None is one shape, not a structure.
     if isinstance(padded_shapes, (list, tuple)) and all(n is None or isinstance(n, int) for n in padded_shapes):
         return [tuple(None if n == -1 else n for n in padded_shapes)]

@@ -40,6 +40,8 @@ class DistributedIterator(Iterator):
     Source: tf.distribute.DistributedIterator.
     """
 
+    _dataset: DistributedDataset
+
     def __init__(self, dataset: DistributedDataset) -> None:
         super().__init__(dataset, iter(()))
         self._strategy = dataset._strategy

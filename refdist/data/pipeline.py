@@ -1,0 +1,212 @@
+"""`Pipeline`: how a dataset is read, and what is known of it before.
+
+A dataset is a function.  `read(reading)` starts at the beginning, however often it is called, and returns an iterable
+of elements; a transformation is a new dataset whose `read` calls the one before it.  Nothing is read before somebody
+iterates, and two iterations share no state, except what `cache` keeps and which seed a `shuffle` draws next.  A
+`Reading` says which of the files this worker reads and which seed all workers agreed on; `peek` marks a look at the
+first element, after which the next reading is shuffled as if it had not happened.
+
+**Numbers before rows.**  Most datasets are rows of arrays that lie in memory.  `shuffle`, `repeat`, `take`, `skip` and
+`shard` only choose and reorder elements, so as long as nothing else was applied they work on the *numbers* of the rows
+(`Numbered`), and the rows are fetched at the end: one at a time, or by `batch` a whole batch at once.  A batch of
+consecutive numbers is a slice, a view that copies nothing; any other is one gather.  `take`, `skip` and `shard` of a
+`range` are ranges again, so a pipeline without `shuffle` never touches a single row; that is where the two orders of
+magnitude in docs/performance.md come from.  The first transformation that looks at elements (`map`, `filter`, `zip`)
+ends this: from there on elements are passed on one at a time.
+
+**Facts before elements.**  The distribution must know the size of a batch, the files and the number of elements before
+it reads anything, and `element_spec` must not call a function of the user unless somebody asks.  So each
+transformation also computes the `Facts` of its result from those of its source; a spec that takes reading is kept as a
+function until it is needed.
+
+**Origin.**  Beside the elements each transformation follows the numbers that their rows have in the source, as long as
+it can.  `explain()` prints them, so what it says is what is read and not a second computation of it.
+
+The methods are spread over four files, each of which is a class derived from the one before: this one reads,
+`transformations.py` batches and reorders, `functions.py` calls functions of the user, and `dataset.py` is `Dataset`
+itself with the sources.  A method that returns a new dataset calls `_then` or `_select`, which make a `Dataset`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from refdist import errors
+from refdist.data.elements import Numbers, Rows
+from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
+from refdist.data.iterator import Iterator as Reader
+from refdist.data.options import Options, merged
+from refdist.data.origin import Change, Origin, Read
+
+if TYPE_CHECKING:
+    from refdist.data.dataset import Dataset
+
+
+class Numbered(NamedTuple):
+    """Elements that are rows of arrays: the rows, and a function that reads their numbers in order."""
+
+    rows: Rows | Numbers
+    numbers: Callable[[Reading], Iterable[int]]
+
+    def read(self, reading: Reading) -> Iterable[object]:
+        """The rows themselves."""
+        return map(self.rows.one, self.numbers(reading))
+
+    def changed(self, change: Change) -> Numbered:
+        """The rows after `change` chose from their numbers, or reordered them."""
+        return Numbered(self.rows, lambda reading: change(self.numbers, reading))
+
+
+class Pipeline:
+    """The part of `Dataset` that is read; documented there.
+
+    Args:
+        read: the elements, from the beginning.
+        known: what holds for the elements.
+        options: those of the dataset; None for the defaults.
+        numbered: the rows and numbers that `read` combines; None if the elements are not rows of arrays.
+        origin: the numbers that the rows of each element have in the source; None if they cannot be followed.
+    """
+
+    def __init__(self, read: Read, known: Facts, options: Options | None = None, numbered: Numbered | None = None,
+                 origin: Origin | None = None) -> None:
+        self._read = read
+        self._facts = known
+        self._options = options or Options()
+        self._numbered = numbered
+        self._origin = origin
+
+    def _of(self, read: Read, known: Facts, numbered: Numbered | None, origin: Origin | None) -> Dataset:
+        # A dataset with the options of this one.
+        raise NotImplementedError
+
+    def _then(self, read: Read, known: Facts, origin: Origin | None = None) -> Dataset:
+        # What a transformation makes that looks at elements.
+        return self._of(read, known, None, origin)
+
+    def _select(self, change: Change, cardinality: int) -> Dataset:
+        # What a transformation makes that only chooses and reorders.
+        known = self._same()._replace(cardinality=cardinality)
+        origin = self._origin and self._origin.changed(change)
+        if self._numbered is not None:
+            numbered = self._numbered.changed(change)
+            return self._of(numbered.read, known, numbered, origin)
+        return self._of(lambda reading: change(self._read, reading), known, None, origin)
+
+    def _spec(self, change: Callable[[Any], object]) -> object:
+        # The spec of a result, given that of this dataset: now if it is known, else a function that is called later.
+        spec = self._facts.spec
+        return (lambda: change(self.element_spec)) if callable(spec) else change(spec)
+
+    def _same(self) -> Facts:
+        return self._facts._replace(spec=self._spec(lambda spec: spec))
+
+    def __iter__(self) -> Iterator[Any]:
+        return Reader(self, iter(self._read(WHOLE)))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        """The number of elements.
+
+        Raises:
+            RD25: it is infinite or unknown.
+
+        Source: tf.data.Dataset.__len__.
+        """
+        count = self._facts.cardinality
+        if count < 0:
+            which = "infinite" if count == INFINITE_CARDINALITY else "not known before it is read"
+            raise errors.error("RD25", "len(dataset)", f"the number of elements is {which}",
+                               "Ask `cardinality()`, or count while reading.")
+        return count
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """An iterator over the elements; they are NumPy arrays already.
+
+        Source: tf.data.Dataset.as_numpy_iterator.
+        """
+        return iter(self)
+
+    def cardinality(self) -> np.int64:
+        """The number of elements, or INFINITE_CARDINALITY (-1) or UNKNOWN_CARDINALITY (-2).
+
+        Source: tf.data.Dataset.cardinality.
+        """
+        return np.int64(self._facts.cardinality)
+
+    @property
+    def element_spec(self) -> Any:
+        """A nest of TensorSpecs like an element.
+
+        What is in a shape holds for all elements.  Where a function or a generator without a signature makes them,
+        the first one is read: it tells the structure and the dtypes, a function's the rank too, and no lengths.
+
+        >>> import refdist
+        >>> refdist.data.Dataset.range(5).batch(2).element_spec
+        TensorSpec(shape=(None,), dtype=int64)
+
+        Raises:
+            RD29: it takes reading, and there is no element.
+
+        Source: tf.data.Dataset.element_spec.
+        """
+        if callable(self._facts.spec):
+            self._facts = self._facts._replace(spec=self._facts.spec())
+        return self._facts.spec
+
+    def reduce(self, initial_state: object, reduce_func: Callable[[Any, Any], object], name: str | None = None) -> Any:
+        """`reduce_func(state, element)` over all elements, beginning with `initial_state`.
+
+        Source: tf.data.Dataset.reduce.
+        """
+        state = initial_state
+        for element in self:
+            state = reduce_func(state, element)
+        return state
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element.
+
+        >>> import refdist
+        >>> refdist.data.Dataset.from_tensors([1, 2]).get_single_element()
+        array([1, 2], dtype=int32)
+
+        Raises:
+            RD29: there is none, or more than one.
+
+        Source: tf.data.Dataset.get_single_element.
+        """
+        first = list(itertools.islice(self, 2))
+        if len(first) != 1:
+            raise errors.error("RD29", "Dataset.get_single_element",
+                               "there is more than one element" if first else "there is no element",
+                               "Use it for datasets of one element, such as one whole batch.",
+                               kind=errors.InvalidArgumentError)
+        return first[0]
+
+    def options(self) -> Options:
+        """The options that `with_options` set, or the defaults.
+
+        Source: tf.data.Dataset.options.
+        """
+        return self._options
+
+    def with_options(self, options: Options, name: str | None = None) -> Dataset:
+        """The same elements with more options; what was set before and is not set in these, stays.
+
+        Raises:
+            RD25: not an Options.
+
+        Source: tf.data.Dataset.with_options.
+        """
+        if not isinstance(options, Options):
+            raise errors.error("RD25", "Dataset.with_options", f"got {options!r}", "Pass a refdist.data.Options.")
+        changed = self._of(self._read, self._same(), self._numbered, self._origin)
+        changed._options = merged([self._options, options])
+        return changed
