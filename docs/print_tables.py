@@ -88,6 +88,8 @@ Under another strategy, where a *lone replica* is one without a second beside it
 
 {table([*rules.UPDATE_FOREIGN], [[*rules.UPDATE_FOREIGN.values()]])}
 {section(rules.REDUCE)}
+{section(rules.RESULTS)}
+{section(rules.LOCAL)}
 ## Means of integers
 
 Floats keep their dtype.

@@ -15,7 +15,7 @@ import pytest
 from cells import REFUSED, outcome, seen, survivors
 
 import refdist
-from refdist.core import rules
+from refdist.core import context_stack, rules
 from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
 from refdist.errors import CATALOGUE
 
@@ -196,6 +196,88 @@ def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
         return [rules.EACH, rules.AGREEMENT, rules.ITSELF, rules.OF_WORKERS, REFUSED]
 
     assert survivors(rules.REDUCE, observe, others, column) == []
+
+
+def leaf_of(kind: str, i: int, variable: Any) -> Any:
+    """What replica i has, of that kind in RESULTS."""
+    return {rules.ONE_REPLICA: np.float32(i), rules.ARRAYS: np.float32(i), rules.COPIES_OF_ONE: variable.values[i],
+            rules.SAME_OBJECT: "the same", rules.OBJECTS: f"replica {i}"}[kind]
+
+
+def put_together(column: str, strategy: Any, variable: Any, leaf: Callable[[int], Any]) -> Any:
+    """What the call of that column in RESULTS makes of the leaves."""
+    def mine() -> Any:
+        i = context_stack.frame().replica_id
+        assert i is not None
+        return leaf(i)
+
+    def merged(s: Any, value: Any) -> Any:
+        found.append(seen(value))
+
+    if column == rules.RUN:
+        return strategy.run(mine)
+    if column == rules.MERGE:
+        found: list[Any] = []
+        strategy.run(lambda: refdist.get_replica_context().merge_call(merged, args=(mine(),)))
+        return found
+    if column == rules.UPDATED:
+        return strategy.extended.update(variable, lambda copy: mine())
+    if column == rules.ELEMENT:
+        batches = [leaf(i) for i in range(strategy.num_replicas_in_sync)]
+        options = refdist.InputOptions(experimental_fetch_to_device=False)
+        return next(iter(strategy.distribute_datasets_from_function(lambda _: batches, options)))
+    return strategy.experimental_distribute_values_from_function(lambda ctx: leaf(ctx.replica_id_in_sync_group))
+
+
+@pytest.mark.parametrize("column", rules.RESULTS.columns)
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_replicas_return_is_put_together(column: str, nested: bool) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        count = 1 if cell[0] == rules.ONE_REPLICA else 2
+        strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
+        with strategy.scope():
+            variable = refdist.Variable(1.0, name="v")
+
+        def leaf(i: int) -> Any:
+            mine = leaf_of(cell[0], i, variable)
+            return [mine, mine] if nested else mine
+
+        return put_together(column, strategy, variable, leaf)
+
+    assert survivors(rules.RESULTS, observe, lambda cell, value: (
+        rules.BARE, rules.PER_REPLICA, rules.MIRRORED_VALUE, rules.NOTHING), column) == []
+
+
+def test_an_update_that_is_not_grouped_has_a_result_for_each_copy() -> None:
+    for devices in (["GPU:0"], ["GPU:0", "GPU:1"]):
+        strategy = refdist.MirroredStrategy(devices)
+        with strategy.scope():
+            variable = refdist.Variable(1.0)
+        for kind in rules.RESULTS:
+            results = [leaf_of(kind, i, variable) for i in range(len(devices))]
+            each = strategy.extended.update(variable, lambda copy, results=results: results[copy._index], group=False)
+            assert each == tuple(results)
+
+
+KEEPERS: dict[str, Callable[[], Any]] = {
+    rules.COPIES: lambda: refdist.MirroredStrategy(["GPU:0", "GPU:1"]),
+    rules.CENTRAL: lambda: refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"]),
+    rules.LONE_CENTRAL: lambda: refdist.experimental.CentralStorageStrategy(["GPU:0"]),
+    rules.ONE_DEVICE: lambda: refdist.OneDeviceStrategy("GPU:0"),
+    rules.DEFAULT: refdist.get_strategy}
+
+
+def test_what_one_device_does_not_wrap() -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        strategy = KEEPERS[cell[1]]()
+        value = refdist.PerReplica([float(i) for i in range(strategy.num_replicas_in_sync)])
+        if cell[0] == rules.FROM_FUNCTION:
+            return strategy.experimental_distribute_values_from_function(lambda ctx: ctx.replica_id_in_sync_group)
+        return strategy.experimental_local_results(value if cell[0] == rules.LOCAL_VALUE else [value, 1.0])
+
+    wrapped = {rules.FROM_FUNCTION: rules.PER_REPLICA, rules.LOCAL_VALUE: rules.COMPONENTS,
+               rules.LOCAL_NEST: rules.NEST_EACH}
+    assert survivors(rules.LOCAL, observe, lambda cell, value: (rules.BARE, wrapped[cell[0]])) == []
 
 
 def test_every_table_is_tested() -> None:

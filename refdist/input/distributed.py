@@ -29,7 +29,7 @@ from refdist.input import sharding
 from refdist.input.explanation import Explanation
 from refdist.input.options import InputContext, InputOptions, InputReplicationMode
 from refdist.variables.interfaces import Strategy
-from refdist.variables.values import PerReplica, per_replica
+from refdist.variables.values import PerReplica, regroup
 
 _State = TypeVar("_State")
 
@@ -58,7 +58,7 @@ class DistributedIterator(Iterator):
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))
-        return step[0] if len(step) == 1 else per_replica(step, self._devices, "dataset element")
+        return regroup(step, self._devices, "dataset element", rules.ELEMENT, extended.value_container)
 
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker whose rows have ended gets empty elements until those of all have.

@@ -14,7 +14,7 @@ from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
 from refdist.runtime import process
-from refdist.strategies.base import Scope, Strategy, ValueContext
+from refdist.strategies.base import Scope, Strategy
 from refdist.strategies.extended import StrategyExtended
 from refdist.strategies.replica_context import ReplicaContext
 from refdist.variables.variable import Variable
@@ -129,12 +129,6 @@ class DefaultExtended(StrategyExtended):
     def variable_created_in_scope(self, v: object) -> bool:
         """Whether `v` was created outside every scope."""
         return super().variable_created_in_scope(v) or (isinstance(v, Variable) and v._strategy is None)
-
-    def _local_results(self, value: object) -> tuple[Any, ...]:
-        return (value,)
-
-    def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
-        return value_fn(ValueContext())
 
 
 process.default_strategy = DefaultStrategy()

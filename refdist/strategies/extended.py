@@ -30,7 +30,6 @@ from refdist.variables.values import (
     check_components,
     check_count,
     on_device,
-    per_replica,
     regroup,
     splitter,
 )
@@ -192,7 +191,7 @@ class StrategyExtended(OneOfAKind, Updates):
             state.top = before
             if hooks is not None:
                 hooks.resume(where)
-        return regroup(results, names, "result of strategy.run", self.value_container)
+        return regroup(results, names, "result of strategy.run", rules.RUN, self.value_container)
 
     # Reducing and broadcasting.
 
@@ -313,8 +312,8 @@ class StrategyExtended(OneOfAKind, Updates):
 
     def _local_results(self, value: object) -> tuple[Any, ...]:
         if isinstance(value, DistributedValues):
-            return value.values
-        if nest.is_nested(value):
+            return value.values if rules.LOCAL[rules.LOCAL_VALUE][self._keeps] == rules.COMPONENTS else (value,)
+        if nest.is_nested(value) and rules.LOCAL[rules.LOCAL_NEST][self._keeps] == rules.NEST_EACH:
             leaves = nest.flatten(value)
             for leaf in leaves:
                 if isinstance(leaf, DistributedValues):
@@ -326,4 +325,7 @@ class StrategyExtended(OneOfAKind, Updates):
     def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         layout = self.layout
         values = [value_fn(ValueContext(layout.first + i, layout.total)) for i in range(layout.count)]
-        return per_replica(values, layout.devices, "experimental_distribute_values_from_function")
+        if rules.LOCAL[rules.FROM_FUNCTION][self._keeps] == rules.BARE:
+            return values[0]
+        return regroup(values, layout.devices, "experimental_distribute_values_from_function", rules.VALUES,
+                       self.value_container)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from refdist import config
 from refdist.core import rules
 from refdist.strategies.alone import warn_of_copies
-from refdist.strategies.base import Strategy, ValueContext
+from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 
 
@@ -39,9 +36,3 @@ class OneDeviceExtended(StrategyExtended):
     """OneDeviceStrategy's methods."""
 
     _keeps = rules.ONE_DEVICE
-
-    def _local_results(self, value: object) -> tuple[Any, ...]:
-        return (value,)
-
-    def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
-        return value_fn(ValueContext())

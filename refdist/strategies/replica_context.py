@@ -135,7 +135,7 @@ class ReplicaContext(context_stack.Scope):
         owner = strategy.extended.value_container
         merge_fn = calls[0].contribution[0]
         args, kwargs = (regroup([nest.map_structure(shared, call.contribution[i]) for call in calls],
-                                component_devices, "merge_call", owner) for i in (1, 2))
+                                component_devices, "merge_call", rules.MERGE, owner) for i in (1, 2))
         top = context_stack.frame()
         with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
                                                       creators=top.creators, undo=top.undo)):

@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refdist import config, errors, nest
-from refdist.array.convert import is_array
-from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, rules
 from refdist.core.callers import require
 from refdist.core.interfaces import Layout, Undo
 from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import foreign
-from refdist.variables.values import Mirrored, check_components, per_replica, regroup, splitter
+from refdist.variables.values import check_components, regroup, splitter
 from refdist.variables.variable import Variable
 
 
@@ -93,8 +91,9 @@ class Updates:
             for written in undo.values():
                 written.settle()
             if group:
-                return regroup(results, names, "results of update", self.value_container, _together)
-            return nest.map_structure(lambda leaf: leaf.values, per_replica(results, names, "results of update"))
+                return regroup(results, names, "results of update", rules.UPDATED, self.value_container)
+            each = regroup(results, names, "results of update", rules.VALUES, self.value_container)
+            return nest.map_structure(lambda leaf: leaf.values, each)
         except BaseException as error:
             for written in undo.values():
                 written.restore()
@@ -136,6 +135,3 @@ def _the_same(var: Any) -> Variable:
     raise errors.error("RD02", "extended.update", f"the replicas bring different variables: {brought}",
                        "Update the same variable on every replica.")
 
-
-def _together(parts: Sequence[Any], names: Sequence[str]) -> Mirrored | None:
-    return Mirrored(parts, names) if all(is_array(part) or isinstance(part, IndexedSlices) for part in parts) else None

@@ -48,6 +48,9 @@ class Extended(Protocol):
     def reduction(self) -> Reduction:
         """How the values of all replicas become one."""
 
+    def value_container(self, value: Any) -> Any:
+        """The variable that a copy belongs to; anything else is returned as it is."""
+
     def agreed_seed(self) -> int:
         """A random number, the same on all workers."""
 

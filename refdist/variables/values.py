@@ -17,7 +17,7 @@ from refdist import errors, nest
 from refdist.array.backend import constant
 from refdist.array.convert import is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import context_stack, devices
+from refdist.core import context_stack, devices, rules
 from refdist.core.lockstep import names
 from refdist.runtime import process
 
@@ -346,42 +346,27 @@ def none_given(attempted: str, found: str) -> errors.RefdistError:
                         "are None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
 
 
-def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str,
-            container: Callable[[Any], Any] | None = None, together: Callable[..., Any] = PerReplica) -> Any:
-    """One structure from the structures of all replicas.
-
-    Leaf by leaf: arrays become PerReplica; other objects stay bare when they are the same object on every
-    replica, and copies of one variable become that variable.  With one replica everything stays bare.
+def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str, column: str,
+            container: Callable[[Any], Any]) -> Any:
+    """One structure from the structures of all replicas, leaf by leaf as rules.RESULTS says.
 
     Args:
-        container: maps a component to the variable it belongs to, or to itself.
-        together: makes one value of the components and their devices.
+        column: of the table.
+        container: maps a copy of a variable to that variable, and anything else to itself.
 
     Raises:
         RD21: structures differ.
     """
     first = parts[0]
-    if len(parts) == 1:
-        return first if container is None else nest.map_structure(container, first)
+    if len(parts) == 1 and rules.RESULTS[rules.ONE_REPLICA][column] == rules.BARE:
+        return nest.map_structure(container, first)
     samples = dict(zip(map(type, parts), parts, strict=True))
-    if samples.keys() <= process.array_types.keys():
-        return together(parts, component_devices)
+    if len(parts) > 1 and samples.keys() <= process.array_types.keys():
+        return _TOGETHER[rules.RESULTS[rules.ARRAYS][column]](parts, component_devices)
     if not any(map(nest.is_nested, samples.values())):
-        return _regroup_leaf(parts, component_devices, container, together)
-    return nest.pack_sequence_as(first, [_regroup_leaf(column, component_devices, container, together)
-                                         for column in _columns(parts, attempted)])
-
-
-def per_replica(parts: Sequence[Any], component_devices: Sequence[str], attempted: str) -> Any:
-    """As `regroup`, but every leaf becomes a PerReplica.
-
-    Raises:
-        RD21: structures differ.
-    """
-    if not any(map(nest.is_nested, parts)):
-        return PerReplica(parts, component_devices)
-    return nest.pack_sequence_as(
-        parts[0], [PerReplica(column, component_devices) for column in _columns(parts, attempted)])
+        return _regroup_leaf(parts, component_devices, column, container)
+    return nest.pack_sequence_as(first, [_regroup_leaf(leaf, component_devices, column, container)
+                                         for leaf in _columns(parts, attempted)])
 
 
 def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
@@ -392,15 +377,28 @@ def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
     return zip(*map(nest.flatten, parts), strict=True)
 
 
-def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str],
-                  container: Callable[[Any], Any] | None, together: Callable[..., Any]) -> Any:
-    first = parts[0]
-    if is_array(first) or isinstance(first, IndexedSlices):
-        return together(parts, component_devices)
-    if container is not None:
+# By the action, what is made of one value for each replica, and of the devices.
+_TOGETHER: dict[str, Callable[[Sequence[Any], Sequence[str]], Any]] = {
+    rules.PER_REPLICA: PerReplica, rules.MIRRORED_VALUE: Mirrored, rules.NOTHING: lambda parts, devices: None}
+
+
+def _is_array(value: Any) -> bool:
+    return is_array(value) or isinstance(value, IndexedSlices)
+
+
+def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str], column: str,
+                  container: Callable[[Any], Any]) -> Any:
+    bare = first = parts[0]
+    kind = rules.OBJECTS
+    if len(parts) == 1:
+        kind = rules.ONE_REPLICA
+    elif _is_array(first) and all(map(_is_array, parts)):
+        kind = rules.ARRAYS
+    else:
         owner = container(first)
         if owner is not first and all(container(part) is owner for part in parts):
-            return owner
-    if len({*map(id, parts)}) == 1:
-        return first
-    return together(parts, component_devices)
+            kind, bare = rules.COPIES_OF_ONE, owner
+        elif len({*map(id, parts)}) == 1:
+            kind = rules.SAME_OBJECT
+    action = rules.RESULTS[kind][column]
+    return bare if action == rules.BARE else _TOGETHER[action](parts, component_devices)

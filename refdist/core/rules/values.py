@@ -40,6 +40,47 @@ REDUCE = Table(
         on read variable, several               each    each          each             each
     """)
 
+# --- Results -------------------------------------------------------------------------------------------------
+
+ONE_REPLICA, ARRAYS, COPIES_OF_ONE, SAME_OBJECT, OBJECTS = (
+    "with one replica", "arrays", "copies of one variable", "the same object", "other objects")
+RUN, MERGE, UPDATED, VALUES, ELEMENT = "run", "merge_call", "update", "values", "element"
+BARE, NOTHING = "bare", "None"
+
+RESULTS = Table(
+    "What replicas return, put together",
+    "Rows: what the replicas have at one leaf of a structure; IndexedSlices are arrays.  Columns: results of `run`; "
+    "arguments of a `merge_fn`; results of `extended.update`, where the replicas are the copies; values of "
+    "`experimental_distribute_values_from_function` and, as tuples, results of an update with `group=False`; elements "
+    "of distributed datasets.  Source: tf.distribute.Strategy.run; observed, TensorFlow 2.21.",
+    {PER_REPLICA: "a PerReplica", MIRRORED_VALUE: "a Mirrored", NOTHING: "None",
+     BARE: "the object itself, and for a copy of a variable that variable"}, """
+                                  run           merge_call    update      values        element
+        with one replica          bare          bare          bare        PerReplica    bare
+        arrays                    PerReplica    PerReplica    Mirrored    PerReplica    PerReplica
+        copies of one variable    bare          bare          bare        PerReplica    PerReplica
+        the same object           bare          bare          bare        PerReplica    PerReplica
+        other objects             PerReplica    PerReplica    None        PerReplica    PerReplica
+    """)
+
+LOCAL_VALUE, LOCAL_NEST, FROM_FUNCTION = (
+    "local results of a distributed value", "local results of a nest", "values from a function")
+COMPONENTS, NEST_EACH = "components", "a nest each"
+
+LOCAL = Table(
+    "What one device does not wrap",
+    "Rows: what `experimental_local_results` returns for a distributed value and for a nest; and what "
+    "`experimental_distribute_values_from_function` returns.  Columns: what the strategy keeps of a variable (see "
+    "\"Creation of variables\"); strategies of one device know no distributed values.  Source: observed, TensorFlow "
+    "2.21.",
+    {COMPONENTS: "a tuple of the components on this worker", NEST_EACH: "a tuple with a nest for each replica",
+     BARE: "the value itself; as local results, in a tuple of length 1", PER_REPLICA: "a PerReplica"}, """
+                                            a copy per replica  one copy     one copy, one replica  one device  default
+    local results of a distributed value    components          components   components             bare        bare
+    local results of a nest                 a nest each         a nest each  a nest each            bare        bare
+    values from a function                  PerReplica          PerReplica   PerReplica             bare        bare
+    """)
+
 # --- Dtypes ------------------------------------------------------------------------------------------------
 # Kinds that can be summed (`convert.kind_of`), and the dtype of a mean; other dtypes keep their own.
 # Source: observed, TensorFlow 2.21.
