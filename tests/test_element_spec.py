@@ -254,7 +254,7 @@ def test_an_empty_dataset_calls_its_function_with_zeros() -> None:
     assert spec.element_spec == FLOAT
     assert seen[0].tolist() == [0]
     assert [seen[1], seen[2][1], *seen[3]] == [b"", None]
-    with pytest.raises(IndexError, match=r"RD29.*with zeros it raises ZeroDivisionError"):
+    with pytest.raises(IndexError, match=r"RD29.*with zeros the function of map raises ZeroDivisionError"):
         _ = numbers.map(lambda x: 1 // int(x)).element_spec
     with pytest.raises(IndexError, match=r"RD29.*no elements to find it from"):
         _ = Dataset.from_generator(lambda: iter(())).map(lambda x: x).element_spec

@@ -1,4 +1,4 @@
-"""Elements of datasets: nests of arrays, taken apart into rows and stacked into batches; argument checks."""
+"""Elements of datasets: nests of arrays, split into rows and stacked into batches; checks of arguments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.array.convert import frozen, is_array, is_text, read_only, to_array
@@ -13,18 +14,18 @@ from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
 
 class Rows:
-    """Rows of arrays that can be given one at a time or several at once."""
+    """The rows of the arrays of a nest, fetched one at a time or several at once."""
 
-    def __init__(self, structure: Any) -> None:
+    def __init__(self, structure: object) -> None:
         self._structure = structure
         self.count = count_rows(nest.flatten(structure), "Dataset.from_tensor_slices")
 
     def one(self, index: int) -> Any:
-        """A row."""
+        """The row of this number, a view."""
         return nest.map_structure(lambda array: rows_of(array, index), self._structure)
 
     def many(self, indices: range | list[int]) -> Any:
-        """Several rows as one element: a view where they lie side by side."""
+        """The rows of these numbers as one batch: a view if they are consecutive, else a copy."""
         if isinstance(indices, range) and indices.step == 1:
             part = slice(indices.start, indices.stop)
             return nest.map_structure(lambda array: rows_of(array, part), self._structure)
@@ -33,9 +34,9 @@ class Rows:
 
 
 class Numbers:
-    """The numbers of a `range`, as `Rows` that are never stored."""
+    """The numbers of a `range` as rows that are computed when they are fetched."""
 
-    def __init__(self, numbers: range, dtype: np.dtype[Any]) -> None:
+    def __init__(self, numbers: range, dtype: np.dtype[np.generic]) -> None:
         self._numbers = numbers
         self._dtype = dtype
         self.count = len(numbers)
@@ -55,8 +56,11 @@ class Numbers:
         return frozen(rows.astype(self._dtype, copy=False))
 
 
-def arrays(structure: Any, convert: Callable[[Any], Any] = lambda leaf: read_only(to_array(leaf))) -> Any:
-    """The structure with read-only arrays as leaves; as in tf.data, a list is an array and not a structure."""
+def arrays(structure: object, convert: Callable[[object], object] = lambda leaf: read_only(to_array(leaf))) -> Any:
+    """The structure with read-only arrays as leaves; as in tf.data, a list is an array and not a structure.
+
+    Views where possible: the arrays of the caller are not copied.  None, text and datasets stay what they are.
+    """
     if type(structure) is np.ndarray:
         return convert(structure)
     if nest.is_nested(structure) and (
@@ -67,13 +71,13 @@ def arrays(structure: Any, convert: Callable[[Any], Any] = lambda leaf: read_onl
     return structure if kept else convert(structure)
 
 
-def made_by_function(structure: Any) -> Any:
-    """The same of what a function or a generator made, which may use one array for all elements."""
+def made_by_function(structure: object) -> Any:
+    """As `arrays`, with copies: a function or generator may write to the same array for every element."""
     return arrays(structure, taken)
 
 
-def taken(value: Any, dtype: Any = None) -> Any:
-    """A read-only array: a copy of what somebody can still write to.
+def taken(value: object, dtype: object = None) -> Any:
+    """A read-only array that cannot change: a copy if the caller could still write to its memory.
 
     >>> buffer = np.zeros(2)
     >>> mine = taken(buffer)
@@ -87,12 +91,12 @@ def taken(value: Any, dtype: Any = None) -> Any:
     return frozen(array)
 
 
-def handed(element: Any) -> Any:
-    """The element with read-only views for its arrays: they belong to others, and can be handed out again."""
+def handed(element: object) -> Any:
+    """The element with read-only views of its arrays, which the dataset may yield again."""
     return nest.map_structure(read_only, element)
 
 
-def result(found: Any) -> Any:
+def result(found: object) -> Any:
     """What a function of elements returned, as an element; as in tf.data, an outermost list is a tuple.
 
     >>> result([1.5, [1, 2]])
@@ -101,7 +105,7 @@ def result(found: Any) -> Any:
     return made_by_function(tuple(found) if isinstance(found, list) else found)
 
 
-def unlike(first: Any, other: Any, ranked: Callable[[], bool]) -> str | None:
+def unlike(first: object, other: object, ranked: Callable[[], bool]) -> str | None:
     """How an element differs from the first one in structure, dtype or rank, as a clause; None if it does not.
 
     Args:
@@ -126,42 +130,44 @@ def unlike(first: Any, other: Any, ranked: Callable[[], bool]) -> str | None:
     return None
 
 
-def _same(first: Any, other: Any) -> bool:
-    # The quick way to find that nothing is wrong; false where it takes more to tell.
+def _same(first: object, other: object) -> bool:
+    # A fast check for the common case; False means that the elements must be compared in full.
     if type(first) is not type(other):
         return False
-    if type(first) is tuple:
-        return len(first) == len(other) and all(map(_same, first, other))
-    if type(first) is dict:
-        return first.keys() == other.keys() and all(_same(item, other[key]) for key, item in first.items())
-    return isinstance(first, (np.ndarray, np.generic)) and first.dtype == other.dtype and first.ndim == other.ndim
+    if isinstance(first, tuple) and isinstance(other, tuple):
+        return type(first) is tuple and len(first) == len(other) and all(map(_same, first, other))
+    if isinstance(first, dict) and isinstance(other, dict):
+        return type(first) is dict and first.keys() == other.keys() and all(
+            _same(item, other[key]) for key, item in first.items())
+    return (isinstance(first, (np.ndarray, np.generic)) and isinstance(other, (np.ndarray, np.generic))
+            and first.dtype == other.dtype and first.ndim == other.ndim)
 
 
-def count_rows(leaves: Sequence[Any], attempted: str) -> int:
-    """How many rows all arrays have.
+def count_rows(leaves: Sequence[npt.ArrayLike | None], attempted: str) -> int:
+    """The number of rows that all arrays have; None is skipped.
 
     Raises:
-        RD15: a scalar.  RD25: no array.  RD26: different numbers of rows.
+        RD15: a scalar.  RD25: there are no arrays.  RD26: the numbers of rows differ.
     """
-    leaves = [leaf for leaf in leaves if leaf is not None]
-    if not leaves:
-        raise errors.error("RD25", attempted, "there is no array", "Pass at least one.",
+    found = [leaf for leaf in leaves if leaf is not None]
+    if not found:
+        raise errors.error("RD25", attempted, "the element has no arrays", "Pass at least one.",
                            kind=errors.InvalidValueError)
-    for array in leaves:
+    for array in found:
         if np.ndim(array) == 0:
             raise errors.error("RD15", attempted, "a scalar has no rows", "Pass arrays of rank 1 or more.")
-    counts = {array.shape[0] for array in leaves}
+    counts = {np.shape(array)[0] for array in found}
     if len(counts) > 1:
         raise errors.error("RD26", attempted, f"the arrays have {sorted(counts)} rows",
                            "Give all arrays the same number of rows.")
     return int(counts.pop())
 
 
-def columns(elements: Sequence[Any], start: int, attempted: str) -> Iterator[tuple[Any, ...]]:
-    """The arrays of several elements, one tuple per component.
+def columns(elements: Sequence[object], start: int, attempted: str) -> Iterator[tuple[Any, ...]]:
+    """For each component of several elements, its arrays.
 
     Raises:
-        RD26: elements of different structure or dtype, with the number of the row.
+        RD26: structures or dtypes differ; the message has the numbers of the rows.
     """
     difference = nest.compare(elements)
     if difference is not None:
@@ -184,11 +190,11 @@ def dtype_of(leaf: Any) -> np.dtype[Any]:
     return found
 
 
-def stack(elements: Sequence[Any], start: int) -> Any:
-    """One element with a new first dimension.
+def stack(elements: Sequence[object], start: int) -> Any:
+    """Elements as one batch: every array has a new first dimension.
 
     Raises:
-        RD26: rows that do not fit, with their numbers.
+        RD26: shapes, dtypes or structures differ; the message has the numbers of the rows.
     """
     stacked = []
     for column in columns(elements, start, "Dataset.batch"):
@@ -196,37 +202,38 @@ def stack(elements: Sequence[Any], start: int) -> Any:
             if np.shape(array) != np.shape(column[0]):
                 raise errors.error("RD26", "Dataset.batch", f"row {start} has shape {np.shape(column[0])}, row "
                                    f"{start + i} has shape {np.shape(array)}",
-                                   "Bring all rows into one shape, or use `padded_batch`.")
+                                   "Give all rows one shape, or use `padded_batch`.")
         stacked.append(read_only(_stacked(column)))
     return nest.pack_sequence_as(elements[0], stacked)
 
 
 def _stacked(column: tuple[Any, ...]) -> Any:
     if is_dataset(column[0]):
-        raise errors.error("RD25", "Dataset.batch", "the elements are datasets", "Make one dataset of them first, with "
-                           "`flat_map`.")
+        raise errors.error("RD25", "Dataset.batch", "the elements are datasets", "Join them into one dataset "
+                           "first, with `flat_map`.")
     if all(one is None for one in column):
         return None
     return np.array(column, object) if is_text(column[0]) else np.stack(column)
 
 
-def rows_of(leaf: Any, which: Any) -> Any:
-    """A row, or several, of a component; None has no rows and stays as it is."""
+def rows_of(leaf: npt.NDArray[np.generic] | None, which: int | slice | npt.NDArray[np.intp]) -> Any:
+    """A row, or several, of a component; None for None."""
     return None if leaf is None else leaf[which]
 
 
-def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any) -> Any:
-    """As `stack`, with rows brought to one shape.
+def pad_and_stack(elements: Sequence[object], start: int, shapes: Sequence[Sequence[int | None]] | None,
+                  padding: Sequence[Any] | None) -> Any:
+    """As `stack`, after padding all rows to one shape.
 
     Args:
         elements: the rows.
         start: the number of the first row, for messages.
-        shapes: one tuple per component, None in it for the longest length found; or None for all.
-        padding: one value per component, or None for zeros and empty text.
+        shapes: the shape of each component; None in a shape, or instead of all shapes, means the longest length found.
+        padding: the value for each component; None for zeros and empty text.
 
     Raises:
-        RD05: padding of another kind of number.
-        RD26: rows of different structure, dtype or rank, or longer than the shape wanted.
+        RD05: the padding cannot be converted to the dtype.  RD25: a component is not an array.
+        RD26: structures, dtypes or ranks differ, or a row is longer than its shape.
     """
     stacked = []
     attempted = "Dataset.padded_batch"
@@ -237,7 +244,7 @@ def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any
         fixed = [False] * len(target) if shapes is None else [n is not None for n in shapes[c]]
         for i, array in enumerate(column):
             if np.ndim(array) != len(target):
-                raise errors.error("RD26", attempted, f"row {start + i} has rank {np.ndim(array)}, wanted is rank "
+                raise errors.error("RD26", attempted, f"row {start + i} has rank {np.ndim(array)}, expected "
                                    f"{len(target)}", "Give all rows one rank.")
             for d, length in enumerate(np.shape(array)):
                 if fixed[d] and length > target[d]:
@@ -255,11 +262,11 @@ def pad_and_stack(elements: Sequence[Any], start: int, shapes: Any, padding: Any
     return nest.pack_sequence_as(elements[0], stacked)
 
 
-def check_count(method: str, name: str, value: Any, least: int | None = None) -> None:
-    """Raises unless `value` is an int, of at least `least`.
+def check_count(method: str, name: str, value: object, least: int | None = None) -> None:
+    """Raises unless an argument is an int, of at least `least`.
 
     Raises:
-        RD25: it is not.
+        RD25: it is not (TypeError), or it is less (ValueError).
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise errors.error("RD25", f"Dataset.{method}", f"{name} is {value!r}", "Pass an int.")
@@ -268,11 +275,11 @@ def check_count(method: str, name: str, value: Any, least: int | None = None) ->
                            kind=errors.InvalidValueError)
 
 
-def concatenate(parts: Sequence[Any], start: int) -> Any:
-    """Batches put together; `start` is the number of the first row, for messages.
+def concatenate(parts: Sequence[object], start: int) -> Any:
+    """Batches one after another as one batch; `start` is the number of the first row, for messages.
 
     Raises:
-        RD26: parts of different structure, dtype or shape.
+        RD26: structures, dtypes or shapes of rows differ.
     """
     if len(parts) == 1:
         return parts[0]
@@ -282,12 +289,12 @@ def concatenate(parts: Sequence[Any], start: int) -> Any:
             if np.shape(part)[1:] != np.shape(column[0])[1:]:
                 raise errors.error("RD26", "Dataset.rebatch", f"the rows from {start} on have shapes "
                                    f"{np.shape(column[0])[1:]} and {np.shape(part)[1:]}",
-                                   "Bring all rows into one shape.")
+                                   "Give all rows one shape.")
         joined.append(None if column[0] is None else read_only(np.concatenate(column)))
     return nest.pack_sequence_as(parts[0], joined)
 
 
-def check_function(method: str, function: Any) -> None:
+def check_function(method: str, function: object) -> None:
     """Raises unless `function` can be called.
 
     Raises:

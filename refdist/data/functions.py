@@ -1,38 +1,39 @@
 """The methods of `Dataset` that call a function of the user for every element.
 
-What Python code returns is only known once it has been called.  Its first result tells the structure and the
-dtypes of all, and the ranks too where those of the arguments are known; lengths are not told.  A later result of
-another kind is an error.
+What Python code returns is only known once it has been called.  So the first result decides: all results must have its
+structure and dtypes, and its ranks if the ranks of the arguments are known.  Nothing follows for the lengths.  A later
+result that differs is an error that names the element.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.array.convert import to_numpy
 from refdist.data import elements, iterators, threads
 from refdist.data.elements import check_count, check_function
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY, Facts, Reading
-from refdist.data.origin import Read
-from refdist.data.spec import DatasetSpec, is_ranked, made, spec_of
+from refdist.data.spec import DatasetSpec, LeafSpec, is_ranked, made, spec_of
 from refdist.data.transformations import AUTOTUNE, Transformations
 
 if TYPE_CHECKING:
     from refdist.data.dataset import Dataset
 
+_T = TypeVar("_T")
 _AT_ONCE = 16  # datasets, where AUTOTUNE leaves the number to us
 
 
 class Functions(Transformations):
     """The transformations that call a function of the user."""
 
-    def map(self, map_func: Callable[..., Any], num_parallel_calls: int | None = None,
+    def map(self, map_func: Callable[..., object], num_parallel_calls: int | None = None,
             deterministic: bool | None = None, name: str | None = None) -> Dataset:
         """Applies a function to every element, in order; the parts of a tuple are its arguments.
 
@@ -50,7 +51,7 @@ class Functions(Transformations):
 
         Raises:
             RD25: bad arguments.  RD26: results of different structures, dtypes or ranks.
-            What the function raises, with a note that says which element it was.
+            What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.map.
         """
@@ -58,7 +59,7 @@ class Functions(Transformations):
         calls = _calls("map", num_parallel_calls)
         make = partial(iterators.made, map_func)
 
-        def read(reading: Reading) -> Iterator[Any]:
+        def read(reading: Reading) -> Iterator[object]:
             stream = self._read(reading)
             results = (iterators.call("map", make, stream) if calls is None
                        else threads.map_in_threads(make, stream, calls))
@@ -66,26 +67,26 @@ class Functions(Transformations):
         return self._then(read, self._facts._replace(spec=lambda: self._made("map", make), certain=self._facts.static),
                           self._origin if self._origin and self._origin.single else None)  # rows move in a batch
 
-    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """Keeps the elements for which the function is true.
+    def filter(self, predicate: Callable[..., object], name: str | None = None) -> Dataset:
+        """Keeps the elements for which the function returns True.
 
         Raises:
             RD25: not a function, or one that does not return one bool.
-            What the function raises, with a note that says which element it was.
+            What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.filter.
         """
         check_function("filter", predicate)
 
-        def follow(numbers: Read, reading: Reading) -> Iterator[Any]:
+        def follow(numbers: Callable[[Reading], Iterable[_T]], reading: Reading) -> Iterator[_T]:
             judged = zip(self._judged("filter", predicate, reading), numbers(reading), strict=True)
             return (number for (_, kept), number in judged if kept)
         return self._then(
             lambda reading: (element for element, kept in self._judged("filter", predicate, reading) if kept),
             self._same()._replace(cardinality=UNKNOWN_CARDINALITY), self._origin and self._origin.changed(follow))
 
-    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements before the first for which the function is not true.
+    def take_while(self, predicate: Callable[..., object], name: str | None = None) -> Dataset:
+        """The elements before the first one for which the function returns False.
 
         >>> from refdist.data import Dataset
         >>> list(map(int, Dataset.range(9).take_while(lambda n: n < 3)))
@@ -93,21 +94,21 @@ class Functions(Transformations):
 
         Raises:
             RD25: not a function, or one that does not return one bool.
-            What the function raises, with a note that says which element it was.
+            What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.take_while.
         """
         check_function("take_while", predicate)
 
-        def read(reading: Reading) -> Iterator[Any]:
+        def read(reading: Reading) -> Iterator[object]:
             for element, kept in self._judged("take_while", predicate, reading):
                 if not kept:
                     return
                 yield element
         return self._then(read, self._same()._replace(cardinality=UNKNOWN_CARDINALITY))
 
-    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None) -> Dataset:
-        """Maps elements with a state: `scan_func(state, element)` returns the next state and an element.
+    def scan(self, initial_state: object, scan_func: Callable[[Any, Any], object], name: str | None = None) -> Dataset:
+        """Maps elements with a state: `scan_func(state, element)` returns the next state and the new element.
 
         >>> import numpy as np
         >>> from refdist.data import Dataset
@@ -116,24 +117,24 @@ class Functions(Transformations):
 
         Raises:
             RD25: not a function, or one that does not return a pair.
-            RD26: a state of another structure or dtype than the first; results of different kinds.
-            What the function raises, with a note that says which element it was.
+            RD26: the structure or dtype of the state changes; results differ in structure, dtypes or ranks.
+            What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.scan.
         """
         check_function("scan", scan_func)
         state = elements.arrays(initial_state)
 
-        def first(element: Any) -> Any:
+        def first(element: object) -> object:
             return next(iterators.scan(state, scan_func, [element]))
 
         return self._then(
             lambda reading: self._alike("scan", iterators.scan(state, scan_func, self._read(reading))),
             self._facts._replace(batch_size=None, static=False, spec=lambda: self._made("scan", first)))
 
-    def interleave(self, map_func: Callable[..., Any], cycle_length: int | None = None, block_length: int | None = None,
-                   num_parallel_calls: int | None = None, deterministic: bool | None = None,
-                   name: str | None = None) -> Dataset:
+    def interleave(self, map_func: Callable[..., object], cycle_length: int | None = None,
+                   block_length: int | None = None, num_parallel_calls: int | None = None,
+                   deterministic: bool | None = None, name: str | None = None) -> Dataset:
         """Elements of the datasets that `map_func` returns: `block_length` from each of `cycle_length` in turn.
 
         The order is always the same.
@@ -151,7 +152,7 @@ class Functions(Transformations):
         [1, 2, 1, 2, 3, 3]
 
         Raises:
-            RD25: bad arguments, or a function that returns something else.
+            RD25: bad arguments, or a function that does not return a dataset.
             RD26: datasets whose elements differ in structure, dtypes or ranks.
 
         Source: tf.data.Dataset.interleave.
@@ -164,11 +165,11 @@ class Functions(Transformations):
         _calls("interleave", num_parallel_calls)
         return self._interleaved("interleave", map_func, cycle or 1, block)
 
-    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
+    def flat_map(self, map_func: Callable[..., object], name: str | None = None) -> Dataset:
         """The elements of the datasets that `map_func` returns, one dataset after another.
 
         Raises:
-            RD25: bad arguments, or a function that returns something else.
+            RD25: bad arguments, or a function that does not return a dataset.
             RD26: datasets whose elements differ in structure, dtypes or ranks.
 
         Source: tf.data.Dataset.flat_map.
@@ -176,18 +177,19 @@ class Functions(Transformations):
         check_function("flat_map", map_func)
         return self._interleaved("flat_map", map_func, 1, 1)
 
-    def _interleaved(self, method: str, map_func: Callable[..., Any], cycle: int, block: int) -> Dataset:
-        def dataset(element: Any) -> Any:
+    def _interleaved(self, method: str, map_func: Callable[..., object], cycle: int, block: int) -> Dataset:
+        def dataset(element: object) -> Any:
             return _dataset(method, iterators.apply(map_func, element))
 
-        def read(reading: Reading) -> Iterator[Any]:
-            inner = Reading(seed=reading.seed, peek=reading.peek)  # files have been shared out already
+        def read(reading: Reading) -> Iterator[object]:
+            # Without the shard: the outer dataset has already divided the files among the workers.
+            inner = Reading(seed=reading.seed, peek=reading.peek)
             streams = (one._read(inner) for one in iterators.call(method, dataset, self._read(reading)))
             return self._alike(method, iterators.interleave(streams, cycle, block))
         return self._then(read, Facts(spec=lambda: self._made(method, dataset).element_spec, files=self._facts.files))
 
-    def apply(self, transformation_func: Callable[[Any], Any]) -> Dataset:
-        """What a function makes of this dataset.
+    def apply(self, transformation_func: Callable[[Any], object]) -> Dataset:
+        """The dataset that a function returns for this one.
 
         >>> from refdist.data import Dataset
         >>> [batch.tolist() for batch in Dataset.range(3).apply(lambda dataset: dataset.batch(2))]
@@ -204,7 +206,7 @@ class Functions(Transformations):
 
     # What is known, and what is true.
 
-    def _judged(self, method: str, predicate: Callable[..., Any], reading: Reading) -> Iterator[tuple[Any, bool]]:
+    def _judged(self, method: str, predicate: Callable[..., object], reading: Reading) -> Iterator[tuple[object, bool]]:
         for i, element in enumerate(self._read(reading)):
             try:
                 kept = to_numpy(iterators.apply(predicate, element))
@@ -216,23 +218,23 @@ class Functions(Transformations):
                 raise iterators.noted(error, method, i) from None
             yield element, bool(kept)
 
-    def _alike(self, method: str, results: Iterator[Any]) -> Iterator[Any]:
+    def _alike(self, method: str, results: Iterable[object]) -> Iterator[object]:
         return iterators.alike(method, results, lambda: is_ranked(self.element_spec))
 
-    def _made(self, method: str, make: Callable[[Any], Any]) -> Any:
-        # The spec of what a function makes: of the first element, or of zeros where there is none.
+    def _made(self, method: str, make: Callable[[Any], object]) -> Any:
+        # The spec of what a function returns: for the first element, or for zeros if the dataset is empty.
         for found in iterators.call(method, make, self._read(PEEK)):
             return made(spec_of(found), is_ranked(self.element_spec))
         zeros = nest.map_structure(self._zeros, self.element_spec)
         try:
             found = make(zeros)
         except Exception as error:
-            raise errors.error("RD29", "Dataset.element_spec", f"there is no element to call the function of {method} "
-                               f"with, and with zeros it raises {type(error).__name__}",
-                               "Do not ask for the spec of an empty dataset.") from error
+            raise errors.error("RD29", "Dataset.element_spec", f"the dataset is empty, and called with zeros the "
+                               f"function of {method} raises {type(error).__name__}",
+                               "Do not ask an empty dataset for its spec.") from error
         return made(spec_of(found), is_ranked(self.element_spec))
 
-    def _zeros(self, one: Any) -> Any:
+    def _zeros(self, one: LeafSpec) -> object:
         if one is None:
             return None
         if isinstance(one, DatasetSpec):
@@ -242,15 +244,15 @@ class Functions(Transformations):
         return np.zeros([1 if n is None else n for n in one.shape or ()], one.dtype)
 
 
-def _dataset(method: str, found: Any) -> Any:
-    # What a function returned that has to return a dataset.
+def _dataset(method: str, found: object) -> Any:
+    # What a function returned, which must be a dataset.
     if isinstance(found, Transformations):
         return found
     raise errors.error("RD25", f"Dataset.{method}", f"the function returned a {type(found).__name__}",
                        "Return a Dataset.")
 
 
-def _short(found: np.ndarray[Any, Any]) -> str:
+def _short(found: npt.NDArray[np.generic]) -> str:
     return f"an array of shape {found.shape} and dtype {found.dtype}" if found.ndim else repr(found[()])
 
 

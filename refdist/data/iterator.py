@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
-from typing import Any, Protocol
+from typing import Any
 
 from refdist import errors
 from refdist.data.elements import arrays
-from refdist.data.spec import spec_of
+from refdist.data.spec import HasSpec, spec_of
 
 
 class Optional:
@@ -76,13 +76,6 @@ class Optional:
             raise errors.error("RD29", "Optional.get_value", "it is empty", "Check `has_value()` first.",
                                kind=errors.InvalidArgumentError)
         return self._values[0]
-
-
-class HasSpec(Protocol):
-    """A dataset, as an iterator sees it."""
-
-    @property
-    def element_spec(self) -> object: ...
 
 
 class Iterator:

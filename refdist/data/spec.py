@@ -1,22 +1,23 @@
-"""`TensorSpec` and `DatasetSpec`: what is known of an element before it is read.
+"""`TensorSpec` and `DatasetSpec`: what is known of the elements of a dataset before they are read.
 
-None stands for None, which may be a component of an element.
+The spec of an element is a nest like it; the spec of a component that is None is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.array.convert import is_array, is_text
 
 
 class TensorSpec:
-    """Shape and dtype; None in a shape stands for a length that is not known, None as shape for any shape.
+    """Shape and dtype; None in a shape is an unknown length, None instead of a shape an unknown rank.
 
     >>> TensorSpec([None, 3], np.float32)
     TensorSpec(shape=(None, 3), dtype=float32)
@@ -29,7 +30,8 @@ class TensorSpec:
 
     __slots__ = ("dtype", "name", "shape")
 
-    def __init__(self, shape: Any, dtype: Any = np.float32, name: str | None = None) -> None:
+    def __init__(self, shape: Iterable[int | None] | None, dtype: npt.DTypeLike = np.float32,
+                 name: str | None = None) -> None:
         try:
             self.shape = None if shape is None else tuple(None if n is None else int(n) for n in shape)
         except (TypeError, ValueError) as error:
@@ -51,10 +53,10 @@ class TensorSpec:
         """The same with another number of rows."""
         return self if not self.shape else TensorSpec((rows, *self.shape[1:]), self.dtype)
 
-    def is_compatible_with(self, array: Any) -> bool:
-        """Whether the array has this dtype and a shape that fits.
+    def is_compatible_with(self, array: object) -> bool:
+        """Whether an array, or another spec, has this dtype and a shape that this one allows.
 
-        What has dtype object, text or an array per row, is of any dtype inside, and of any shape after its own.
+        The dtype object is for text and for rows of different lengths; it allows any dtype, and further dimensions.
 
         Source: tf.TensorSpec.is_compatible_with.
         """
@@ -68,8 +70,15 @@ class TensorSpec:
             mine in (None, theirs) for mine, theirs in zip(self.shape, shape, strict=True))
 
 
+class HasSpec(Protocol):
+    """A dataset, distributed or not, as specs and iterators see it."""
+
+    @property
+    def element_spec(self) -> object: ...
+
+
 class DatasetSpec:
-    """What is known of a dataset that is itself an element: the spec of its elements.
+    """The spec of a dataset that is itself an element: it holds the spec of that dataset's elements.
 
     >>> from refdist.data import Dataset
     >>> Dataset.range(5).window(2).element_spec
@@ -80,7 +89,7 @@ class DatasetSpec:
 
     __slots__ = ("element_spec",)
 
-    def __init__(self, element_spec: Any) -> None:
+    def __init__(self, element_spec: object) -> None:
         self.element_spec = element_spec
 
     def __eq__(self, other: object) -> bool:
@@ -92,12 +101,12 @@ class DatasetSpec:
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec})"
 
-    def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Whether it is a dataset, or the spec of one, whose elements have this spec or a narrower one.
+    def is_compatible_with(self, spec_or_value: object) -> bool:
+        """Whether the argument is a dataset, or the spec of one, whose elements have this spec or a narrower one.
 
         Source: tf.data.DatasetSpec.is_compatible_with.
         """
-        if not isinstance(spec_or_value, DatasetSpec) and not is_dataset(spec_or_value):
+        if not (isinstance(spec_or_value, DatasetSpec) or is_dataset(spec_or_value)):
             return False
         try:
             return bool(common([self.element_spec, spec_or_value.element_spec]) == self.element_spec)
@@ -105,17 +114,20 @@ class DatasetSpec:
             return False
 
 
-def is_dataset(leaf: Any) -> bool:
+LeafSpec = TensorSpec | DatasetSpec | None
+
+
+def is_dataset(leaf: object) -> TypeGuard[HasSpec]:
     """Whether a leaf of an element is a dataset."""
     return hasattr(type(leaf), "as_numpy_iterator")
 
 
-def same_dtype(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Whether two dtypes are equal, the lengths of texts aside."""
+def same_dtype(one: np.dtype[np.generic], other: np.dtype[np.generic]) -> bool:
+    """Whether two dtypes are equal; text is equal to text of any length."""
     return one is other or one == other or (one.kind in "USO" and other.kind in "USO")
 
 
-def spec_of(element: Any) -> Any:
+def spec_of(element: object) -> Any:
     """A nest of specs for a nest of arrays; text has dtype object, as its length varies.
 
     >>> spec_of({"x": np.zeros(2), "name": b"a"})
@@ -124,7 +136,7 @@ def spec_of(element: Any) -> Any:
     return nest.map_structure(_spec_of_leaf, element)
 
 
-def _spec_of_leaf(leaf: Any) -> Any:
+def _spec_of_leaf(leaf: Any) -> LeafSpec:
     if leaf is None:
         return None
     if is_dataset(leaf):
@@ -134,18 +146,18 @@ def _spec_of_leaf(leaf: Any) -> Any:
     return TensorSpec(np.shape(leaf), leaf.dtype if is_array(leaf) else np.asarray(leaf).dtype)
 
 
-def batched(spec: Any, size: int | None) -> Any:
-    """The spec of `size` stacked elements, None when the number is not known."""
+def batched(spec: object, size: int | None) -> Any:
+    """The spec of a batch of `size` elements, None for an unknown number."""
     return _each(lambda one: TensorSpec(None if one.shape is None else (size, *one.shape), one.dtype), spec)
 
 
-def unbatched(spec: Any) -> Any:
-    """The spec of one row."""
+def unbatched(spec: object) -> Any:
+    """The spec of one row of an element."""
     return _each(lambda one: TensorSpec(one.shape and one.shape[1:], one.dtype), spec)
 
 
-def padded(spec: Any, shapes: list[tuple[int | None, ...]] | None, size: int | None) -> Any:
-    """The spec of `size` stacked elements that are padded, each component to one of the shapes."""
+def padded(spec: object, shapes: list[tuple[int | None, ...]] | None, size: int | None) -> Any:
+    """The spec of a batch of `size` elements, each component padded to its shape."""
     flat = nest.flatten(batched(spec, size))
     if shapes is not None and len(shapes) == len(flat):
         flat = [TensorSpec((size, *shape), one.dtype) if isinstance(one, TensorSpec) else one
@@ -153,8 +165,8 @@ def padded(spec: Any, shapes: list[tuple[int | None, ...]] | None, size: int | N
     return nest.pack_sequence_as(spec, flat)
 
 
-def rows_in(spec: Any, attempted: str) -> list[int | None]:
-    """How many rows each component has, None where that is not known.
+def rows_in(spec: object, attempted: str) -> list[int | None]:
+    """The number of rows of each component, None if unknown.
 
     Raises:
         RD15: a scalar.  RD26: components with different numbers of rows.
@@ -172,21 +184,21 @@ def rows_in(spec: Any, attempted: str) -> list[int | None]:
     return rows
 
 
-def rebatched(spec: Any, size: int | None, drop_remainder: bool) -> Any:
-    """The spec of batches that are cut again, to `size` rows, None for several sizes."""
+def rebatched(spec: object, size: int | None, drop_remainder: bool) -> Any:
+    """The spec of batches after `rebatch` to `size` rows; None for several sizes."""
     rows = rows_in(spec, "Dataset.rebatch")
     full = size is not None and (drop_remainder or all(number is not None and number % size == 0 for number in rows))
     return with_rows(spec, size if full else None)
 
 
-def with_rows(spec: Any, rows: int | None) -> Any:
+def with_rows(spec: object, rows: int | None) -> Any:
     """The spec with another number of rows in every component."""
     return _each(lambda one: one.with_rows(rows), spec)
 
 
-def made(spec: Any, ranked: bool) -> Any:
-    """What holds for all results of a function when one has this spec: the dtypes, and the ranks if `ranked`."""
-    def of_leaf(one: Any) -> Any:
+def made(spec: object, ranked: bool) -> Any:
+    """The spec of all results of a function, given that of one: its dtypes, its ranks if `ranked`, and any lengths."""
+    def of_leaf(one: LeafSpec) -> LeafSpec:
         if one is None:
             return None
         if isinstance(one, DatasetSpec):
@@ -197,14 +209,14 @@ def made(spec: Any, ranked: bool) -> Any:
     return nest.map_structure(of_leaf, spec)
 
 
-def is_ranked(spec: Any) -> bool:
+def is_ranked(spec: object) -> bool:
     """Whether the rank of every array is known."""
     return all(is_ranked(one.element_spec) if isinstance(one, DatasetSpec) else one is None or one.shape is not None
                for one in nest.flatten(spec))
 
 
-def common(specs: Sequence[Any]) -> Any:
-    """The narrowest spec that elements of each of several specs have.
+def common(specs: Sequence[object]) -> Any:
+    """The narrowest spec that allows the elements of all given specs.
 
     >>> common([TensorSpec([4, 2]), TensorSpec([3, 2])])
     TensorSpec(shape=(None, 2), dtype=float32)
@@ -218,7 +230,7 @@ def common(specs: Sequence[Any]) -> Any:
     return nest.map_structure(lambda *ones: reduce(_general, ones), *specs)
 
 
-def _general(one: Any, other: Any) -> Any:
+def _general(one: LeafSpec, other: LeafSpec) -> LeafSpec:
     if one == other:
         return one
     if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
@@ -231,13 +243,13 @@ def _general(one: Any, other: Any) -> Any:
     return TensorSpec(shape, one.dtype if one.dtype == other.dtype else object)
 
 
-def _different(one: Any, other: Any) -> errors.RefdistError:
-    return errors.error("RD26", "putting datasets together", f"one has elements of {one}, the other of {other}",
-                        "Give all of them one structure and dtype.", kind=errors.InvalidTypeError)
+def _different(one: object, other: object) -> errors.RefdistError:
+    return errors.error("RD26", "combining datasets", f"one has elements of {one}, the other of {other}",
+                        "Give all datasets elements of one structure and dtype.", kind=errors.InvalidTypeError)
 
 
-def _each(change: Callable[[TensorSpec], TensorSpec], spec: Any) -> Any:
-    def changed(one: Any) -> Any:
+def _each(change: Callable[[TensorSpec], TensorSpec], spec: object) -> Any:
+    def changed(one: LeafSpec) -> LeafSpec:
         if isinstance(one, DatasetSpec):
             return one
         return None if one is None else change(one)
