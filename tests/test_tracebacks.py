@@ -78,8 +78,8 @@ refdist.array.collectives.reducible.__globals__["__name__"] = "refdist.array.col
 strategy.run(lambda: reduce(1.0))""")
     assert "replica_context.py" in {file for file, _ in frames(stderr)}, stderr
     internal = run(tmp_path, "raise refdist.errors.InternalError('no') if False else "
-                             "refdist.core.lockstep._nothing([])")
-    assert "lockstep.py" in {file for file, _ in frames(internal)}, internal
+                             "refdist.core.agreement._nothing([])")
+    assert "agreement.py" in {file for file, _ in frames(internal)}, internal
 
 
 def test_a_script_that_is_run_as_workers_is_all_that_is_printed(tmp_path: Path) -> None:

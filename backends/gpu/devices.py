@@ -15,7 +15,7 @@ from typing import Any
 
 from refdist import config, errors
 from refdist.core import context_stack, devices, launcher
-from refdist.core.lockstep import CollectiveCall
+from refdist.core.agreement import CollectiveCall
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525

@@ -17,7 +17,7 @@ from refdist.array import convert as arrays
 from refdist.array.convert import frozen
 from refdist.array.transport import Transport
 from refdist.backends.gpu import nccl
-from refdist.core.lockstep import CollectiveCall
+from refdist.core.agreement import CollectiveCall
 from refdist.runtime import process
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, Transport, concatenated
 from refdist.backends.mpi import failure, mpi_types, reduce
 from refdist.backends.mpi.mpi_types import HostArray, Request
-from refdist.core import call_site, lockstep
+from refdist.core import agreement, call_site
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.core.launcher import launched
-from refdist.core.lockstep import CollectiveCall
 from refdist.runtime import process
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
@@ -104,7 +104,8 @@ class MPITransport(Transport):
                     raise self._lost(gone)
 
     def _lost(self, gone: list[int]) -> errors.RefdistError:
-        what = f"{lockstep.names(gone, 'worker')} died" if gone else f"not all workers came within {self.timeout:.0f} s"
+        what = (f"{agreement.names(gone, 'worker')} died" if gone
+                else f"not all workers came within {self.timeout:.0f} s")
         return _everywhere(errors.error(
             "RD01", self._watch.status(), f"{what}:\n{self._watch.report()}\n",
             "Look at the lines of those who are missing; a longer wait is "
@@ -153,7 +154,7 @@ class MPITransport(Transport):
         found = [CollectiveCall(kind, signature, site=site)
                  for kind, signature, site in self._exchange_raw(_described(call))]
         try:
-            lockstep.compare(found, unit_name="worker")
+            agreement.compare(found, unit_name="worker")
         except errors.RefdistError as error:
             return _everywhere(error)
         return _everywhere(errors.error(
@@ -235,7 +236,7 @@ class MPITransport(Transport):
     def finish(self) -> None:
         """Says that this worker's program has ended; the others must have come to their end too."""
         try:
-            self._rendezvous(CollectiveCall("the end of the program", lockstep.NOTHING_TO_COMPARE, site=()), b"")
+            self._rendezvous(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
             os.write(2, f"[worker {self.rank}] {error}\n".encode())
             failure.let_others_speak()
@@ -264,7 +265,7 @@ def _described(call: CollectiveCall) -> tuple[str, tuple[object, ...], call_site
     # counts.
     site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
     target, op, axis, structure, *arrays = call.signature
-    return call.kind, (lockstep.shown(target), op, axis, structure and str(structure), *arrays), site
+    return call.kind, (agreement.shown(target), op, axis, structure and str(structure), *arrays), site
 
 
 def _level() -> str:

@@ -17,8 +17,8 @@ import numpy as np
 
 from refdist import config, errors
 from refdist.array.transport import Columns, Transport, concatenated, summed
-from refdist.core import context_stack, lockstep
-from refdist.core.lockstep import CollectiveCall
+from refdist.core import agreement, context_stack, lockstep
+from refdist.core.agreement import CollectiveCall
 from refdist.runtime import process
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SimulatedWorker(Transport):
         def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
             # As between processes, a difference is an error of every worker, and each may go on after it.
             try:
-                lockstep.compare(calls, unit_name="worker")
+                agreement.compare(calls, unit_name="worker")
             except errors.RefdistError as error:
                 return [(None, error)] * len(calls)
             return [(act([one.contribution for one in calls]), None)] * len(calls)

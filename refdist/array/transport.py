@@ -39,9 +39,8 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.ordered_sum import ordered_sum
-from refdist.core import lockstep
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.core.interfaces import Layout
-from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
 
 Columns = Sequence[Sequence[Any]]  # for every result one array per replica of this worker
@@ -177,7 +176,7 @@ class LoneWorker(Transport):
         pass
 
 
-_UNDESCRIBED = CollectiveCall("a call of one worker", lockstep.NOTHING_TO_COMPARE, site=())
+_UNDESCRIBED = CollectiveCall("a call of one worker", NOTHING_TO_COMPARE, site=())
 
 
 # Both are arrays or IndexedSlices; of these the leaves travel.

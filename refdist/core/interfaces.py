@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from refdist.core.lockstep import CollectiveCall
+    from refdist.core.agreement import CollectiveCall
 
 
 @dataclass(frozen=True, slots=True)

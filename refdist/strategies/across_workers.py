@@ -8,7 +8,7 @@ from typing import Any
 from refdist.array import transport as transports
 from refdist.array.backend import Backend
 from refdist.array.transport import Transport
-from refdist.core.lockstep import CollectiveCall
+from refdist.core.agreement import CollectiveCall
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 from refdist.strategies.cross_device_ops import Destinations

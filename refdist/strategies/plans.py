@@ -14,7 +14,7 @@ from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import devices
-from refdist.core.lockstep import CollectiveCall
+from refdist.core.agreement import CollectiveCall
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 from refdist.strategies.cross_device_ops import (

@@ -18,7 +18,7 @@ from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
 from refdist.core import context_stack, rules
-from refdist.core.lockstep import CollectiveCall
+from refdist.core.agreement import CollectiveCall
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 from refdist.strategies import cross_device_ops

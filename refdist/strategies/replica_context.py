@@ -14,6 +14,7 @@ from refdist.array import collectives
 from refdist.array.convert import to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
+from refdist.core.agreement import CollectiveCall
 from refdist.core.callers import rule
 from refdist.runtime import process
 from refdist.strategies.communication import check_options
@@ -125,11 +126,11 @@ class ReplicaContext(context_stack.Scope):
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "merge_call")
-        call = lockstep.CollectiveCall("merge_call", (_Function(merge_fn), None, None, None, None, None),
+        call = CollectiveCall("merge_call", (_Function(merge_fn), None, None, None, None, None),
                                    (merge_fn, args, kwargs), self._merge)
         return lockstep.rendezvous(frame.run, call)
 
-    def _merge(self, calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+    def _merge(self, calls: list[CollectiveCall]) -> Sequence[Any]:
         strategy = self._strategy
         component_devices = strategy.extended.layout.devices
         owner = strategy.extended.value_container
@@ -178,7 +179,7 @@ class ReplicaContext(context_stack.Scope):
         if type(value) in process.array_types or not nest.is_nested(value):
             part = value if type(value) in process.array_types else _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
-            call = lockstep.CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
+            call = CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
                                        [part], execute)
             return lockstep.rendezvous(frame.run, call)[0]
         parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
@@ -186,10 +187,10 @@ class ReplicaContext(context_stack.Scope):
             collectives.reducible(part, "all_reduce")
         if not parts:
             return value
-        call = lockstep.CollectiveCall("all_reduce", _signature(op, None, value, parts), parts, execute)
+        call = CollectiveCall("all_reduce", _signature(op, None, value, parts), parts, execute)
         return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
-    def _reduce(self, calls: list[lockstep.CollectiveCall], options: Any = None) -> Sequence[Any]:
+    def _reduce(self, calls: list[CollectiveCall], options: Any = None) -> Sequence[Any]:
         op = calls[0].signature[1]
         reduction = self._strategy.extended.reduction
         columns = zip(*[call.contribution for call in calls], strict=True)
@@ -224,11 +225,11 @@ class ReplicaContext(context_stack.Scope):
             collectives.check_gather(part, axis, "all_gather")
         if not parts:
             return value
-        call = lockstep.CollectiveCall("all_gather", _signature(None, axis, value, parts), parts, self._gather)
+        call = CollectiveCall("all_gather", _signature(None, axis, value, parts), parts, self._gather)
         gathered = lockstep.rendezvous(frame.run, call)
         return nest.pack_sequence_as(value, gathered)
 
-    def _gather(self, calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+    def _gather(self, calls: list[CollectiveCall]) -> Sequence[Any]:
         axis = calls[0].signature[2]
         extended = self._strategy.extended
         columns = zip(*[call.contribution for call in calls], strict=True)

@@ -29,6 +29,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import cast, frozen, has_dtype, is_array, kind_of, on_device_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, lockstep, rules
+from refdist.core.agreement import CollectiveCall
 from refdist.core.context_stack import Creator
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.distributed import KIND_CLASS, check_equal
@@ -220,14 +221,14 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
     if frame.replica_id == 0:
         kwargs["initial_value"] = _read_here(spec.initial_value)
 
-    def execute(calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+    def execute(calls: list[CollectiveCall]) -> Sequence[Any]:
         with context_stack.pushed(context_stack.Frame(context_stack.frame(), strategy, context_stack.CROSS,
                                           creators=context_stack.frame().creators)):
             made = _make(strategy, kind, aggregation, devices, *calls[0].contribution)
         return [made] * len(calls)
 
     target = f"variable {spec.name or 'Variable'!r} with {synchronization} and {aggregation}"
-    return lockstep.rendezvous(frame.run, lockstep.CollectiveCall(
+    return lockstep.rendezvous(frame.run, CollectiveCall(
         "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), execute))
 
 

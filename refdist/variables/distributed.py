@@ -20,6 +20,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
+from refdist.core.agreement import CollectiveCall
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.runtime import process
@@ -145,11 +146,11 @@ class _Shared(Variable):
     def _rendezvous(self, operation: str, action: str, attempted: str, value: Any) -> Any:
         signature = (self.name, None, None, None, *collectives.signature(value))
         execute = functools.partial(self._update_from_replicas, operation, action)
-        call = lockstep.CollectiveCall(attempted, signature, [value], execute)
+        call = CollectiveCall(attempted, signature, [value], execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 
     def _update_from_replicas(self, operation: str, action: str,
-                              calls: list[lockstep.CollectiveCall]) -> Sequence[Any]:
+                              calls: list[CollectiveCall]) -> Sequence[Any]:
         attempted = calls[0].kind
         parts = [call.contribution[0] for call in calls]
         primary = self._primary

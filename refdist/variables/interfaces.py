@@ -13,8 +13,8 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
 from refdist.array.types import Array
 from refdist.core import interfaces
+from refdist.core.agreement import CollectiveCall
 from refdist.core.interfaces import Layout
-from refdist.core.lockstep import CollectiveCall
 from refdist.core.rules import ReduceOp
 
 

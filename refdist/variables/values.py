@@ -18,7 +18,7 @@ from refdist.array.backend import constant
 from refdist.array.convert import is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices, rules
-from refdist.core.lockstep import names
+from refdist.core.agreement import names
 from refdist.runtime import process
 
 

@@ -1,0 +1,138 @@
+"""What the replicas say of a call when they meet, and whether all of them say the same.
+
+Who meets, and how, is not known here: replicas meet in lock step, workers through a transport.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from refdist import errors
+from refdist.core import call_site
+
+# What a call says about itself, in the order in which differences are reported, with the code of each.
+FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
+          ("dtype", "RD05"), ("shape", "RD04"))
+NOTHING_TO_COMPARE = (None,) * len(FIELDS)
+_DTYPES = 4  # a tuple for a nest, as the shapes then are
+
+
+def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
+    raise errors.InternalError("this call only says what is compared")
+
+
+class CollectiveCall:
+    """What a replica brings to a rendezvous.
+
+    Attributes:
+        kind: what was called, for example "all_reduce".
+        signature: (target, reduce op, axis, structure, dtypes, shapes); equal on all replicas.
+        contribution: whatever `execute` needs.
+        execute: called once, with the calls of all replicas in replica order; returns one answer each.
+        call_site: the places in the user's program that led to the call, innermost first.
+    """
+
+    __slots__ = ("call_site", "contribution", "execute", "kind", "signature")
+
+    def __init__(self, kind: str, signature: tuple[Any, ...], contribution: Any = None,
+                 execute: Callable[[list[CollectiveCall]], Sequence[Any]] = _nothing,
+                 site: call_site.Site | None = None) -> None:
+        self.kind = kind
+        self.signature = signature
+        self.contribution = contribution
+        self.execute = execute
+        # Outwards from whoever called the function that describes this call.
+        self.call_site = call_site.of(sys._getframe(2)) if site is None else site
+
+    @property
+    def line(self) -> str:
+        """The place of the call as "file:line", "" where it is not known."""
+        return str(self.call_site[0]) if self.call_site else ""
+
+    def __str__(self) -> str:
+        return described(self.kind, self.line)
+
+
+def described(kind: str, place: str) -> str:
+    """A call and its place for messages: "all_reduce (a.py:3)"; the place is "" where no line is known."""
+    return f"{kind} ({place})" if place else kind
+
+
+def compare(calls: Sequence[Any], number: int = 0, unit_name: str = "replica") -> None:
+    """Raises unless all replicas brought the same kind of call, with the same signature and site.
+
+    Raises:
+        RD02: kinds or targets differ.  RD03: reduce op or axis.  RD04: shape.  RD05: dtype.
+        RD06: the same call at another source line.  RD21: structure.
+    """
+    first = calls[0]
+    kind, signature, site = first.kind, first.signature, first.call_site
+    for other in calls:
+        if other.call_site != site or other.kind != kind or other.signature != signature:
+            raise _difference(calls, number, unit_name)
+
+
+def _difference(calls: Sequence[Any], number: int, unit_name: str) -> errors.RefdistError:
+    # Different places come first: what else differs follows from them.
+    kind = calls[0].kind
+    sites = list(dict.fromkeys(call.call_site for call in calls))
+    place_of = dict(zip(sites, call_site.tell_apart(sites), strict=True))
+    places = [place_of[call.call_site] for call in calls]
+    if any(call.kind != kind for call in calls):
+        texts = [f"at {described(call.kind, place)}" for call, place in zip(calls, places, strict=True)]
+        return mismatch("RD02", f"meeting of all {unit_name}s", grouped(texts, number, unit_name), unit_name)
+    field, code, values = _first_field([call.signature for call in calls])
+    if len(sites) > 1:
+        found = grouped([f"at {place}" for place in places], number, unit_name)
+        if field:
+            found += f"; the {field} differs too: {', '.join(dict.fromkeys(values))}"
+        return mismatch("RD06", kind, found, unit_name)
+    code = "RD07" if field == "shape" and kind.endswith("gather") else code
+    label = "" if field == "target" else f"{field} "
+    found = grouped([f"with {label}{value}" for value in values], number, unit_name)
+    return mismatch(code, described(kind, places[0]), found, unit_name)
+
+
+def mismatch(code: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
+    """The error for replicas, or workers, that do not agree."""
+    return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", unit_name))
+
+
+def _first_field(signatures: Sequence[tuple[Any, ...]]) -> tuple[str, str, list[str]]:
+    # The first field that differs, its code, and its text for each call; "" where none does.
+    for (field, code), values in zip(FIELDS, zip(*signatures, strict=True), strict=True):
+        if any(value != values[0] for value in values):
+            if field not in ("dtype", "shape") or not isinstance(signatures[0][_DTYPES], tuple):
+                return field, code, [shown(value) for value in values]
+            leaf, column = next((i, column) for i, column in enumerate(zip(*values, strict=True))
+                                if any(value != column[0] for value in column))
+            of = f" in leaf {leaf}" if len(values[0]) > 1 else ""
+            return field, code, [f"{shown(value)}{of}" for value in column]
+    return "", "", []
+
+
+def shown(value: Any) -> str:
+    """A field of a signature for messages."""
+    return str(getattr(value, "name", value))
+
+
+_GROUPS = 4
+
+
+def grouped(texts: Sequence[str | None], number: int, unit_name: str) -> str:
+    """For messages: "replicas 0, 1 at a.py:9; replica 2 at a.py:10", from one text for each; None is left out."""
+    groups: dict[str, list[int]] = {}
+    for i, text in enumerate(texts, number):
+        if text is not None:
+            groups.setdefault(text, []).append(i)
+    listed = [f"{names(numbers, unit_name)} {text}" for text, numbers in groups.items()]
+    more = [f"and {len(listed) - _GROUPS} more groups"] if len(listed) > _GROUPS else []
+    return "; ".join(listed[:_GROUPS] + more)
+
+
+def names(numbers: Sequence[int], unit_name: str) -> str:
+    """For messages: "replica 3", "workers 0, 2"."""
+    listed = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"{unit_name} {listed}" if len(numbers) == 1 else f"{unit_name}s {listed}"
