@@ -27,7 +27,7 @@ from refdist.array.transport import Columns, Transport, concatenated
 from refdist.backends.mpi import failure, mpi_types, reduce
 from refdist.backends.mpi.mpi_types import HostArray, Request
 from refdist.core import agreement, call_site
-from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.launcher import launched
 from refdist.runtime import process
 
@@ -260,12 +260,13 @@ def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]], columns:
     return found
 
 
-def _described(call: CollectiveCall) -> tuple[str, tuple[object, ...], call_site.Site]:
+def _described(call: CollectiveCall) -> tuple[str, Signature, call_site.Site]:
     # What other processes are told of a call.  Files may lie elsewhere on another host, so only their last name
     # counts.
     site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
-    target, op, axis, structure, *arrays = call.signature
-    return call.kind, (agreement.shown(target), op, axis, structure and str(structure), *arrays), site
+    said = call.signature
+    return call.kind, said._replace(target=agreement.shown(said.target),
+                                    structure=said.structure and str(said.structure)), site
 
 
 def _level() -> str:

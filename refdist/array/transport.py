@@ -39,7 +39,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.ordered_sum import ordered_sum
-from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.interfaces import Layout
 from refdist.core.rules import ReduceOp
 
@@ -117,7 +117,8 @@ class Transport(ABC):
             arrays = tuple(zip(*[collectives.signature(part, varying) for part in like], strict=True))
         elif like is not None:
             arrays = collectives.signature(like, varying)
-        return CollectiveCall(kind, (target, op, axis if varying is None else varying, None, *arrays))
+        return CollectiveCall(kind, Signature(
+            target, op, axis if varying is None else varying, None, *arrays))
 
     def layout(self, devices: Sequence[str]) -> Layout:
         """How replicas are numbered that are on `devices` here, and on as many on every other worker."""

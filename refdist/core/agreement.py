@@ -7,16 +7,40 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors
 from refdist.core import call_site
 
-# What a call says about itself, in the order in which differences are reported, with the code of each.
-FIELDS = (("target", "RD02"), ("reduce op", "RD03"), ("axis", "RD03"), ("structure", "RD21"),
-          ("dtype", "RD05"), ("shape", "RD04"))
-NOTHING_TO_COMPARE = (None,) * len(FIELDS)
-_DTYPES = 4  # a tuple for a nest, as the shapes then are
+if TYPE_CHECKING:
+    pass
+
+
+class Signature(NamedTuple):
+    """What a call says about itself, equal on all replicas; None where it says nothing.
+
+    Attributes:
+        target: the variable that is written, the function that is called.
+        op: the ReduceOp.
+        axis: the axis, or what else has to be the same.
+        structure: of a nested value; `dtypes` and `shapes` are then tuples with an entry for each leaf.
+        dtypes: of the array.
+        shapes: of the array; None for a dimension that may differ.
+    """
+
+    target: object = None
+    op: object = None
+    axis: object = None
+    structure: object = None
+    dtypes: object = None
+    shapes: object = None
+
+
+# For each field of a signature what messages call it and the code of a difference, in the order in which they are
+# reported.
+FIELDS = {"target": ("target", "RD02"), "op": ("reduce op", "RD03"), "axis": ("axis", "RD03"),
+          "structure": ("structure", "RD21"), "dtypes": ("dtype", "RD05"), "shapes": ("shape", "RD04")}
+NOTHING_TO_COMPARE = Signature()
 
 
 def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
@@ -28,7 +52,7 @@ class CollectiveCall:
 
     Attributes:
         kind: what was called, for example "all_reduce".
-        signature: (target, reduce op, axis, structure, dtypes, shapes); equal on all replicas.
+        signature: what is compared between replicas.
         contribution: whatever `execute` needs.
         execute: called once, with the calls of all replicas in replica order; returns one answer each.
         call_site: the places in the user's program that led to the call, innermost first.
@@ -36,7 +60,7 @@ class CollectiveCall:
 
     __slots__ = ("call_site", "contribution", "execute", "kind", "signature")
 
-    def __init__(self, kind: str, signature: tuple[Any, ...], contribution: Any = None,
+    def __init__(self, kind: str, signature: Signature, contribution: Any = None,
                  execute: Callable[[list[CollectiveCall]], Sequence[Any]] = _nothing,
                  site: call_site.Site | None = None) -> None:
         self.kind = kind
@@ -100,11 +124,12 @@ def mismatch(code: str, attempted: str, found: str, unit_name: str) -> errors.Re
     return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", unit_name))
 
 
-def _first_field(signatures: Sequence[tuple[Any, ...]]) -> tuple[str, str, list[str]]:
+def _first_field(signatures: Sequence[Signature]) -> tuple[str, str, list[str]]:
     # The first field that differs, its code, and its text for each call; "" where none does.
-    for (field, code), values in zip(FIELDS, zip(*signatures, strict=True), strict=True):
+    for name, (field, code) in FIELDS.items():
+        values = [getattr(signature, name) for signature in signatures]
         if any(value != values[0] for value in values):
-            if field not in ("dtype", "shape") or not isinstance(signatures[0][_DTYPES], tuple):
+            if field not in ("dtype", "shape") or not isinstance(signatures[0].dtypes, tuple):
                 return field, code, [shown(value) for value in values]
             leaf, column = next((i, column) for i, column in enumerate(zip(*values, strict=True))
                                 if any(value != column[0] for value in column))

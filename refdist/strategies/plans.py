@@ -14,7 +14,7 @@ from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import devices
-from refdist.core.agreement import CollectiveCall
+from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 from refdist.strategies.cross_device_ops import (
@@ -51,7 +51,7 @@ class Plan(CrossDeviceOps):
         # Of pairs with the same devices.
         target = destinations_of(pairs[0][1], "reduce")
         columns = [check_parts(components(value), "reduce") for value, _ in pairs]
-        call = CollectiveCall("reduce", (None, op, None, None, None, None))
+        call = CollectiveCall("reduce", Signature(op=op))
         results = self.carry_out(current_backend(), op, columns, devices_of(pairs[0][0]), target, call)
         return [target.wrapped(copies) for copies in results]
 

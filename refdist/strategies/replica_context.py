@@ -14,7 +14,7 @@ from refdist.array import collectives
 from refdist.array.convert import to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
-from refdist.core.agreement import CollectiveCall
+from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.callers import rule
 from refdist.runtime import process
 from refdist.strategies.communication import check_options
@@ -126,7 +126,7 @@ class ReplicaContext(context_stack.Scope):
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "merge_call")
-        call = CollectiveCall("merge_call", (_Function(merge_fn), None, None, None, None, None),
+        call = CollectiveCall("merge_call", Signature(target=_Function(merge_fn)),
                                    (merge_fn, args, kwargs), self._merge)
         return lockstep.rendezvous(frame.run, call)
 
@@ -179,8 +179,8 @@ class ReplicaContext(context_stack.Scope):
         if type(value) in process.array_types or not nest.is_nested(value):
             part = value if type(value) in process.array_types else _part(value, "all_reduce")
             collectives.reducible(part, "all_reduce")
-            call = CollectiveCall("all_reduce", (None, op, None, None, *collectives.signature(part)),
-                                       [part], execute)
+            signature = Signature(None, op, None, None, *collectives.signature(part))
+            call = CollectiveCall("all_reduce", signature, [part], execute)
             return lockstep.rendezvous(frame.run, call)[0]
         parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
         for part in parts:
@@ -191,7 +191,7 @@ class ReplicaContext(context_stack.Scope):
         return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
     def _reduce(self, calls: list[CollectiveCall], options: Any = None) -> Sequence[Any]:
-        op = calls[0].signature[1]
+        op: Any = calls[0].signature.op
         reduction = self._strategy.extended.reduction
         columns = zip(*[call.contribution for call in calls], strict=True)
         results = reduction(op, [list(column) for column in columns], reduction.everywhere, calls[0],
@@ -230,7 +230,7 @@ class ReplicaContext(context_stack.Scope):
         return nest.pack_sequence_as(value, gathered)
 
     def _gather(self, calls: list[CollectiveCall]) -> Sequence[Any]:
-        axis = calls[0].signature[2]
+        axis: Any = calls[0].signature.axis
         extended = self._strategy.extended
         columns = zip(*[call.contribution for call in calls], strict=True)
         backend, devices = extended.backend, extended.layout.devices
@@ -296,10 +296,10 @@ def _part(leaf: Any, attempted: str) -> Any:
     return to_array(leaf._read() if isinstance(leaf, ArrayOperators) else leaf)
 
 
-def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> tuple[Any, ...]:
+def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> Signature:
     pairs = [collectives.signature(part, axis) for part in parts]
     structure = nest.structure_of(value) if nest.is_nested(value) else None
-    return (None, op, axis, structure, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+    return Signature(None, op, axis, structure, *zip(*pairs, strict=True))
 
 
 # --- Questions about the current context -----------------------------------------------------------------------

@@ -29,7 +29,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import cast, frozen, has_dtype, is_array, kind_of, on_device_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, lockstep, rules
-from refdist.core.agreement import CollectiveCall
+from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.context_stack import Creator
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.distributed import KIND_CLASS, check_equal
@@ -229,7 +229,7 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
 
     target = f"variable {spec.name or 'Variable'!r} with {synchronization} and {aggregation}"
     return lockstep.rendezvous(frame.run, CollectiveCall(
-        "creation of a variable", (target, None, None, None, None, None), (next_creator, kwargs), execute))
+        "creation of a variable", Signature(target), (next_creator, kwargs), execute))
 
 
 def _read_here(initial_value: Any) -> Any:

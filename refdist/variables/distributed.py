@@ -20,7 +20,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
-from refdist.core.agreement import CollectiveCall
+from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.runtime import process
@@ -144,7 +144,7 @@ class _Shared(Variable):
         return new
 
     def _rendezvous(self, operation: str, action: str, attempted: str, value: Any) -> Any:
-        signature = (self.name, None, None, None, *collectives.signature(value))
+        signature = Signature(self.name, None, None, None, *collectives.signature(value))
         execute = functools.partial(self._update_from_replicas, operation, action)
         call = CollectiveCall(attempted, signature, [value], execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
