@@ -73,8 +73,8 @@ def test_everything_is_printed_when_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_an_error_that_refdist_did_not_mean_keeps_its_frames(tmp_path: Path) -> None:
     stderr = run(tmp_path, """import refdist.array.collectives
-refdist.array.collectives.reducible = lambda *args: 1 / 0
-refdist.array.collectives.reducible.__globals__["__name__"] = "refdist.array.collectives"
+refdist.array.collectives.signature = lambda *args: 1 / 0
+refdist.array.collectives.signature.__globals__["__name__"] = "refdist.array.collectives"
 strategy.run(lambda: reduce(1.0))""")
     assert "replica_context.py" in {file for file, _ in frames(stderr)}, stderr
     internal = run(tmp_path, "raise refdist.errors.InternalError('no') if False else "

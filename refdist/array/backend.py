@@ -155,7 +155,10 @@ class Backend(ABC):
 
     def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
         """The sum of each column, whose arrays lie on `devices`, on every one of `devices`."""
-        return [self.broadcast(self.sum(arrays), devices) for arrays in columns]
+        results = []
+        for arrays in columns:
+            results.append(self.broadcast(self.sum(arrays), devices))
+        return results
 
     def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
         """A new array: `array` with rows changed one after another in the order of `indices`.

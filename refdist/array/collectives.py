@@ -28,7 +28,15 @@ def reducible(part: Part, attempted: str) -> None:
     Raises:
         RD23: booleans, strings, objects.
     """
-    dtype = part.dtype
+    reducible_dtype(part.dtype, attempted)
+
+
+def reducible_dtype(dtype: np.dtype[Any], attempted: str) -> None:
+    """Raises unless arrays of this dtype can be summed.
+
+    Raises:
+        RD23: booleans, strings, objects.
+    """
     if dtype.kind not in rules.REDUCIBLE_KINDS and kind_of(dtype) not in rules.REDUCIBLE_KINDS:
         raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
 
@@ -101,29 +109,6 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
         return IndexedSlices(values, indices, first.dense_shape)
     total = backend.sum(parts)
     return total if op is ReduceOp.SUM else divide(total, len(parts))
-
-
-def all_reduce(backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Part]],
-               devices: Sequence[str]) -> list[list[Part]]:
-    """For each column of parts, which lie on `devices`, its reduction on every one of `devices`."""
-    if op is ReduceOp.SUM and not any(type(parts[0]) is IndexedSlices for parts in columns):
-        return backend.all_reduce(columns, devices)
-    dense = [parts for parts in columns if type(parts[0]) is not IndexedSlices]
-    totals = iter(backend.all_reduce(dense, devices))
-    results = []
-    for parts in columns:
-        if type(parts[0]) is IndexedSlices:
-            results.append(broadcast(backend, reduce(backend, op, parts), devices))
-        else:
-            total = next(totals)
-            results.append(_means(total, len(parts)) if op is ReduceOp.MEAN else total)
-    return results
-
-
-def _means(total: Sequence[Any], count: int) -> list[Any]:
-    # Devices of one place share an array, and it is divided once.
-    means = {key: divide(array, count) for key, array in {id(array): array for array in total}.items()}
-    return [means[id(array)] for array in total]
 
 
 def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Part]:

@@ -100,7 +100,7 @@ class Transport(ABC):
 
     # What callers need around the verbs.
 
-    def call(self, kind: str, target: object = None, op: object = None, axis: object = None,
+    def call(self, kind: str, target: object = None, op: ReduceOp | None = None, axis: object = None,
              like: Any = None, varying: int | None = None) -> CollectiveCall:
         """The description of a call that all workers make; what it says is compared between them.
 
@@ -152,7 +152,7 @@ class LoneWorker(Transport):
     ['hello']
     """
 
-    def call(self, kind: str, target: object = None, op: object = None, axis: object = None,
+    def call(self, kind: str, target: object = None, op: ReduceOp | None = None, axis: object = None,
              like: Any = None, varying: int | None = None) -> CollectiveCall:
         return _UNDESCRIBED
 

@@ -13,7 +13,7 @@ from refdist import errors
 from refdist.core import call_site
 
 if TYPE_CHECKING:
-    pass
+    from refdist.core.rules import ReduceOp
 
 
 class Signature(NamedTuple):
@@ -29,7 +29,7 @@ class Signature(NamedTuple):
     """
 
     target: object = None
-    op: object = None
+    op: ReduceOp | None = None
     axis: object = None
     structure: object = None
     dtypes: object = None

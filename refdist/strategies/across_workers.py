@@ -32,9 +32,9 @@ class AcrossWorkers(ReductionToOneDevice):
         self._count = count
         self._ordered = ordered
 
-    def carry_out(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]], sources: Sequence[str],
+    def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Any]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
-        totals = transports.reduce(self._transport, call, op, columns, self._count, self._ordered)
+        totals = transports.reduce(self._transport, call, op, leaves, self._count, self._ordered)
         if process.journal is not None:
-            self.record(columns, sources, target)
+            self.record(leaves, sources, target)
         return [target.copies(backend, total) for total in totals]

@@ -61,8 +61,10 @@ class StrategyExtended(OneOfAKind, Updates):
         self._backend = current_backend() if self._keeps_backend else None
         self.transport = transport or LoneWorker()
         self.layout = layout = self.transport.layout(devices)
-        self._contexts = [ReplicaContext._of(container_strategy, layout.first + i) for i in range(layout.count)]
-        self._reduction = Reduction(cross_device_ops, self.transport, devices, self._ordered)
+        self._reduction = reduction = Reduction(cross_device_ops, self.transport, devices, self._current_backend,
+                                                self._ordered)
+        self._contexts = [ReplicaContext._of(container_strategy, layout.first + i, reduction)
+                          for i in range(layout.count)]
 
     # Facts.
 
@@ -73,6 +75,9 @@ class StrategyExtended(OneOfAKind, Updates):
         Raises:
             RD27: another one is in use now.
         """
+        return self._current_backend()
+
+    def _current_backend(self) -> Backend:
         now = current_backend()
         if self._backend is not None and self._backend is not now:
             mine, other = f'"{self._backend.name}"', f'"{now.name}"'
@@ -89,7 +94,7 @@ class StrategyExtended(OneOfAKind, Updates):
         Raises:
             RD27: another one is in use now.
         """
-        self.backend  # noqa: B018 - an error where it is not the strategy's
+        self._current_backend()  # an error where it is not the strategy's
         return self._reduction
 
     @property
@@ -154,7 +159,7 @@ class StrategyExtended(OneOfAKind, Updates):
         if args or kwargs:
             check_components([args, kwargs], layout.count, "Strategy.run")
         args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
-        self.backend  # noqa: B018 - the strategy's own, or an error; chosen now where none was
+        self._current_backend()  # the strategy's own, or an error; chosen now where none was
         hooks = process.switch_hooks
         state = context_stack.state
         before = state.top

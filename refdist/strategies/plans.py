@@ -50,50 +50,62 @@ class Plan(CrossDeviceOps):
     def _reduced(self, op: ReduceOp, pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
         # Of pairs with the same devices.
         target = destinations_of(pairs[0][1], "reduce")
-        columns = [check_parts(components(value), "reduce") for value, _ in pairs]
+        leaves = [check_parts(components(value), "reduce") for value, _ in pairs]
         call = CollectiveCall("reduce", Signature(op=op))
-        results = self.carry_out(current_backend(), op, columns, devices_of(pairs[0][0]), target, call)
+        results = self.carry_out(current_backend(), op, leaves, devices_of(pairs[0][0]), target, call)
         return [target.wrapped(copies) for copies in results]
 
-    def carry_out(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]], sources: Sequence[str],
+    def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Any]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
-        """Reduces columns of checked contributions and records the transfers.
+        """Reduces checked contributions and records the transfers.
 
         Args:
             backend: holds the arrays.
             op: SUM or MEAN.
-            columns: for every result one contribution per device of `sources`.
+            leaves: for every leaf one contribution per device of `sources`, an array or IndexedSlices.
             sources: where the contributions are.
             target: where the results go.
             call: what led here, for a plan that goes over several workers.
 
         Returns:
-            For every column the result on each device of `target`.
+            For every leaf the result on each device of `target`.
         """
-        if target.asked and (target.devices is sources or target.devices == sources):
+        results = []
+        if target.asked and (target.devices is sources or target.devices == sources) and self._sums:
             self.check_devices(sources)
-            results = self._everywhere(backend, op, [collectives.put_all(backend, parts, sources) for parts in columns],
-                                       sources)
+            # The dense ones together: a GPU sums all of them in one kernel.
+            dense = []
+            for contributions in leaves:
+                if type(contributions[0]) is not IndexedSlices:
+                    dense.append(backend.put_all(contributions, sources))
+            totals = iter(backend.all_reduce(dense, sources))
+            for contributions in leaves:
+                if type(contributions[0]) is IndexedSlices:
+                    here = collectives.put_all(backend, contributions, sources)
+                    results.append(collectives.broadcast(backend, collectives.reduce(backend, op, here), sources))
+                else:
+                    total = next(totals)
+                    results.append(total if op is ReduceOp.SUM else _means(total, len(contributions)))
         else:
-            results = [target.copies(backend, self._one(backend, op, parts, target.devices)) for parts in columns]
+            for contributions in leaves:
+                results.append(target.copies(backend, self._one(backend, op, contributions, target.devices)))
         if process.journal is not None:
-            self.record(columns, sources, target)
+            self.record(leaves, sources, target)
         return results
 
-    def record(self, columns: Sequence[Sequence[Any]], sources: Sequence[str], target: Destinations) -> None:
+    # Whether the backend sums, and not a function of the program.
+    _sums = True
+
+    def record(self, leaves: Sequence[Sequence[Any]], sources: Sequence[str], target: Destinations) -> None:
         """Writes down the transfers of one call."""
-        for nbytes in self._packs([parts[0].nbytes for parts in columns]):
+        for nbytes in self._packs([contributions[0].nbytes for contributions in leaves]):
             write_transfers(self.transfers(sources, target.devices, nbytes))
 
     def check_devices(self, sources: Sequence[str]) -> None:
         """Raises when no value can be reduced to all of these devices."""
 
-    def _one(self, backend: Backend, op: ReduceOp, parts: Sequence[Any], destinations: Sequence[str]) -> Any:
-        return collectives.reduce(backend, op, parts)
-
-    def _everywhere(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
-                    devices: Sequence[str]) -> list[list[Any]]:
-        return collectives.all_reduce(backend, op, columns, devices)
+    def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Any], destinations: Sequence[str]) -> Any:
+        return collectives.reduce(backend, op, contributions)
 
     def _packs(self, sizes: Sequence[int]) -> Sequence[int]:
         return sizes
@@ -116,23 +128,18 @@ class ReductionToOneDevice(Plan):
                                "Pass a function of a list of arrays, or None.")
         self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device, "reduce_to_device")
         self._accumulate = accumulation_fn
+        self._sums = accumulation_fn is None
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
         """n transfers to the summing device and one to each destination."""
         return _by_way_of(self._device or destinations[0], sources, destinations, nbytes)
 
-    def _one(self, backend: Backend, op: ReduceOp, parts: Sequence[Any], destinations: Sequence[str]) -> Any:
-        if self._accumulate is None or isinstance(parts[0], IndexedSlices):
-            return super()._one(backend, op, parts, destinations)
-        center = [self._device or destinations[0]] * len(parts)
-        total = kept(constant(self._accumulate(list(collectives.put_all(backend, parts, center)))))
-        return total if op is ReduceOp.SUM else collectives.divide(total, len(parts))
-
-    def _everywhere(self, backend: Backend, op: ReduceOp, columns: Sequence[Sequence[Any]],
-                    devices: Sequence[str]) -> list[list[Any]]:
-        if self._accumulate is None:
-            return super()._everywhere(backend, op, columns, devices)
-        return [collectives.broadcast(backend, self._one(backend, op, parts, devices), devices) for parts in columns]
+    def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Any], destinations: Sequence[str]) -> Any:
+        if self._accumulate is None or isinstance(contributions[0], IndexedSlices):
+            return super()._one(backend, op, contributions, destinations)
+        center = [self._device or destinations[0]] * len(contributions)
+        total = kept(constant(self._accumulate(list(backend.put_all(contributions, center)))))
+        return total if op is ReduceOp.SUM else collectives.divide(total, len(contributions))
 
 
 class _Packed(Plan):
@@ -233,6 +240,12 @@ def plan_of(ops: CrossDeviceOps) -> Plan | None:
         return None
     assert isinstance(ops, Plan)
     return ops
+
+
+def _means(total: Sequence[Any], count: int) -> list[Any]:
+    # Devices of one place share an array, and it is divided once.
+    means = {key: collectives.divide(array, count) for key, array in {id(array): array for array in total}.items()}
+    return [means[id(array)] for array in total]
 
 
 def _by_way_of(center: str, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:

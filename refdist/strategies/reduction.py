@@ -7,13 +7,14 @@ Strategy.reduce with and without an axis, reduce_to and batch_reduce_to; and bot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from refdist import errors
 from refdist.array import collectives
 from refdist.array import transport as transports
-from refdist.array.backend import current_backend
+from refdist.array.backend import Backend, current_backend
 from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
@@ -22,6 +23,7 @@ from refdist.core.agreement import CollectiveCall
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 from refdist.strategies import cross_device_ops
+from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
 from refdist.strategies.plans import ReductionToOneDevice, plan_of
 from refdist.variables.distributed import DistributedVariable
@@ -36,19 +38,18 @@ class Reduction:
         ops: how the values of several devices are brought together; None means ReductionToOneDevice.
         transport: between the workers.
         devices: of this worker's replicas.
+        backend: returns the strategy's own backend, or raises where another one is in use.
         ordered: see `Transport.all_reduce`.
-
-    Attributes:
-        everywhere: the destinations of an all_reduce: every replica of this worker.
     """
 
     def __init__(self, ops: CrossDeviceOps | None, transport: Transport, devices: Sequence[str],
-                 ordered: bool = True) -> None:
+                 backend: Callable[[], Backend], ordered: bool = True) -> None:
         self.ops = ops or ReductionToOneDevice()
-        self.everywhere = Destinations(tuple(devices), len(devices) > 1)
         self._plan = plan_of(self.ops)
         self._transport = transport
-        self._devices = self.everywhere.devices
+        self._backend = backend
+        self._devices = tuple(devices)
+        self._everywhere = Destinations(self._devices, len(devices) > 1)
         self._count = len(devices)
         self._total = transport.layout(devices).total
         self._ordered = ordered
@@ -57,42 +58,75 @@ class Reduction:
 
     # Arrays.
 
-    def __call__(self, op: ReduceOp, columns: Sequence[Sequence[Any]], target: Destinations, call: CollectiveCall,
-                 sources: Sequence[str] = (), options: Any = None) -> list[list[Any]]:
-        """For each column of contributions the result on each device of `target`.
+    def __call__(self, calls: Sequence[CollectiveCall], options: CommunicationOptions | None = None) -> Sequence[Any]:
+        """Executes an all_reduce for which the replicas have met.
+
+        Args:
+            calls: of all replicas of this worker.  A contribution is an array or IndexedSlices, or a list with one for
+                each leaf where the signature has a structure.
+            options: a CommunicationOptions, for a program's own CrossDeviceOps.
+
+        Returns:
+            For every replica the result: of a list, one for each leaf.
+        """
+        op, single = calls[0].signature.op, calls[0].signature.structure is None
+        assert op is not None  # an all_reduce has one
+        leaves = [[*map(_contribution, calls)]] if single else _leaves(calls)
+        plan = self._plan
+        if plan is None:
+            results = self._through_hooks(op, leaves, self._everywhere, (), options, batch=True)
+        else:
+            # A replica context that was entered by hand is alone.
+            sources = self._devices if len(calls) == len(self._devices) else self._devices[:len(calls)]
+            results = plan.carry_out(self._backend(), op, leaves, sources, self._everywhere, calls[0])
+        return results[0] if single else list(zip(*results, strict=True))
+
+    def reduce(self, op: ReduceOp, contributions: Sequence[Any], target: Destinations, call: CollectiveCall,
+               sources: Sequence[str] = (), options: CommunicationOptions | None = None) -> list[Any]:
+        """The reduction of one contribution per replica, on each device of `target`.
 
         Args:
             op: SUM or MEAN.
-            columns: for every result one array or IndexedSlices per replica of this worker, of equal shapes and
-                dtypes.
-            target: where the results go.
+            contributions: one array or IndexedSlices per replica of this worker, of equal shapes and dtypes.
+            target: where the result goes.
             call: what led here.
             sources: where the contributions are; () means on the replicas' devices.
             options: a CommunicationOptions, for a program's own CrossDeviceOps.
         """
-        backend = current_backend()
-        # A replica context that was entered by hand is alone.
-        sources = sources or self._devices[:len(columns[0])]
-        plan = self._plan
-        if plan is not None:
-            return plan.carry_out(backend, op, columns, sources, target, call)
-        values = [PerReplica(parts, sources) for parts in columns]
-        return through_hooks(self.ops, op, values, [target] * len(values), options, batch=target is self.everywhere)
+        if self._plan is None:
+            return self._through_hooks(op, [contributions], target, sources, options)[0]
+        sources = sources or self._devices[:len(contributions)]
+        return self._plan.carry_out(self._backend(), op, [contributions], sources, target, call)[0]
 
-    def onto(self, op: ReduceOp, parts: Sequence[Any], devices: Sequence[str], call: CollectiveCall) -> list[Any]:
+    def _through_hooks(self, op: ReduceOp, leaves: Sequence[Sequence[Any]], target: Destinations,
+                       sources: Sequence[str], options: CommunicationOptions | None,
+                       batch: bool = False) -> list[list[Any]]:
+        self._backend()  # an error where it is not the strategy's
+        values = [PerReplica(contributions, sources or self._devices[:len(contributions)]) for contributions in leaves]
+        return through_hooks(self.ops, op, values, [target] * len(values), options, batch)
+
+    def onto(self, op: ReduceOp, contributions: Sequence[Any], devices: Sequence[str],
+             call: CollectiveCall) -> list[Any]:
         """The reduction of one contribution per replica, on each of `devices`."""
-        [copies] = self(op, [parts], Destinations(tuple(devices), len(devices) > 1), call)
-        return copies
+        return self.reduce(op, contributions, Destinations(tuple(devices), len(devices) > 1), call)
 
-    def onto_current(self, op: ReduceOp, parts: Sequence[Any], call: CollectiveCall) -> Any:
+    def onto_current(self, op: ReduceOp, contributions: Sequence[Any], call: CollectiveCall) -> Any:
         """The reduction of one contribution per replica where the code runs."""
-        [[total]] = self(op, [parts], self.here(), call)
+        [total] = self.reduce(op, contributions, self.here(), call)
         return total
 
     def here(self) -> Destinations:
         """Where the result of a call goes that names no destination: the current device, if there is one."""
         device = context_stack.frame().device
         return Destinations((device or current_backend().default_result_device(self._devices[0]),), False, bool(device))
+
+    def all_gather(self, calls: Sequence[CollectiveCall]) -> Sequence[Any]:
+        """Executes an all_gather for which the replicas have met; contributions are lists with one for each leaf."""
+        axis, backend, devices = calls[0].signature.axis, self._backend(), self._devices
+        assert isinstance(axis, int)  # an all_gather has one
+        results = [backend.broadcast(self.gather(backend.put_all(contributions, devices), axis, calls[0]), devices)
+                   for contributions in _leaves(calls)]
+        return list(zip(*results, strict=True))
 
     def gather(self, parts: Sequence[Any], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
@@ -117,23 +151,23 @@ class Reduction:
             return self._reduce_equal(action, op, value, target, attempted)
         parts = check_parts(self._contributions(value), attempted)
         call = self._transport.call(attempted, op=op, like=parts[0])
-        [copies] = self(op, [parts], target, call, _sources(value), options)
-        return target.wrapped(copies)
+        return target.wrapped(self.reduce(op, parts, target, call, _sources(value), options))
 
     def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[Any, Destinations]], attempted: str,
                      options: Any = None) -> list[Any]:
         """As `reduce_value` for every pair, after all have been checked; together where that is one all_reduce."""
         actions = [self._action(op.name, value, attempted) for value, _ in pairs]
-        columns = [check_parts(self._contributions(value), attempted)
-                   for (value, _), action in zip(pairs, actions, strict=True) if action == rules.EACH]
+        leaves = [check_parts(self._contributions(value), attempted)
+                  for (value, _), action in zip(pairs, actions, strict=True) if action == rules.EACH]
         sources = [_sources(value) or self._devices for value, _ in pairs]
         targets = [target for _, target in pairs]
-        if len(columns) == len(pairs) and self._plan is None:
-            values = [PerReplica(parts, where) for parts, where in zip(columns, sources, strict=True)]
+        if len(leaves) == len(pairs) and self._plan is None:
+            values = [PerReplica(parts, where) for parts, where in zip(leaves, sources, strict=True)]
             results = through_hooks(self.ops, op, values, targets, options, batch=True)
-        elif len(columns) == len(pairs) and {*sources, *(target.devices for target in targets)} == {self._devices}:
-            call = self._transport.call(attempted, op=op, like=tuple(parts[0] for parts in columns))
-            results = self(op, columns, self.everywhere, call)
+        elif self._plan is not None and len(leaves) == len(pairs) and {
+                *sources, *(target.devices for target in targets)} == {self._devices}:
+            call = self._transport.call(attempted, op=op, like=tuple(parts[0] for parts in leaves))
+            results = self._plan.carry_out(self._backend(), op, leaves, self._devices, self._everywhere, call)
         else:
             return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
         return [target.wrapped(copies) for target, copies in zip(targets, results, strict=True)]
@@ -186,7 +220,7 @@ class Reduction:
         totals = [total for total, _ in sums]
         collectives.check_same_signature(totals, f"{attempted} of the sums along {axes}")
         call = self._transport.call(attempted, op=op, axis=axes, like=totals[0])
-        [[total]] = self(ReduceOp.SUM, [totals], self.here(), call, _sources(value))
+        [total] = self.reduce(ReduceOp.SUM, totals, self.here(), call, _sources(value))
         if op is ReduceOp.SUM:
             return total
         rows = self._transport.all_gather_object(call, sum(count for _, count in sums))
@@ -209,6 +243,14 @@ class Reduction:
             return self.gather(parts, axis, call)
         self._transport.check_same_bits(call, parts[0], _brief)
         return value
+
+
+_contribution = operator.attrgetter("contribution")
+
+
+def _leaves(calls: Sequence[CollectiveCall]) -> list[list[Any]]:
+    # For every leaf the contributions of all replicas.  A zip of a thousand lists would make a thousand iterators.
+    return [[call.contribution[i] for call in calls] for i in range(len(calls[0].contribution))]
 
 
 def _read(value: Any) -> Any:

@@ -6,8 +6,10 @@ The stack itself is in `current`; the replicas meet in `lockstep`; arrays are co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from refdist import errors, nest
 from refdist.array import collectives
@@ -30,6 +32,7 @@ from refdist.variables.values import (
 
 if TYPE_CHECKING:
     from refdist.strategies.base import Strategy
+    from refdist.strategies.reduction import Reduction
 
 
 class ReplicaContext(context_stack.Scope):
@@ -49,7 +52,7 @@ class ReplicaContext(context_stack.Scope):
     Source: tf.distribute.ReplicaContext.
     """
 
-    __slots__ = ("_id", "_strategy")
+    __slots__ = ("_id", "_reduction", "_strategy")
 
     def __init__(self, strategy: Strategy, replica_id_in_sync_group: int) -> None:
         count = getattr(strategy, "num_replicas_in_sync", None)
@@ -60,18 +63,19 @@ class ReplicaContext(context_stack.Scope):
             raise errors.error("RD25", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
                                f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.",
                                kind=errors.InvalidValueError)
-        self._set(strategy, number)
+        self._set(strategy, number, strategy.extended._reduction)
 
-    def _set(self, strategy: Strategy, number: int) -> None:
+    def _set(self, strategy: Strategy, number: int, reduction: Reduction) -> None:
         super().__init__()
         self._strategy = strategy
         self._id = number
+        self._reduction = reduction
 
     @classmethod
-    def _of(cls, strategy: Strategy, number: int) -> ReplicaContext:
+    def _of(cls, strategy: Strategy, number: int, reduction: Reduction) -> ReplicaContext:
         # While the strategy is being made.
         made = cls.__new__(cls)
-        made._set(strategy, number)
+        made._set(strategy, number, reduction)
         return made
 
     def __enter__(self) -> ReplicaContext:
@@ -172,31 +176,24 @@ class ReplicaContext(context_stack.Scope):
         """
         frame = self._require("ReplicaContext.all_reduce")
         op = rules.reduce_op(reduce_op, "all_reduce")
-        execute = self._reduce
+        execute: Callable[..., Sequence[Any]] = self._reduction
         if options is not None:
             check_options(options, "all_reduce")
-            execute = functools.partial(self._reduce, options=options)
-        if type(value) in process.array_types or not nest.is_nested(value):
-            part = value if type(value) in process.array_types else _part(value, "all_reduce")
-            collectives.reducible(part, "all_reduce")
-            signature = Signature(None, op, None, None, *collectives.signature(part))
-            call = CollectiveCall("all_reduce", signature, [part], execute)
-            return lockstep.rendezvous(frame.run, call)[0]
-        parts = [_part(leaf, "all_reduce") for leaf in nest.flatten(value)]
-        for part in parts:
-            collectives.reducible(part, "all_reduce")
-        if not parts:
-            return value
-        call = CollectiveCall("all_reduce", _signature(op, None, value, parts), parts, execute)
-        return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
-
-    def _reduce(self, calls: list[CollectiveCall], options: Any = None) -> Sequence[Any]:
-        op: Any = calls[0].signature.op
-        reduction = self._strategy.extended.reduction
-        columns = zip(*[call.contribution for call in calls], strict=True)
-        results = reduction(op, [list(column) for column in columns], reduction.everywhere, calls[0],
-                            options=options)
-        return list(zip(*results, strict=True))
+            execute = functools.partial(execute, options=options)
+        if type(value) in process.array_types:
+            contribution = value
+        elif nest.is_nested(value):
+            leaves = [_contribution(leaf, "all_reduce") for leaf in nest.flatten(value)]
+            for leaf in leaves:
+                collectives.reducible(leaf, "all_reduce")
+            if not leaves:
+                return value
+            call = CollectiveCall("all_reduce", _signature(op, None, value, leaves), leaves, execute)
+            return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
+        else:
+            contribution = _contribution(value, "all_reduce")
+        signature = _checked_signature(op, *collectives.signature(contribution))
+        return lockstep.rendezvous(frame.run, CollectiveCall("all_reduce", signature, contribution, execute))
 
     def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
         """Puts the values of all replicas one after another along `axis` and gives everyone the result.
@@ -220,23 +217,14 @@ class ReplicaContext(context_stack.Scope):
         frame = self._require("ReplicaContext.all_gather")
         axis = collectives.integer(axis, "axis", "all_gather")
         check_options(options, "all_gather")
-        parts = [_part(leaf, "all_gather") for leaf in nest.flatten(value)]
-        for part in parts:
-            collectives.check_gather(part, axis, "all_gather")
-        if not parts:
+        leaves = [_contribution(leaf, "all_gather") for leaf in nest.flatten(value)]
+        for leaf in leaves:
+            collectives.check_gather(leaf, axis, "all_gather")
+        if not leaves:
             return value
-        call = CollectiveCall("all_gather", _signature(None, axis, value, parts), parts, self._gather)
-        gathered = lockstep.rendezvous(frame.run, call)
-        return nest.pack_sequence_as(value, gathered)
-
-    def _gather(self, calls: list[CollectiveCall]) -> Sequence[Any]:
-        axis: Any = calls[0].signature.axis
-        extended = self._strategy.extended
-        columns = zip(*[call.contribution for call in calls], strict=True)
-        backend, devices = extended.backend, extended.layout.devices
-        results = [backend.broadcast(extended.reduction.gather(backend.put_all(column, devices), axis, calls[0]),
-                                     devices) for column in columns]
-        return list(zip(*results, strict=True))
+        call = CollectiveCall("all_gather", _signature(None, axis, value, leaves), leaves,
+                                       self._reduction.all_gather)
+        return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
     def _require(self, name: str) -> context_stack.Frame:
         frame = context_stack.state.top
@@ -285,19 +273,26 @@ def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[
     return tuple(args), kwargs or {}
 
 
-def _part(leaf: Any, attempted: str) -> Any:
-    # What one replica brings for one leaf: an array or IndexedSlices.
+def _contribution(leaf: Any, attempted: str) -> Any:
+    # What one replica contributes to one leaf: an array or IndexedSlices.
     if type(leaf) in process.array_types or isinstance(leaf, IndexedSlices):
         return leaf
     if is_splittable(leaf):
-        return _part(leaf._local(), attempted)
+        return _contribution(leaf._local(), attempted)
     if leaf is None:
         raise none_given(f"{attempted} {context_stack.describe()}", "the value is None")
     return to_array(leaf._read() if isinstance(leaf, ArrayOperators) else leaf)
 
 
-def _signature(op: Any, axis: int | None, value: Any, parts: Sequence[Any]) -> Signature:
-    pairs = [collectives.signature(part, axis) for part in parts]
+# Of one array: replicas that contribute the same share one object, which is made and checked once.
+@functools.lru_cache(maxsize=1024)
+def _checked_signature(op: rules.ReduceOp, dtype: np.dtype[Any], shape: Hashable) -> Signature:
+    collectives.reducible_dtype(dtype, "all_reduce")
+    return Signature(op=op, dtypes=dtype, shapes=shape)
+
+
+def _signature(op: Any, axis: int | None, value: Any, leaves: Sequence[Any]) -> Signature:
+    pairs = [collectives.signature(leaf, axis) for leaf in leaves]
     structure = nest.structure_of(value) if nest.is_nested(value) else None
     return Signature(None, op, axis, structure, *zip(*pairs, strict=True))
 

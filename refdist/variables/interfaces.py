@@ -21,11 +21,11 @@ from refdist.core.rules import ReduceOp
 class Reduction(Protocol):
     """How the values of all replicas become one."""
 
-    def onto(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices], devices: Sequence[str],
+    def onto(self, op: ReduceOp, contributions: Sequence[Array | IndexedSlices], devices: Sequence[str],
              call: CollectiveCall) -> list[Any]:
         """The reduction of one contribution per replica of this worker, on each of `devices`."""
 
-    def onto_current(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices], call: CollectiveCall) -> Any:
+    def onto_current(self, op: ReduceOp, contributions: Sequence[Array | IndexedSlices], call: CollectiveCall) -> Any:
         """The same where the code runs."""
 
 

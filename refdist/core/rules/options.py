@@ -20,6 +20,9 @@ class ReduceOp(Enum):
     SUM = "SUM"
     MEAN = "MEAN"
 
+    # Members are compared by identity; Enum's own hash is that of the name, and a call.
+    __hash__ = object.__hash__
+
     @staticmethod
     def from_variable_aggregation(aggregation: VariableAggregation) -> ReduceOp:
         """The op of an aggregation.
