@@ -17,7 +17,7 @@ from refdist.runtime import process
 from refdist.strategies.base import Scope, Strategy
 from refdist.strategies.extended import StrategyExtended
 from refdist.strategies.replica_context import ReplicaContext
-from refdist.variables.variable import Variable
+from refdist.variables.variable import as_variable
 
 
 class DefaultStrategy(Strategy):
@@ -121,14 +121,11 @@ class DefaultExtended(StrategyExtended):
             RD10: in the scope of another strategy.  RD25: not a variable.
         """
         require(self._strategy, "extended.colocate_vars_with")
-        if not isinstance(colocate_with_variable, Variable):
-            raise errors.error("RD25", "colocate_vars_with",
-                               f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")
-        return config.device(colocate_with_variable.device)
+        return config.device(as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable").device)
 
     def variable_created_in_scope(self, v: object) -> bool:
         """Whether `v` was created outside every scope."""
-        return super().variable_created_in_scope(v) or (isinstance(v, Variable) and v._strategy is None)
+        return as_variable(v, "variable_created_in_scope", "v")._strategy in (None, self._strategy)
 
 
 process.default_strategy = DefaultStrategy()

@@ -33,7 +33,7 @@ from refdist.variables.values import (
     regroup,
     splitter,
 )
-from refdist.variables.variable import ResourceVariable, Variable
+from refdist.variables.variable import ResourceVariable, as_variable
 
 
 class StrategyExtended(OneOfAKind, Updates):
@@ -275,9 +275,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.variable_created_in_scope.
         """
-        if not isinstance(v, Variable):
-            raise errors.error("RD25", "variable_created_in_scope", f"v is a {type(v).__name__}", "Pass a variable.")
-        return v._strategy is self._strategy
+        return as_variable(v, "variable_created_in_scope", "v")._strategy is self._strategy
 
     def value_container(self, value: object) -> Any:
         """The distributed variable that a copy belongs to; anything else is returned as it is.
@@ -293,9 +291,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.compat.v1.distribute.StrategyExtended.read_var.
         """
-        if not isinstance(v, Variable):
-            raise errors.error("RD25", "read_var", f"v is a {type(v).__name__}", "Pass a variable.")
-        return v._read()
+        return as_variable(v, "read_var", "v").read_value()
 
     def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
         """A scope whose new variables have copies on the same devices as the given one.
@@ -306,11 +302,9 @@ class StrategyExtended(OneOfAKind, Updates):
         Source: tf.distribute.StrategyExtended.colocate_vars_with.
         """
         require(self._strategy, "extended.colocate_vars_with")
-        if not isinstance(colocate_with_variable, Variable):
-            raise errors.error("RD25", "colocate_vars_with",
-                               f"colocate_with_variable is {colocate_with_variable!r}", "Pass a variable.")
-        if not self.variable_created_in_scope(colocate_with_variable):
-            raise foreign(f"colocate_vars_with of variable {colocate_with_variable.name}", colocate_with_variable)
+        variable = as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable")
+        if not self.variable_created_in_scope(variable):
+            raise foreign(f"colocate_vars_with of variable {variable.name}", variable)
         return nullcontext()
 
     # Values.

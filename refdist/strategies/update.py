@@ -16,7 +16,7 @@ from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import foreign
 from refdist.variables.values import check_components, regroup, splitter
-from refdist.variables.variable import Variable
+from refdist.variables.variable import Variable, as_variable
 
 
 class Updates:
@@ -52,9 +52,7 @@ class Updates:
         Source: tf.distribute.StrategyExtended.update.
         """
         require(self._strategy, "extended.update")
-        if not isinstance(var, Variable):
-            raise errors.error("RD25", "update", f"var is a {type(var).__name__}", "Pass a variable.",
-                               kind=errors.InvalidValueError)
+        var = as_variable(var, "update", "var", errors.InvalidValueError)
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")

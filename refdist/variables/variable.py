@@ -15,7 +15,7 @@ import numpy as np
 
 from refdist import errors, journal
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, frozen, on_device_of, to_array, to_numpy
+from refdist.array.convert import as_array, frozen, on_device_of, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
@@ -233,6 +233,19 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                              name: str | None = None) -> Any:
         """Replaces rows by slices, for variables with one copy."""
         return self._write("batch_scatter_update", sparse_delta)
+
+
+def as_variable(value: object, attempted: str, argument: str,
+                kind: type[errors.RefdistError] = errors.InvalidTypeError) -> Variable:
+    """`value`, which must be a variable.
+
+    Raises:
+        RD25: it is something else.
+    """
+    if isinstance(value, Variable):
+        return value
+    raise errors.error("RD25", attempted, f"{argument} is {short(value)}, a {type(value).__name__}", "Pass a variable.",
+                       kind=kind)
 
 
 class ResourceVariable(Variable):
