@@ -10,7 +10,6 @@ from refdist import errors
 from refdist.conformance.case import Case
 from refdist.conformance.cases import load
 from refdist.core import rules
-from refdist.core.rules import variables
 from refdist.core.rules.table import Table
 
 
@@ -27,17 +26,7 @@ def section(rows: Table) -> str:
     return f"## {rows.title}\n\n{about}\n\n{actions}\n{cells}"
 
 
-def written(text: str, *labels: str) -> str:
-    head, rows = variables.lines(text)
-    return table([*labels, *head], ([cell.replace(",", ", ") for cell in row] for row in rows))
-
-
 def tables() -> str:
-    classes = [[one, ", ".join(f"`{name}`" for name in rules.OPERATIONS if rules.OPERATIONS[name] == one)]
-               for one in rules.CLASSES]
-    untrained = ", ".join(one.name for one, trainable in rules.TRAINABLE.items() if not trainable)
-    kinds = [kind for kind in rules.KINDS if kind != rules.PLAIN]
-    traits = [[name, *(cells.get(kind, "-") for kind in kinds)] for name, cells in rules.TRAITS.items()]
     means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
     return f"""# Tables
 
@@ -46,47 +35,8 @@ the variable: *outside* every scope, *cross*-replica, in an *update*, in a *repl
 context of an *other* strategy. A cell is an action or the code of the error, "RDnn".
 
 {section(rules.CALLS)}
-## Creation of variables
-
-By the synchronization that is asked for, and by what the strategy keeps of a variable: MirroredStrategy and
-MultiWorkerMirroredStrategy a copy per replica; CentralStorageStrategy one copy, for several replicas or for one;
-OneDeviceStrategy one. A cell is the kind of variable that is made. Outside every scope variables are plain.
-
-{written(variables.CREATION_TEXT, "synchronization")}
-A variable that does not say so is trainable, unless its synchronization is {untrained}.
-
-## Kinds of variables
-
-A plain variable is one array. The other kinds differ in this, and in reads and writes; "-" where there is one copy:
-
-- *synchronization*: the one that the variable says it has; *asked*: the one that was asked for.
-- *integer mean*: creation with the aggregation MEAN and a dtype that is not a float.
-- *copies differ*: copies that are created different, or are different at the end of an update.
-- *one copy alone*: a write to one of several copies, outside the update of that copy.
-- *parts differ*: a write across replicas of a PerReplica or Mirrored that holds several values.
-- *returns*: what a write across replicas returns; one in a replica, or in an update, returns the copy that is there.
-
-{table(["", *kinds], traits)}
-## Reads of variables
-
-{written(variables.READS_TEXT, "kind", "aggregation")}
-*first copy* is this worker's first one, *replica 0's* the first worker's; *sum* and *mean* are over the copies of all
-replicas on all workers. A plain variable has one value.
-
-## Writes to variables
-
-{table(["operations", ""], classes)}
-{written(variables.WRITES_TEXT, "kind", "aggregation", "operations")}
-*Every copy*: the one value given goes to all copies. *Agreed*: all replicas contribute the same value, else RD12.
-*Sum*, *mean*, *replica 0's*: of the values that the replicas contribute; the result goes to all copies. *Shared out*:
-each copy gets the value divided by the number of replicas. A plain variable may always be written.
-
-Under another strategy, where a *lone replica* is one without a second beside it:
-
-{written(variables.FOREIGN_WRITES_TEXT, "kind")}
-`extended.update` of a variable that the strategy did not make:
-
-{table([*rules.UPDATE_FOREIGN], [[*rules.UPDATE_FOREIGN.values()]])}
+{chr(10).join(map(section, (rules.CREATION, rules.TRAINABLE, rules.TRAITS, rules.READS, rules.WRITES,
+                            rules.FOREIGN_WRITES, rules.FOREIGN_UPDATES)))}
 {section(rules.REDUCE)}
 {section(rules.RESULTS)}
 {section(rules.LOCAL)}

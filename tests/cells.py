@@ -24,13 +24,17 @@ REFUSED = "RD31"
 
 
 def cells(table: Mapping[Any, Any]) -> Iterator[tuple[Any, MutableMapping[Any, Any], Any]]:
-    """(cell, row that holds it, its key there) of a table, or of a table of rows, where a cell is (row, column)."""
+    """(cell, row that holds it, its key there) of a table, or of a table of rows, where a cell is (row, column).
+
+    "-" is not a cell.
+    """
     for key, value in table.items():
         if isinstance(value, MutableMapping):
-            yield from (((key, column), value, column) for column in value)
+            yield from (((key, column), value, column) for column in value if value[column] != "-")
         else:
             assert isinstance(table, MutableMapping)
-            yield key, table, key
+            if value != "-":
+                yield key, table, key
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def other_reads(cell: Any, action: str) -> Iterable[str]:
 
 
 def test_every_cell_of_reads_shows() -> None:
-    assert survivors(rules.READS, read, other_reads) == []
+    assert survivors(rules.READS_OF, read, other_reads) == []
 
 
 def value_of(operation: str, replica: int) -> Any:
@@ -142,7 +142,7 @@ def test_every_cell_of_writes_shows() -> None:
         (kind, aggregation), (one, situation) = cell
         return write(kind, aggregation, of_class(one), situation)
 
-    assert survivors(rules.WRITES, observe, others) == []
+    assert survivors(rules.WRITES_OF, observe, others) == []
 
 
 def test_every_cell_of_writes_under_another_strategy_shows() -> None:
@@ -158,36 +158,36 @@ def test_every_class_of_operations_shows() -> None:
     assert survivors(rules.OPERATIONS, observe, lambda operation, one: rules.CLASSES) == []
 
 
-@pytest.mark.parametrize(("table", "text", "classes"), [
-    (rules.READS, rules.variables.READS_TEXT, 1), (rules.WRITES, rules.variables.WRITES_TEXT, len(rules.CLASSES))])
-def test_rows_leave_nothing_out_and_do_not_overlap(table: Any, text: str, classes: int) -> None:
+@pytest.mark.parametrize(("table", "rows", "classes"), [
+    (rules.READS, rules.READS_OF, 1), (rules.WRITES, rules.WRITES_OF, len(rules.CLASSES))])
+def test_rows_leave_nothing_out_and_do_not_overlap(table: rules.Table, rows: dict[Any, Any], classes: int) -> None:
     kinds = [kind for kind in rules.KINDS if kind != rules.PLAIN]
-    head, rows = rules.variables.lines(text)
-    assert set(table) == {(kind, aggregation) for kind in kinds for aggregation in Agg}
-    assert {len(row) for row in table.values()} == {classes * len(head)}
-    count = {"any": len(Agg), "all": len(rules.CLASSES)}
-    labels = [row[1:-len(head)] for row in rows]
-    covered = [[count.get(names, len(names.split(","))) for names in row] for row in labels]
-    assert sum(int(np.prod(row)) for row in covered) == len(kinds) * len(Agg) * classes
+    assert set(rows) == {(kind, aggregation) for kind in kinds for aggregation in Agg}
+    assert {len(row) for row in rows.values()} == {classes * len(table.columns)}
+    every = (len(Agg), len(rules.CLASSES))
+    covered = [[count if names == "any" else len(names.split(", "))
+                for names, count in zip(name.split("; ")[1:], every, strict=False)] for name in table]
+    assert sum(int(np.prod(row)) for row in covered) == len(rows) * classes
 
 
 # --- Creation ----------------------------------------------------------------------------------------------------
 
 def test_every_cell_of_creation_shows() -> None:
     def observe(cell: Any) -> Any:
-        with KEEPS[cell[0]].scope():
-            v = refdist.Variable(1.0, synchronization=cell[1])
+        synchronization, keeps = cell
+        with KEEPS[keeps].scope():
+            v = refdist.Variable(1.0, synchronization=None if synchronization == "None" else Sync[synchronization])
         return type(v).__name__
 
     assert survivors(rules.CREATION, observe, lambda cell, kind: (*rules.KINDS, REFUSED)) == []
 
 
 def test_whether_a_variable_is_trainable_shows() -> None:
-    def observe(synchronization: Sync) -> Any:
+    def observe(cell: Any) -> Any:
         with ONE.scope():
-            return refdist.Variable(1.0, synchronization=synchronization).trainable
+            return refdist.Variable(1.0, synchronization=Sync[cell[0]]).trainable
 
-    assert survivors(rules.TRAINABLE, observe, lambda _, trainable: [not trainable]) == []
+    assert survivors(rules.TRAINABLE, observe, lambda cell, trainable: (rules.YES, rules.NO)) == []
 
 
 def test_every_cell_of_updates_of_foreign_variables_shows() -> None:
@@ -195,11 +195,11 @@ def test_every_cell_of_updates_of_foreign_variables_shows() -> None:
         foreign = refdist.Variable(1.0)
     plain = refdist.Variable(1.0)
 
-    def observe(keeps: str) -> Any:
+    def observe(cell: Any) -> Any:
         # The default strategy's own variables are made outside every scope.
-        return outcome(lambda: KEEPS[keeps].extended.update(foreign if keeps == rules.DEFAULT else plain, lambda x: 1))
+        return KEEPS[cell[1]].extended.update(foreign if cell[1] == rules.DEFAULT else plain, lambda x: 1)
 
-    assert survivors(rules.UPDATE_FOREIGN, observe, lambda keeps, code: (rules.OK, REFUSED)) == []
+    assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED)) == []
 
 
 # --- What tells the kinds apart ----------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Updates:
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")
-        code = rules.UPDATE_FOREIGN[self._keeps]
+        code = rules.FOREIGN_UPDATES["extended.update"][self._keeps]
         if var._strategy is not self._strategy and code != rules.OK:
             raise foreign(f"update of variable {var.name}", var, code)
         frame = context_stack.frame()

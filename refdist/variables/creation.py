@@ -143,7 +143,9 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: Any) 
                            kind=errors.InvalidValueError)
     synchronization = rules.settled("synchronization", spec.synchronization, VariableSynchronization.AUTO, attempted)
     aggregation = rules.settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
-    trainable = rules.TRAINABLE[synchronization] if spec.trainable is None else spec.trainable
+    trainable = spec.trainable
+    if trainable is None:
+        trainable = rules.TRAINABLE[synchronization.name]["trainable"] == rules.YES
     if shape is not None and not hasattr(shape, "__iter__"):
         raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
     name = (name or "Variable").rstrip("/")
@@ -202,7 +204,7 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
     attempted, synchronization = spec.attempted, spec.synchronization
     if synchronization is not None:
         rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
-    kind = rules.CREATION[keeps][synchronization]
+    kind = rules.CREATION["None" if synchronization is None else synchronization.name][keeps]
     if kind == rules.PLAIN:
         with context_stack.pushed(context_stack.frame().with_device(devices[0])):
             return next_creator(**{**kwargs, "distribute_strategy": strategy})

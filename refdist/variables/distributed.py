@@ -252,7 +252,7 @@ class DistributedVariable(_Shared, DistributedValues):
     def __init__(self, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> None:
         DistributedValues.__init__(self, copies, [variable._device for variable in copies])
         self._aggregation = aggregation
-        self._reads, self._writes = rules.READS[self._kind, aggregation], rules.WRITES[self._kind, aggregation]
+        self._reads, self._writes = rules.READS_OF[self._kind, aggregation], rules.WRITES_OF[self._kind, aggregation]
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:
@@ -300,7 +300,7 @@ class AggregatingVariable(_Shared):
     def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
         self._variable = variable
         self._aggregation = aggregation
-        self._reads, self._writes = rules.READS[self._kind, aggregation], rules.WRITES[self._kind, aggregation]
+        self._reads, self._writes = rules.READS_OF[self._kind, aggregation], rules.WRITES_OF[self._kind, aggregation]
 
     @property
     def _copies(self) -> tuple[ResourceVariable, ...]:

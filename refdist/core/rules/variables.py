@@ -1,133 +1,102 @@
 """What the kinds of variables are, which kind a strategy makes, and what each read and write of it does.
 
-The tables are written out below and read once, when this is imported: "_" is a space, "any" is every aggregation and
-"all" every class of operations.  A cell is an action, "ok", or the code of an error; "-" is no cell, because no program
-can ask.
-Code looks a cell up and carries it out: no code asks for a kind of variable.
+A plain variable is one array.  It has one value, which its strategy may write in every situation, so it is in few of
+the tables.  Code looks a cell up and carries it out; it does not ask for the kind of a variable.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from refdist.core.rules.options import VariableAggregation
+from refdist.core.rules.table import Table
 
-from refdist.core.rules.calls import DEFAULT
-from refdist.core.rules.options import VariableAggregation, VariableSynchronization
-
-# Source: tf.VariableSynchronization, tf.VariableAggregation; the columns "other" were observed, TensorFlow 2.21.
 PLAIN, MIRRORED, ON_READ, AGGREGATING = "plain", "mirrored", "on read", "aggregating"
 KINDS = (PLAIN, MIRRORED, ON_READ, AGGREGATING)
 OK = "ok"
 
-
-def _words(line: str) -> list[str]:
-    return [word if word.isupper() else word.replace("_", " ") for word in line.split()]
-
-
-def lines(text: str) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns, and the rows, each beginning with what it is about."""
-    head, *rows = map(_words, text.strip().splitlines())
-    return head, rows
-
-
 # --- Creation ----------------------------------------------------------------------------------------------
-# Rows: the synchronization that is asked for.  Columns: what a strategy keeps of a variable (`_keeps` of its extended).
-# A cell is the kind that is made.  Outside every scope, and in the scope of the default strategy, variables are plain,
-# because no strategy takes part in their creation.
 
 COPIES, CENTRAL, LONE_CENTRAL, ONE_DEVICE = "a copy per replica", "one copy", "one copy, one replica", "one device"
 
-CREATION_TEXT = """
-                a_copy_per_replica  one_copy     one_copy,_one_replica  one_device
-    AUTO        mirrored            aggregating  plain                  plain
-    NONE        RD20                aggregating  plain                  plain
-    ON_WRITE    mirrored            aggregating  plain                  plain
-    ON_READ     on_read             aggregating  plain                  plain
-    None        RD25                aggregating  plain                  plain
-"""
+CREATION = Table(
+    "Creation of variables",
+    "Rows: the synchronization that is asked for.  Columns: what the strategy keeps of a variable: MirroredStrategy "
+    "and MultiWorkerMirroredStrategy a copy per replica; CentralStorageStrategy one copy, for several replicas or for "
+    "one; OneDeviceStrategy one.  Outside every scope, and in that of the default strategy, variables are plain.  "
+    "Source: tf.VariableSynchronization; observed, TensorFlow 2.21.",
+    {PLAIN: "one array", MIRRORED: "a copy for each replica; all have the same value at all times",
+     ON_READ: "a copy for each replica, which it updates alone; they are brought together when they are read outside",
+     AGGREGATING: "one copy, which several replicas update"}, """
+                    a copy per replica    one copy       one copy, one replica    one device
+        AUTO        mirrored              aggregating    plain                    plain
+        NONE        RD20                  aggregating    plain                    plain
+        ON_WRITE    mirrored              aggregating    plain                    plain
+        ON_READ     on read               aggregating    plain                    plain
+        None        RD25                  aggregating    plain                    plain
+    """)
 
+YES, NO = "yes", "no"
 
-def _read_creation(text: str) -> dict[str, dict[VariableSynchronization | None, str]]:
-    head, rows = lines(text)
-    return {column: {None if name == "None" else VariableSynchronization[name]: cells[i] for name, *cells in rows}
-            for i, column in enumerate(head)}
-
-
-CREATION = _read_creation(CREATION_TEXT)
-
-# Whether a variable is trainable where the program does not say so.
-TRAINABLE = {VariableSynchronization.AUTO: True, VariableSynchronization.NONE: True,
-             VariableSynchronization.ON_WRITE: True, VariableSynchronization.ON_READ: False}
-
-# `extended.update` of a variable that the strategy did not make.
-UPDATE_FOREIGN = {COPIES: "RD11", CENTRAL: "RD11", LONE_CENTRAL: "RD11", ONE_DEVICE: OK, DEFAULT: OK}
-
+TRAINABLE = Table(
+    "Trainable variables",
+    "Rows: the synchronization.  Column: whether a variable is trainable where the program does not say so.  Source: "
+    "tf.Variable.", {YES: "it is", NO: "it is not"}, """
+                    trainable
+        AUTO        yes
+        NONE        yes
+        ON_WRITE    yes
+        ON_READ     no
+    """)
 
 # --- Kinds -------------------------------------------------------------------------------------------------
-# What else tells the kinds apart.  A plain variable is one array, of which nothing of this can be asked.
-#   synchronization   the one that the variable says it has: another one, or the one that was asked for
-#   integer mean      creation with aggregation MEAN and a dtype that is not a float
-#   copies differ     copies that are made different, or are different at the end of an update
-#   one copy alone    a write to one of several copies, outside the update of that copy
-#   parts differ      a write across replicas of a PerReplica or Mirrored whose components are not one value
-#   returns           what a write across replicas returns
 
-ASKED, ALL_COPIES, A_READ = "asked", "all copies", "a read"
-OWN_COPY = "own copy"
+ASKED, ALL_COPIES, A_READ, OWN_COPY = "asked", "all copies", "a read", "own copy"
 
-TRAITS_TEXT = """
-                synchronization  integer_mean  copies_differ  one_copy_alone  parts_differ  returns
-    mirrored    ON_WRITE         RD13          RD12           RD12            RD12          all_copies
-    on_read     asked            RD13          ok             ok              RD19          a_read
-    aggregating asked            ok            -              -               RD12          own_copy
-"""
+TRAITS = Table(
+    "Kinds of variables",
+    "Columns: the kind.  Rows: *synchronization*, which one the variable says it has; *integer mean*, creation with "
+    "the aggregation MEAN and a dtype that is not a float; *copies differ*, when they are created or at the end of an "
+    "update; *one copy alone*, a write to one of several copies, outside the update of that copy; *parts differ*, a "
+    "write across replicas of a PerReplica or Mirrored that holds several values; *returns*, what a write across "
+    "replicas returns (in a replica or an update, the copy that is there).  Source: tf.Variable; observed, TensorFlow "
+    "2.21.",
+    {ASKED: "the synchronization that was asked for", "ON_WRITE": "ON_WRITE, whichever was asked for", OK: "allowed",
+     ALL_COPIES: "a Mirrored of the copies' values", A_READ: "what a read returns",
+     OWN_COPY: "the value of the only copy", "-": "cannot be asked"}, """
+                           mirrored      on read    aggregating
+        synchronization    ON_WRITE      asked      asked
+        integer mean       RD13          RD13       ok
+        copies differ      RD12          ok         -
+        one copy alone     RD12          ok         -
+        parts differ       RD12          RD19       RD12
+        returns            all copies    a read     own copy
+    """)
 
-
-def _read_traits(text: str) -> dict[str, dict[str, str]]:
-    head, rows = lines(text)
-    return {column: {kind: cells[i] for kind, *cells in rows if cells[i] != "-"} for i, column in enumerate(head)}
-
-
-TRAITS = _read_traits(TRAITS_TEXT)
 SYNCHRONIZATION, INTEGER_MEAN, COPIES_DIFFER, ONE_COPY_ALONE, PARTS_DIFFER, RETURNS = TRAITS.values()
 
-
 # --- Reads -------------------------------------------------------------------------------------------------
-# What `read_value()` returns.  A plain variable is not here: it has one value, whoever reads it.
 
-FIRST_COPY = "first copy"                              # of the copies on this worker
-SUM, MEAN, REPLICA_0 = "sum", "mean", "replica 0's"    # over the copies of all replicas, on all workers
+FIRST_COPY, SUM, MEAN, REPLICA_0 = "first copy", "sum", "mean", "replica 0's"
 
-READS_TEXT = """
-                                     outside      cross        update      replica     other_cross  other_replica
-    mirrored     any                 first_copy   first_copy   own_copy    own_copy    first_copy   first_copy
-    on_read      NONE                RD13         RD13         own_copy    own_copy    RD13         RD13
-    on_read      SUM                 sum          sum          own_copy    own_copy    sum          sum
-    on_read      MEAN                mean         mean         own_copy    own_copy    mean         mean
-    on_read      ONLY_FIRST_REPLICA  replica_0's  replica_0's  own_copy    own_copy    replica_0's  replica_0's
-    aggregating  any                 first_copy   first_copy   first_copy  first_copy  first_copy   first_copy
-"""
-
-
-def _aggregations(names: str) -> list[VariableAggregation]:
-    return [*VariableAggregation] if names == "any" else [VariableAggregation[name] for name in names.split(",")]
-
-
-def _read_reads(text: str) -> dict[tuple[str, VariableAggregation], dict[str, str]]:
-    head, rows = lines(text)
-    return {(kind, aggregation): dict(zip(head, cells, strict=True))
-            for kind, aggregations, *cells in rows for aggregation in _aggregations(aggregations)}
-
-
-READS = _read_reads(READS_TEXT)
-
+READS = Table(
+    "Reads of variables",
+    "Rows: the kind of variable and its aggregation.  Columns: the situation.  Source: tf.VariableAggregation; "
+    "observed, TensorFlow 2.21.",
+    {FIRST_COPY: "the first copy on this worker",
+     OWN_COPY: "the copy of the replica that reads, or the one that is updated",
+     REPLICA_0: "the first copy on the first worker", SUM: "of the copies on all workers",
+     MEAN: "of the copies on all workers"}, """
+                                       outside      cross        update      replica     other cross  other replica
+        mirrored; any                first copy   first copy   own copy    own copy    first copy   first copy
+        on read; NONE                RD13         RD13         own copy    own copy    RD13         RD13
+        on read; SUM                 sum          sum          own copy    own copy    sum          sum
+        on read; MEAN                mean         mean         own copy    own copy    mean         mean
+        on read; ONLY_FIRST_REPLICA  replica 0's  replica 0's  own copy    own copy    replica 0's  replica 0's
+        aggregating; any             first copy   first copy   first copy  first copy  first copy   first copy
+    """)
 
 # --- Writes ------------------------------------------------------------------------------------------------
-# What happens to the copies; SUM, MEAN and REPLICA_0 are over the values that the replicas contribute.  A plain
-# variable is not here: its strategy may write it in every situation.
 
-EVERY_COPY = "every copy"    # the one value that is given goes to all copies
-AGREED = "agreed"            # all replicas contribute the same value, else RD12
-SHARED_OUT = "shared out"    # value / n to each copy, so that the sum of the copies is the value
+EVERY_COPY, AGREED, SHARED_OUT = "every copy", "agreed", "shared out"
 
 # Operations fall into five classes.
 ASSIGN, ADD, SCATTER, SCATTER_PICK, BATCH_SCATTER = CLASSES = ("assign", "add", "scatter", "pick", "batch")
@@ -138,55 +107,90 @@ OPERATIONS = {
     "batch_scatter_update": BATCH_SCATTER,
 }
 
-# SUM and MEAN refuse the class "pick": the minimum of a sum of slices is not an update that any replica asked for.
-WRITES_TEXT = """
-                                                              outside     cross       update    replica
-    mirrored     NONE                assign,add,scatter,pick  every_copy  every_copy  own_copy  agreed
-    mirrored     SUM                 assign,add,scatter       every_copy  every_copy  own_copy  sum
-    mirrored     MEAN                assign,add,scatter       every_copy  every_copy  own_copy  mean
-    mirrored     SUM,MEAN            pick                     RD20        RD20        RD20      RD20
-    mirrored     ONLY_FIRST_REPLICA  assign,add,scatter,pick  every_copy  every_copy  own_copy  replica_0's
-    mirrored     any                 batch                    RD20        RD20        RD20      RD20
-    on_read      NONE                assign,add               RD13        RD13        own_copy  own_copy
-    on_read      SUM                 assign                   shared_out  shared_out  own_copy  own_copy
-    on_read      SUM                 add                      RD14        RD14        own_copy  own_copy
-    on_read      MEAN                assign,add               every_copy  every_copy  own_copy  own_copy
-    on_read      ONLY_FIRST_REPLICA  assign,add               every_copy  every_copy  own_copy  own_copy
-    on_read      any                 scatter,pick,batch       RD20        RD20        RD20      RD20
-    aggregating  NONE                all                      every_copy  every_copy  own_copy  RD13
-    aggregating  SUM                 assign,add,scatter       every_copy  every_copy  own_copy  sum
-    aggregating  MEAN                assign,add,scatter       every_copy  every_copy  own_copy  mean
-    aggregating  SUM,MEAN            pick,batch               every_copy  every_copy  own_copy  RD20
-    aggregating  ONLY_FIRST_REPLICA  all                      every_copy  every_copy  own_copy  replica_0's
-"""
+WRITES = Table(
+    "Writes to variables",
+    "Rows: the kind of variable, its aggregation, and the operation: `assign`; add is `assign_add` and `assign_sub`; "
+    "scatter is `scatter_add`, `scatter_sub`, `scatter_mul` and `scatter_div`; pick is `scatter_min`, `scatter_max` "
+    "and `scatter_update`, which SUM and MEAN refuse because the minimum of a sum is not what any replica asked for; "
+    "batch is `batch_scatter_update`.  Columns: the situation.  Source: tf.VariableAggregation; observed, TensorFlow "
+    "2.21.",
+    {EVERY_COPY: "the one value that is given goes to all copies",
+     OWN_COPY: "the copy of the replica that writes, or the one that is updated, and no other",
+     AGREED: "the value that all replicas contribute, else RD12, goes to all copies",
+     SUM: "the sum of what replicas contribute goes to all copies", MEAN: "their mean does",
+     REPLICA_0: "what replica 0 contributes does",
+     SHARED_OUT: "each copy gets the value divided by the number of replicas, so that their sum is the value"}, """
+                                                                  outside       cross         update      replica
+        mirrored; NONE; assign, add, scatter, pick                every copy    every copy    own copy    agreed
+        mirrored; SUM; assign, add, scatter                       every copy    every copy    own copy    sum
+        mirrored; MEAN; assign, add, scatter                      every copy    every copy    own copy    mean
+        mirrored; SUM, MEAN; pick                                 RD20          RD20          RD20        RD20
+        mirrored; ONLY_FIRST_REPLICA; assign, add, scatter, pick  every copy    every copy    own copy    replica 0's
+        mirrored; any; batch                                      RD20          RD20          RD20        RD20
+        on read; NONE; assign, add                                RD13          RD13          own copy    own copy
+        on read; SUM; assign                                      shared out    shared out    own copy    own copy
+        on read; SUM; add                                         RD14          RD14          own copy    own copy
+        on read; MEAN, ONLY_FIRST_REPLICA; assign, add            every copy    every copy    own copy    own copy
+        on read; any; scatter, pick, batch                        RD20          RD20          RD20        RD20
+        aggregating; NONE; any                                    every copy    every copy    own copy    RD13
+        aggregating; SUM; assign, add, scatter                    every copy    every copy    own copy    sum
+        aggregating; MEAN; assign, add, scatter                   every copy    every copy    own copy    mean
+        aggregating; SUM, MEAN; pick, batch                       every copy    every copy    own copy    RD20
+        aggregating; ONLY_FIRST_REPLICA; any                      every copy    every copy    own copy    replica 0's
+    """)
 
-# Under another strategy.  "lone replica": one that has no second one beside it overwrites nothing that another replica
-# wrote, so it may do what a cross-replica context may.
+# --- Variables of other strategies ---------------------------------------------------------------------------
+
 LONE_REPLICA = "lone replica"
 
-FOREIGN_WRITES_TEXT = """
-                 other_cross  other_replica  lone_replica
-    plain        own_copy     RD11           own_copy
-    mirrored     RD10         RD11           RD10
-    on_read      RD10         RD11           RD10
-    aggregating  RD10         RD11           RD10
-"""
+FOREIGN_WRITES = Table(
+    "Writes under another strategy",
+    "Rows: the kind of variable.  Columns: the situation.  A lone replica, which has no second one beside it, "
+    "overwrites nothing that another replica wrote.  Source: observed, TensorFlow 2.21.",
+    {OWN_COPY: "the variable is written"}, """
+                       other cross    other replica    lone replica
+        plain          own copy       RD11             own copy
+        mirrored       RD10           RD11             RD10
+        on read        RD10           RD11             RD10
+        aggregating    RD10           RD11             RD10
+    """)
+
+FOREIGN_UPDATES = Table(
+    "Updates of other strategies' variables",
+    "Row: the call.  Columns: what the strategy that it is made on keeps of a variable.  Source: observed, "
+    "TensorFlow 2.21.", {OK: "allowed"}, """
+                           a copy per replica    one copy    one copy, one replica    one device    default
+        extended.update    RD11                  RD11        RD11                     ok            ok
+    """)
+
+# --- The rows of one variable ----------------------------------------------------------------------------------
+# What a variable keeps and looks its cells up in: the reads of its kind and aggregation by situation, and the writes by
+# class and situation.
+
+Key = tuple[str, VariableAggregation]
 
 
-def _read_writes(text: str) -> dict[tuple[str, VariableAggregation], dict[tuple[str, str], str]]:
-    head, rows = lines(text)
-    table: dict[tuple[str, VariableAggregation], dict[tuple[str, str], str]] = {}
-    for kind, aggregations, classes, *cells in rows:
-        for aggregation in _aggregations(aggregations):
-            for one in CLASSES if classes == "all" else classes.split(","):
-                table.setdefault((kind, aggregation), {}).update(zip(product((one,), head), cells, strict=True))
-    return table
+def _named(names: str) -> list[VariableAggregation]:
+    return [*VariableAggregation] if names == "any" else [VariableAggregation[name] for name in names.split(", ")]
 
 
-def _read_foreign_writes(text: str) -> dict[str, dict[str, str]]:
-    head, rows = lines(text)
-    return {kind: dict(zip(head, cells, strict=True)) for kind, *cells in rows}
+def _reads() -> dict[Key, dict[str, str]]:
+    found = {}
+    for name, row in READS.items():
+        kind, aggregations = name.split("; ")
+        found.update({(kind, one): dict(row) for one in _named(aggregations)})
+    return found
 
 
-WRITES = _read_writes(WRITES_TEXT)
-FOREIGN_WRITES = _read_foreign_writes(FOREIGN_WRITES_TEXT)
+def _writes() -> dict[Key, dict[tuple[str, str], str]]:
+    found: dict[Key, dict[tuple[str, str], str]] = {key: {} for key in READS_OF}
+    for name, row in WRITES.items():
+        kind, aggregations, classes = name.split("; ")
+        for aggregation in _named(aggregations):
+            for one in CLASSES if classes == "any" else classes.split(", "):
+                found[kind, aggregation] |= {(one, situation): action for situation, action in row.items()}
+    return found
+
+
+READS_OF = _reads()
+WRITES_OF = _writes()
