@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refdist import errors
 from refdist.array.backend import constant, current_backend
@@ -23,13 +24,19 @@ from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
 from refdist.runtime import process
 from refdist.variables.values import Mirrored
-from refdist.variables.variable import Variable
+from refdist.variables.variable import ResourceVariable, Variable
 
 __all__ = ["Algorithm", "Generator", "create_rng_state", "get_global_generator", "set_global_generator"]
 
 _REAL = ("float16", "float32", "float64")
 _RANGED = ("int32", "int64")
 _WHOLE = ("int32", "int64", "uint32", "uint64")
+
+
+class Draw(Protocol):
+    """A function of `philox` for `count` numbers of a distribution."""
+
+    def __call__(self, key: int, counter: int, count: int, dtype: np.dtype[np.generic], /) -> Any: ...
 
 
 class Generator:
@@ -57,7 +64,7 @@ class Generator:
     Source: tf.random.Generator.
     """
 
-    def __init__(self, copy_from: Generator | None = None, state: Any = None, alg: Any = None) -> None:
+    def __init__(self, copy_from: Generator | None = None, state: object = None, alg: object = None) -> None:
         attempted = "Generator"
         if copy_from is not None:
             if state is not None or alg is not None or not isinstance(copy_from, Generator):
@@ -69,7 +76,7 @@ class Generator:
             self._alg = random_state.algorithm(alg, attempted)
         if isinstance(state, Variable):
             random_state.check(state.shape, state.dtype, attempted)
-            self._state: Any = state
+            self._state = state
         else:
             # Copies that replicas write alone, and of which the first is the one that others see.
             self._state = Variable(random_state.state_of(state, attempted), trainable=False, name="StateVar",
@@ -77,7 +84,7 @@ class Generator:
                                    aggregation=VariableAggregation.ONLY_FIRST_REPLICA)
 
     @classmethod
-    def from_state(cls, state: Any, alg: Any) -> Generator:
+    def from_state(cls, state: object, alg: object) -> Generator:
         """A generator with this state.
 
         Source: tf.random.Generator.from_state.
@@ -85,7 +92,7 @@ class Generator:
         return cls(alg=alg, state=state)
 
     @classmethod
-    def from_seed(cls, seed: Any, alg: Any = None) -> Generator:
+    def from_seed(cls, seed: object, alg: object = None) -> Generator:
         """A generator whose state is made of an int or of several.
 
         Source: tf.random.Generator.from_seed.
@@ -94,7 +101,7 @@ class Generator:
         return cls(state=create_rng_state(seed, alg), alg=alg)
 
     @classmethod
-    def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
+    def from_non_deterministic_state(cls, alg: object = None) -> Generator:
         """A generator with a state of the operating system's random numbers; under a strategy all copies have the same.
 
         Source: tf.random.Generator.from_non_deterministic_state.
@@ -103,22 +110,22 @@ class Generator:
         return cls(state=np.frombuffer(os.urandom(8 * random_state.SIZE), np.int64), alg=alg)
 
     @classmethod
-    def from_key_counter(cls, key: Any, counter: Any, alg: Any) -> Generator:
+    def from_key_counter(cls, key: object, counter: object, alg: object) -> Generator:
         """A generator with this key, an int, and this counter, two ints.
 
         Source: tf.random.Generator.from_key_counter.
         """
         return cls(state=random_state.of_key_counter(key, counter, "Generator.from_key_counter"), alg=alg)
 
-    def reset(self, state: Any) -> None:
+    def reset(self, state: object) -> None:
         """Gives the generator another state."""
         self._state.assign(random_state.state_of(state, "Generator.reset"))
 
-    def reset_from_seed(self, seed: Any) -> None:
+    def reset_from_seed(self, seed: object) -> None:
         """Gives the generator the state that `from_seed` would make."""
         self._state.assign(create_rng_state(seed, self._alg))
 
-    def reset_from_key_counter(self, key: Any, counter: Any) -> None:
+    def reset_from_key_counter(self, key: object, counter: object) -> None:
         """Gives the generator the state that `from_key_counter` would make."""
         self._state.assign(random_state.of_key_counter(key, counter, "Generator.reset_from_key_counter"))
 
@@ -141,7 +148,7 @@ class Generator:
         # TensorFlow's name.
         return {"_state_var": self._state}
 
-    def skip(self, delta: Any) -> Any:
+    def skip(self, delta: object) -> Any:
         """Advances the state as drawing `delta` numbers does, and returns the state from before.
 
         Across replicas every copy is advanced.
@@ -157,8 +164,8 @@ class Generator:
         state, strategy = self._state, self._state._strategy
         if strategy is None:
             # One stream for all callers, replicas too, in the order of the calls.
-            before = state._read()
-            state._store(current_backend().put(random_state.advanced(before, count), state._device))
+            before, only = state._read(), state._primary
+            only._store(current_backend().put(random_state.advanced(before, count), only._device))
             return before
         situation = context_stack.situation(strategy)
         if situation in (context_stack.OTHER_CROSS, context_stack.OTHER_REPLICA):
@@ -170,7 +177,7 @@ class Generator:
             state.assign(random_state.advanced(before, count))
             return before
 
-        def advance(copy: Any) -> Any:
+        def advance(copy: ResourceVariable) -> Any:
             before = copy._array
             copy.assign(random_state.advanced(before, count))
             return before
@@ -186,7 +193,7 @@ class Generator:
             key = int(philox.bits(key, replica.replica_id_in_sync_group, 1, 8)[0])
         return key, low | high << 64
 
-    def normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = np.float32,
+    def normal(self, shape: object, mean: object = 0.0, stddev: object = 1.0, dtype: DTypeLike = np.float32,
                name: str | None = None) -> Any:
         """Numbers of a normal distribution.
 
@@ -205,7 +212,7 @@ class Generator:
         """
         return self._scaled(philox.normal, "Generator.normal", shape, mean, stddev, dtype)
 
-    def truncated_normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = np.float32,
+    def truncated_normal(self, shape: object, mean: object = 0.0, stddev: object = 1.0, dtype: DTypeLike = np.float32,
                          name: str | None = None) -> Any:
         """As `normal`, without numbers more than two standard deviations from the mean.
 
@@ -213,13 +220,14 @@ class Generator:
         """
         return self._scaled(philox.truncated_normal, "Generator.truncated_normal", shape, mean, stddev, dtype)
 
-    def _scaled(self, draw: Any, attempted: str, shape: Any, offset: Any, factor: Any, dtype: Any) -> Any:
+    def _scaled(self, draw: Draw, attempted: str, shape: object, offset: object, factor: object,
+                dtype: DTypeLike) -> Any:
         sizes, dtype = _shape(shape, attempted), _dtype(dtype, _REAL, attempted)
         offset, factor = (_fitting(value, sizes, dtype, attempted) for value in (offset, factor))
         count = math.prod(sizes)
         return constant(draw(*self._stream(count), count, dtype).reshape(sizes) * factor + offset)
 
-    def uniform(self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = np.float32,
+    def uniform(self, shape: object, minval: object = 0, maxval: object = None, dtype: DTypeLike = np.float32,
                 name: str | None = None) -> Any:
         """Numbers from `minval` up to, but without, `maxval`, all as likely.
 
@@ -256,7 +264,7 @@ class Generator:
         return constant((words % words.dtype.type(high - low) + words.dtype.type(low & 2**(8 * dtype.itemsize) - 1))
                         .view(dtype).reshape(sizes))
 
-    def uniform_full_int(self, shape: Any, dtype: Any = np.uint64, name: str | None = None) -> Any:
+    def uniform_full_int(self, shape: object, dtype: DTypeLike = np.uint64, name: str | None = None) -> Any:
         """Integers of the whole range of a dtype: int32, int64, uint32 or uint64.
 
         Source: tf.random.Generator.uniform_full_int.
@@ -264,11 +272,11 @@ class Generator:
         attempted = "Generator.uniform_full_int"
         return self._bits(attempted, shape, _dtype(dtype, _WHOLE, attempted))
 
-    def _bits(self, attempted: str, shape: Any, dtype: np.dtype[Any]) -> Any:
+    def _bits(self, attempted: str, shape: object, dtype: np.dtype[np.generic]) -> Any:
         sizes = _shape(shape, attempted)
         return constant(self._words(sizes, dtype).view(dtype).reshape(sizes))
 
-    def _words(self, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def _words(self, sizes: tuple[int, ...], dtype: np.dtype[np.generic]) -> Any:
         count = math.prod(sizes)
         return philox.bits(*self._stream(count), count, dtype.itemsize)
 
@@ -321,7 +329,7 @@ def set_global_generator(generator: Generator) -> None:
     program.generator = generator
 
 
-def _dtype(dtype: Any, known: Sequence[str], attempted: str) -> np.dtype[Any]:
+def _dtype(dtype: DTypeLike, known: Sequence[str], attempted: str) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] | None = np.dtype(dtype)
     except TypeError:
@@ -331,7 +339,7 @@ def _dtype(dtype: Any, known: Sequence[str], attempted: str) -> np.dtype[Any]:
     return found
 
 
-def _shape(shape: Any, attempted: str) -> tuple[int, ...]:
+def _shape(shape: object, attempted: str) -> tuple[int, ...]:
     if isinstance(shape, (list, tuple)) and not shape:
         return ()
     sizes = to_numpy(to_array(shape))
@@ -341,7 +349,7 @@ def _shape(shape: Any, attempted: str) -> tuple[int, ...]:
     return tuple(map(int, sizes))
 
 
-def _bound(value: Any, attempted: str) -> int:
+def _bound(value: object, attempted: str) -> int:
     array = None if value is None else to_numpy(to_array(value))
     if array is None or array.ndim or array.dtype.kind not in "iu":
         raise errors.error("RD25", attempted, f"minval or maxval is {value!r}",
@@ -349,7 +357,7 @@ def _bound(value: Any, attempted: str) -> int:
     return int(array)
 
 
-def _fitting(value: Any, sizes: tuple[int, ...], dtype: np.dtype[Any], attempted: str) -> Any:
+def _fitting(value: object, sizes: tuple[int, ...], dtype: np.dtype[np.generic], attempted: str) -> Any:
     array = to_numpy(to_array(value, dtype))
     try:
         np.broadcast_to(array, sizes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _U64 = np.uint64
 _WORD, _LOW = _U64(32), _U64(0xFFFFFFFF)
@@ -68,7 +69,7 @@ def bits(key: int, counter: int, count: int, size: int) -> Any:
     return (pairs[:, 0] | pairs[:, 1] << _WORD)[:count]
 
 
-def uniform(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
+def uniform(key: int, counter: int, count: int, dtype: np.dtype[np.generic]) -> Any:
     """Floats in [0, 1) of a dtype, shape [count]."""
     if dtype.itemsize < 8:
         return _floats(bits(key, counter, count, 4), dtype)
@@ -76,14 +77,14 @@ def uniform(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
     return _floats(words << _WORD | words >> _WORD, dtype)
 
 
-def normal(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
+def normal(key: int, counter: int, count: int, dtype: np.dtype[np.generic]) -> Any:
     """Floats of the standard normal distribution, shape [count]; float16 is rounded from float32."""
     wide = _wide(dtype)
     words = blocks(key, counter, -(-count * wide.itemsize // 16))
     return _box_muller(words, wide).reshape(-1)[:count].astype(dtype)
 
 
-def truncated_normal(key: int, counter: int, count: int, dtype: np.dtype[Any]) -> Any:
+def truncated_normal(key: int, counter: int, count: int, dtype: np.dtype[np.generic]) -> Any:
     """Floats of the standard normal distribution between -2 and 2, shape [count].
 
     As many numbers as a block has take their values from one row of counters: the first that are within the bounds.
@@ -105,17 +106,17 @@ def truncated_normal(key: int, counter: int, count: int, dtype: np.dtype[Any]) -
     return taken.reshape(-1)[:count].astype(dtype)
 
 
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _wide(dtype: np.dtype[np.generic]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
 
 
-def _floats(words: Any, dtype: np.dtype[Any]) -> Any:
+def _floats(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:
     unsigned, mantissa, one = _FLOATS[dtype]
     below = words.astype(unsigned) & unsigned((1 << mantissa) - 1)
     return (below | unsigned(one << mantissa)).view(dtype) - dtype.type(1)
 
 
-def _box_muller(words: Any, dtype: np.dtype[Any]) -> Any:
+def _box_muller(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:
     # [n, 4] words to [n, 4] floats, or [n, 2] doubles.
     if dtype.itemsize == 4:
         numbers = _floats(words, dtype)

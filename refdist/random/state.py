@@ -10,6 +10,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import frozen, to_numpy
+from refdist.array.types import Array
 from refdist.random import philox
 from refdist.variables.values import ArrayOperators
 
@@ -28,7 +29,7 @@ class Algorithm(Enum):
     AUTO_SELECT = 3
 
 
-def create_rng_state(seed: Any, alg: Any) -> Any:
+def create_rng_state(seed: object, alg: object) -> Any:
     """The state that is made of a seed.
 
     Args:
@@ -55,7 +56,7 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
     return np.concatenate([np.zeros(SIZE - len(words), np.int64), words])
 
 
-def algorithm(alg: Any, attempted: str) -> int:
+def algorithm(alg: object, attempted: str) -> int:
     """The number of an algorithm that refdist has.
 
     Raises:
@@ -78,7 +79,7 @@ def algorithm(alg: Any, attempted: str) -> int:
     return number
 
 
-def _integers(value: Any, attempted: str) -> Any:
+def _integers(value: object, attempted: str) -> Any:
     # Integers of 64 bits, with or without a sign, as int64.
     if isinstance(value, ArrayOperators):
         value = value.numpy()
@@ -95,7 +96,7 @@ def _integers(value: Any, attempted: str) -> Any:
     return array.astype(np.int64)
 
 
-def state_of(value: Any, attempted: str) -> Any:
+def state_of(value: object, attempted: str) -> Any:
     """Integers as a state, int64 of shape [3].
 
     Raises:
@@ -106,7 +107,7 @@ def state_of(value: Any, attempted: str) -> Any:
     return state
 
 
-def check(shape: Sequence[Any], dtype: np.dtype[Any], attempted: str) -> None:
+def check(shape: Sequence[int | None], dtype: np.dtype[np.generic], attempted: str) -> None:
     """Raises unless an array of this shape and dtype is a state.
 
     Raises:
@@ -117,7 +118,7 @@ def check(shape: Sequence[Any], dtype: np.dtype[Any], attempted: str) -> None:
                            f"Pass {SIZE} int64: two of counter, one of key.", kind=errors.InvalidValueError)
 
 
-def of_key_counter(key: Any, counter: Any, attempted: str) -> Any:
+def of_key_counter(key: object, counter: object, attempted: str) -> Any:
     """The state with this key and this counter.
 
     Raises:
@@ -130,7 +131,7 @@ def of_key_counter(key: Any, counter: Any, attempted: str) -> Any:
     return np.append(words, last)
 
 
-def advanced(state: Any, count: int) -> Any:
+def advanced(state: Array, count: int) -> Any:
     """The state after `count` numbers."""
     low, high, key = map(int, to_numpy(state).view(np.uint64))
     counter = (low | high << 64) + count * philox.RESERVED
