@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from refdist import errors
 from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import walk
+from refdist.checkpoints.objects import Stateful, walk
 from refdist.core import call_site, context_stack
 from refdist.variables.variable import Variable
 
@@ -41,13 +41,13 @@ class Checkpoint:
     Source: tf.train.Checkpoint.
     """
 
-    _pending: dict[str, Any]
+    _pending: dict[str, object]
     # Where this one is inside others that were read: their `_pending`, and the names that lead here.
-    _places: list[tuple[dict[str, Any], str]]
+    _places: list[tuple[dict[str, object], str]]
     _root: Any
     _save_counter: Any
 
-    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+    def __init__(self, root: object = None, **kwargs: object) -> None:
         self._pending = {}
         self._places = []
         self._root = root
@@ -58,17 +58,17 @@ class Checkpoint:
                                    "Give it another name.", kind=errors.InvalidValueError)
             setattr(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         if not name.startswith("_"):
             self._give(name, value)
 
-    def _give(self, name: str, value: Any) -> None:
+    def _give(self, name: str, value: object) -> None:
         # What was read before this attribute existed.
         for pending, prefix in [(self._pending, ""), *self._places]:
             if not pending:
                 continue
-            seen: dict[int, tuple[str, Any]] = {}
+            seen: dict[int, tuple[str, object]] = {}
             found = {key: one for key, one in walk({name: value}, prefix, seen) if key in pending}
             _assign(found, pending)
             for key in found:
@@ -93,10 +93,10 @@ class Checkpoint:
     def _checkpoint_items(self) -> dict[str, Any]:
         return self._own() if self._root is None else {"root": self._root, **self._own()}
 
-    def _tracked(self, seen: dict[int, tuple[str, Any]] | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _tracked(self, seen: dict[int, tuple[str, object]] | None = None) -> dict[str, Variable | Stateful]:
+        found: dict[str, Variable | Stateful] = {}
         for root in [self._own()] if self._root is None else [self._root, self._own()]:
-            met: dict[int, tuple[str, Any]] = {}
+            met: dict[int, tuple[str, object]] = {}
             found.update(walk(root, "", met))
             if seen is not None:
                 seen.update(met)
@@ -105,7 +105,7 @@ class Checkpoint:
     def _variables(self) -> list[Variable]:
         return [one for one in self._tracked().values() if isinstance(one, Variable)]
 
-    def write(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
+    def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes the variables into a file and returns `file_prefix`; a folder that does not exist is made.
 
         Of a mirrored variable one copy is written, of one that is synchronized on read what reading it gives.
@@ -151,7 +151,7 @@ class Checkpoint:
         by_first_worker(self._variables(), attempted, lambda: files.write(file_of(path), content))
         return path
 
-    def read(self, save_path: str | os.PathLike[str], options: Any = None) -> LoadStatus:
+    def read(self, save_path: str | os.PathLike[str], options: object = None) -> LoadStatus:
         """Gives the variables the values of a file; nothing changes unless all of them fit.
 
         Values of attributes that are set later are given to them then.  When nothing that is there already has a
@@ -168,7 +168,7 @@ class Checkpoint:
     def _read(self, path: str) -> LoadStatus:
         _outside_replicas("Checkpoint.read")
         values = files.read(file_of(path))
-        seen: dict[int, tuple[str, Any]] = {}
+        seen: dict[int, tuple[str, object]] = {}
         tracked = self._tracked(seen)
         _assign({key: one for key, one in tracked.items() if key in values}, values)
         # The same dict, as it has places elsewhere.
@@ -181,7 +181,7 @@ class Checkpoint:
                            f"{_brief(there)}. Use the same names of attributes.")
         return LoadStatus(path, self, set(tracked) - set(values))
 
-    def save(self, file_prefix: str | os.PathLike[str], options: Any = None) -> str:
+    def save(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes `file_prefix` with the next number behind it, and notes it as the latest of its folder.
 
         Source: tf.train.Checkpoint.save.
@@ -197,7 +197,7 @@ class Checkpoint:
                         lambda: files.write_index(folder, {"latest": name, "all": [name]}))
         return path
 
-    def restore(self, save_path: str | os.PathLike[str] | None, options: Any = None) -> LoadStatus:
+    def restore(self, save_path: str | os.PathLike[str] | None, options: object = None) -> LoadStatus:
         """As `read`, with the number of saves; None does nothing, for `restore(latest_checkpoint(folder))`.
 
         Source: tf.train.Checkpoint.restore.
@@ -258,14 +258,14 @@ class LoadStatus:
         return self
 
 
-def _place(seen: dict[int, tuple[str, Any]], pending: dict[str, Any]) -> None:
+def _place(seen: dict[int, tuple[str, object]], pending: dict[str, object]) -> None:
     for path, one in seen.values():
         if isinstance(one, Checkpoint) and path and not any(
                 known is pending and where == path for known, where in one._places):
             one._places.append((pending, path))
 
 
-def _state_of(holder: Any, key: str, attempted: str) -> Any:
+def _state_of(holder: Stateful, key: str, attempted: str) -> Any:
     state = holder.state_dict()
     try:
         # Tuples and keys that are no text would come back as something else.
@@ -279,10 +279,10 @@ def _state_of(holder: Any, key: str, attempted: str) -> Any:
     return state
 
 
-def _assign(tracked: dict[str, Any], values: dict[str, Any]) -> None:
+def _assign(tracked: Mapping[str, Variable | Stateful], values: Mapping[str, object]) -> None:
     attempted = "Checkpoint.read"
     for key, one in tracked.items():
-        value = values[key]
+        value: Any = values[key]
         if isinstance(value, State) == isinstance(one, Variable):
             raise errors.error("RD31", attempted, f"{key} is a {'state' if isinstance(value, State) else 'variable'} "
                                f"in the file and a {type(one).__name__} here", "Use the same names of attributes.",
@@ -291,7 +291,8 @@ def _assign(tracked: dict[str, Any], values: dict[str, Any]) -> None:
             raise errors.error("RD31", attempted, f"{key} has shape {value.shape} and dtype {value.dtype} in "
                                f"the file, the variable {one.numpy().shape} and {one.dtype}",
                                "Restore into a variable of the same shape and dtype.", kind=errors.InvalidValueError)
-    holders = [(one, values[key].content) for key, one in tracked.items() if not isinstance(one, Variable)]
+    contents = {key: value.content for key, value in values.items() if isinstance(value, State)}
+    holders = [(one, contents[key]) for key, one in tracked.items() if not isinstance(one, Variable)]
     before = [one.state_dict() for one, _ in holders]
     try:
         for one, content in holders:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refdist import errors
 
@@ -30,7 +32,7 @@ class State:
     content: Any
 
 
-def path_of(path: Any, attempted: str) -> str:
+def path_of(path: object, attempted: str) -> str:
     """A path as text.
 
     Raises:
@@ -47,7 +49,7 @@ def file_of(path: str) -> str:
     return path if path.endswith(SUFFIX) else path + SUFFIX
 
 
-def packed(arrays: dict[str, Any], aliases: dict[str, str], states: dict[str, Any]) -> bytes:
+def packed(arrays: Mapping[str, NDArray[np.generic]], aliases: dict[str, str], states: dict[str, object]) -> bytes:
     """The content of a file.
 
     Args:
@@ -151,12 +153,12 @@ def index(folder: str, filename: str | None = None) -> dict[str, Any]:
     return found if fits and all(isinstance(one, (int, float)) for one in times) else {}
 
 
-def write_index(folder: str, promised: dict[str, Any]) -> None:
+def write_index(folder: str, promised: dict[str, object]) -> None:
     """Replaces what a folder promises."""
     write(os.path.join(folder or ".", INDEX), json.dumps(promised).encode())
 
 
-def _checksum(array: Any) -> int:
+def _checksum(array: NDArray[np.generic]) -> int:
     return zlib.crc32(array.tobytes(), zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
 
 

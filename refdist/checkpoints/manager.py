@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from refdist import errors
 from refdist.checkpoints import files
 from refdist.checkpoints.checkpoint import Checkpoint, by_first_worker
 from refdist.checkpoints.files import file_of
+from refdist.variables.variable import Variable
 
 
 class CheckpointManager:
@@ -41,8 +41,8 @@ class CheckpointManager:
 
     def __init__(self, checkpoint: Checkpoint, directory: str | os.PathLike[str], max_to_keep: int | None,
                  keep_checkpoint_every_n_hours: float | None = None, checkpoint_name: str = "ckpt",
-                 step_counter: Any = None, checkpoint_interval: int | None = None,
-                 init_fn: Callable[[], Any] | None = None, last_checkpoint_step: int | None = None) -> None:
+                 step_counter: Variable | None = None, checkpoint_interval: int | None = None,
+                 init_fn: Callable[[], object] | None = None, last_checkpoint_step: int | None = None) -> None:
         if not isinstance(checkpoint, Checkpoint):
             raise errors.error("RD25", "CheckpointManager", f"got {checkpoint!r}", "Pass a Checkpoint.")
         if max_to_keep is not None and (not isinstance(max_to_keep, int) or max_to_keep < 1):
@@ -96,7 +96,7 @@ class CheckpointManager:
         return path if path is not None and os.path.exists(file_of(path)) else None
 
     def save(self, checkpoint_number: int | None = None, check_interval: bool = True,
-             options: Any = None) -> str | None:
+             options: object = None) -> str | None:
         """Saves, and deletes what is too old.
 
         Args:
@@ -109,7 +109,7 @@ class CheckpointManager:
         Source: tf.train.CheckpointManager.save.
         """
         attempted = "CheckpointManager.save"
-        step = None if self._interval is None else int(self._counter.numpy())
+        step = self._step()
         if self._interval is not None and step is not None and self._last_step is not None:
             if step == self._last_step or (check_interval and step < self._last_step + self._interval):
                 return None
@@ -126,6 +126,9 @@ class CheckpointManager:
         too_old = self._too_old()
         by_first_worker(self._checkpoint._variables(), attempted, lambda: self._promise(too_old))
         return path
+
+    def _step(self) -> int | None:
+        return None if self._interval is None or self._counter is None else int(self._counter.numpy())
 
     def _too_old(self) -> list[str]:
         found = []
@@ -154,7 +157,7 @@ class CheckpointManager:
         path = self.latest_checkpoint
         self._checkpoint.restore(path)
         if path is not None and self._interval is not None:
-            self._last_step = int(self._counter.numpy())
+            self._last_step = self._step()
         if path is None and self._init is not None:
             self._init()
         return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,14 @@ _PASSED = (str, bytes, np.ndarray, type, types.FunctionType, types.BuiltinFuncti
            types.ModuleType, functools.partial)
 
 
-def walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+class Stateful(Protocol):
+    """An object that keeps its state itself, for example an optimizer of PyTorch."""
+
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state: object, /) -> object: ...
+
+
+def walk(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Iterator[tuple[str, Variable | Stateful]]:
     """(name, variable or object with `state_dict`) of everything below a value.
 
     Args:
@@ -30,7 +37,7 @@ def walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tu
         return
     if isinstance(value, _PASSED):
         return
-    if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
+    if _is_stateful(value):
         yield path, value
         return
     if id(value) in seen:
@@ -40,7 +47,7 @@ def walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tu
         items: Any = value.items()
     elif isinstance(value, (list, tuple)):
         items = enumerate(value)
-    elif hasattr(type(value), "_checkpoint_items"):
+    elif _is_tracked(value):
         items = value._checkpoint_items().items()
     else:
         items = ((name, item) for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_"))
@@ -48,3 +55,15 @@ def walk(value: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tu
         # As TensorFlow writes them: "/" stands between names, so it cannot stand in one.
         escaped = str(name).replace(".", "..").replace("/", ".S")
         yield from walk(item, f"{path}/{escaped}" if path else escaped, seen)
+
+
+class _Tracked(Protocol):
+    def _checkpoint_items(self) -> dict[str, Any]: ...
+
+
+def _is_tracked(value: object) -> TypeGuard[_Tracked]:
+    return hasattr(type(value), "_checkpoint_items")
+
+
+def _is_stateful(value: object) -> TypeGuard[Stateful]:
+    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))

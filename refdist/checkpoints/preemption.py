@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -32,8 +33,8 @@ class TerminationConfig:
     """
 
     def __init__(self, termination_watcher_fn: Callable[[], bool] | None = None,
-                 exit_fn: Callable[[], Any] | None = None, grace_period: float | None = None,
-                 save_fn: Callable[..., Any] | None = None) -> None:
+                 exit_fn: Callable[[], object] | None = None, grace_period: float | None = None,
+                 save_fn: Callable[..., object] | None = None) -> None:
         self.termination_watcher_fn = termination_watcher_fn
         self.exit_fn = exit_fn
         self.grace_period = grace_period or 0.0
@@ -55,7 +56,8 @@ class PreemptionCheckpointHandler:
     Source: tf.distribute.experimental.PreemptionCheckpointHandler.
     """
 
-    def __init__(self, cluster_resolver: Any, checkpoint_or_checkpoint_manager: Any, checkpoint_dir: Any = None,
+    def __init__(self, cluster_resolver: object, checkpoint_or_checkpoint_manager: object,
+                 checkpoint_dir: str | os.PathLike[str] | None = None,
                  termination_config: TerminationConfig | None = None) -> None:
         attempted = "PreemptionCheckpointHandler"
         if isinstance(checkpoint_or_checkpoint_manager, Checkpoint):
@@ -84,7 +86,7 @@ class PreemptionCheckpointHandler:
         """How often `run` was called, before earlier ends too."""
         return int(self._counter.numpy())
 
-    def run(self, distributed_train_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def run(self, distributed_train_function: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Calls the function, once; saves and ends afterwards when some worker is to end.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.run.
@@ -94,7 +96,7 @@ class PreemptionCheckpointHandler:
         self.save_checkpoint_if_preempted()
         return result
 
-    def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
+    def save_checkpoint_if_preempted(self, *args: object, **kwargs: object) -> None:
         """Saves when some worker is to end, and ends when its time is over; the arguments are `save`'s.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.save_checkpoint_if_preempted.
@@ -111,7 +113,9 @@ class PreemptionCheckpointHandler:
         over = any(ends for _, ends in known)
         if over or (any(told for told, _ in known) and not self._saved_first):
             self._saved_first = True
-            (self._config.save_fn or self._save)(*args, **kwargs)
+            save: Callable[..., object] = (
+                self._config.save_fn or functools.partial(self._manager.save, check_interval=False))
+            save(*args, **kwargs)
         if over:
             (self._config.exit_fn or _exit)()
 
@@ -119,9 +123,6 @@ class PreemptionCheckpointHandler:
         if not self._told.is_set():
             self._told_at = time.monotonic()
             self._told.set()
-
-    def _save(self, *args: Any, **kwargs: Any) -> None:
-        self._manager.save(*args, **{"check_interval": False, **kwargs})
 
     @contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:
