@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import packages
 import pytest
 from gpu_world import mirrored, program, replica
 
@@ -33,15 +34,8 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     modules: list[str] = []
 
     def install(package: str, source: str, **points: str) -> Path:
-        module = package.replace("-", "_")
-        modules.append(module)
-        site = tmp_path / package
-        info = site / f"{module}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = [f"{name} = {module}:{attribute}" for name, attribute in points.items()]
-        (info / "entry_points.txt").write_text("\n".join([f"[{backend.GROUP}]", *lines, ""]))
-        (site / f"{module}.py").write_text(source)
+        modules.append(package.replace("-", "_"))
+        site = packages.install(tmp_path / package, package, source, backend.GROUP, **points)
         monkeypatch.syspath_prepend(str(site))
         return site
 

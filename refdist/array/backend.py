@@ -6,12 +6,10 @@ gets one array per device and gives arrays back.
 
 from __future__ import annotations
 
-import importlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, to_array, xp_of
+from refdist.array.plugins import Plugins
 from refdist.array.types import Array
 from refdist.core import context_stack
 from refdist.core.interfaces import ReplicaSwitchHooks
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from refdist.array.transport import Transport
 
 BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "simulated": "refdist.backends.simulated:Simulated"}
-GROUP = "refdist.backends"
 VARIABLE = "REFDIST_BACKEND"
 _FLOAT32 = np.dtype(np.float32)
 
@@ -265,9 +263,14 @@ def constant(value: Any, dtype: Any = None) -> Any:
     return current_backend().put(array, device) if device else array
 
 
+_plugins = Plugins("backend", Backend, BUILT_IN,  # type: ignore[type-abstract]
+                   "Implement them, or inherit from refdist.backends.simulated.Simulated.")
+GROUP = _plugins.group
+
+
 def names() -> list[str]:
     """Names of the built-in backends and of those that installed packages offer."""
-    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+    return _plugins.names()
 
 
 def find(name: str) -> type[Backend]:
@@ -276,28 +279,4 @@ def find(name: str) -> type[Backend]:
     Raises:
         RD27: no such backend, two packages offer it, it cannot be imported, or is not a whole backend.
     """
-    if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        found: type[Backend] = getattr(importlib.import_module(module), attribute)
-        return found
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not points:
-        raise errors.error("RD27", f"backend {name!r}", "no backend has this name",
-                           f"The backends here are {', '.join(names())}.")
-    if len(points) > 1:
-        offers = ", ".join(sorted(point.dist.name if point.dist else "?" for point in points))
-        raise errors.error("RD27", f"backend {name!r}", f"{len(points)} packages offer it: {offers}",
-                           "Uninstall all but one.")
-    attempted = f"backend {name!r} of {points[0].dist.name if points[0].dist else '?'}"
-    try:
-        loaded = points[0].load()
-    except (ImportError, AttributeError) as error:
-        raise errors.error("RD27", attempted, f"it cannot be imported: {error}") from error
-    if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
-        raise errors.error("RD27", attempted, f"{loaded!r} is not a subclass of refdist.array.backend.Backend",
-                           "Offer the class itself, as docs/writing-a-backend.md shows.")
-    missing = sorted(loaded.__abstractmethods__)
-    if missing:
-        raise errors.error("RD27", attempted, f"{loaded.__name__} lacks the methods {', '.join(missing)}",
-                           "Implement them, or inherit from refdist.backends.simulated.Simulated.")
-    return loaded
+    return _plugins.find(name)
