@@ -213,9 +213,10 @@ CATALOGUE: dict[str, Code] = {
         "All elements of a dataset have one structure, and in each component one dtype and one rank.",
         "Correct the row that the message names."),
     "RD27": Code(
-        "a backend or package is missing or cannot be used", NotFoundError,
-        "A backend is built in, or registered under the entry point `refdist.backends`; a strategy works only with the "
-        "backend that was active when it was created; some features need a package that is not installed by default.",
+        "a backend, transport or package is missing or cannot be used", NotFoundError,
+        "A backend or transport is built in, or registered under the entry point `refdist.backends` or "
+        "`refdist.transports`; a strategy works only with the backend that was active when it was created; some "
+        "features need a package that is not installed by default.",
         "Install what the message names."),
     "RD28": Code(
         "a device failed", DeviceError,

@@ -21,15 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors
+from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
-from refdist.array.transport import Columns, Transport, concatenated
+from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.backends.mpi import failure, mpi_types, reduce
 from refdist.backends.mpi.mpi_types import HostArray, Request
-from refdist.core import agreement, call_site
-from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
+from refdist.core import agreement
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.core.launcher import launched
-from refdist.runtime import process
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
 CHECKS_VARIABLE = "REFDIST_CHECKS"
@@ -51,7 +51,7 @@ T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
 
 
-class MPITransport(Transport):
+class MPITransport(ConnectableTransport):
     """This process and those started together with it."""
 
     def __init__(self, mpi: mpi_types.MPI, watch: failure.Watch, timeout: float) -> None:
@@ -74,6 +74,32 @@ class MPITransport(Transport):
         self._reducer = reduce.make(mpi, self._comm, node, self._wait, cores, _sent())
         node.Free()
         watch.set_peers(self._exchange_raw(watch.endpoint()))
+
+    @classmethod
+    def group(cls) -> Group | None:
+        found = launched()
+        return None if found is None else Group(found.rank, found.size)
+
+    @classmethod
+    def connect(cls, timeout: float | None) -> MPITransport:
+        seconds = _timeout(timeout)
+        launch = launched()
+        if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
+            failure.supervise()
+        watch = failure.Watch(0)
+        alarm = failure.limit_start(seconds)
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
+                               "Run `pip install mpi4py mpich`, which brings an MPI library and its mpiexec."
+                               ) from error
+        watch.rank = MPI.COMM_WORLD.Get_rank()
+        failure.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
+        transport = cls(MPI, watch, seconds)
+        alarm.cancel()
+        atexit.register(transport.finish)
+        return transport
 
     # Waiting.
 
@@ -106,7 +132,7 @@ class MPITransport(Transport):
     def _lost(self, gone: list[int]) -> errors.RefdistError:
         what = (f"{agreement.names(gone, 'worker')} died" if gone
                 else f"not all workers came within {self.timeout:.0f} s")
-        return _everywhere(errors.error(
+        return on_every_worker(errors.error(
             "RD01", self._watch.status(), f"{what}:\n{self._watch.report()}\n",
             "Look at the lines of those who are missing; a longer wait is "
             f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}."))
@@ -145,19 +171,17 @@ class MPITransport(Transport):
             self._seen.add(key[2])
         known = self._fingerprints.get(key)
         if known is None:
-            text = repr(_described(call))
+            text = repr(header_of(call))
             digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
             known = self._fingerprints[key] = digest
         return known
 
     def _difference(self, call: CollectiveCall) -> errors.RefdistError:
-        found = [CollectiveCall(kind, signature, site=site)
-                 for kind, signature, site in self._exchange_raw(_described(call))]
         try:
-            agreement.compare(found, unit_name="worker")
+            compare(self._exchange_raw(header_of(call)))
         except errors.RefdistError as error:
-            return _everywhere(error)
-        return _everywhere(errors.error(
+            return error
+        return on_every_worker(errors.error(
             "RD02", call.kind, "the workers have made different numbers of calls that need all of them: worker "
             f"{self.rank} is at its number {self._count}, {call}"))
 
@@ -243,11 +267,6 @@ class MPITransport(Transport):
             self._mpi.COMM_WORLD.Abort(70)
 
 
-def _everywhere(error: errors.RefdistError) -> errors.RefdistError:
-    error.on_every_worker = True
-    return error
-
-
 def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]], columns: Columns) -> list[list[HostArray]]:
     found, start = [], 0
     for column, theirs in zip(columns, shapes, strict=True):
@@ -258,15 +277,6 @@ def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]], columns:
             start = stop
         found.append(parts)
     return found
-
-
-def _described(call: CollectiveCall) -> tuple[str, Signature, call_site.Site]:
-    # What other processes are told of a call.  Files may lie elsewhere on another host, so only their last name
-    # counts.
-    site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
-    said = call.signature
-    return call.kind, said._replace(target=agreement.shown(said.target),
-                                    structure=said.structure and str(said.structure)), site
 
 
 def _level() -> str:
@@ -293,36 +303,3 @@ def _timeout(wanted: float | None) -> float:
         raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is no number",
                            f"Write {TIMEOUT_VARIABLE}=60.", kind=errors.InvalidValueError) from error
     return seconds
-
-
-def connect(timeout: float | None = None) -> Transport:
-    """The transport of this process, made at the first call.
-
-    Args:
-        timeout: seconds that a meeting may take; None for REFDIST_TIMEOUT, or 300.
-
-    Raises:
-        RD01: not all processes came in time.  RD27: mpi4py or an MPI library is not installed.
-    """
-    if process.transport is not None:
-        if timeout is not None:
-            process.transport.timeout = timeout
-        return process.transport
-    seconds = _timeout(timeout)
-    launch = launched()
-    if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
-        failure.supervise()
-    watch = failure.Watch(0)
-    alarm = failure.limit_start(seconds)
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
-                           "Run `pip install mpi4py mpich`, which brings an MPI library and its mpiexec.") from error
-    watch.rank = MPI.COMM_WORLD.Get_rank()
-    failure.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
-    transport = MPITransport(MPI, watch, seconds)
-    alarm.cancel()
-    process.transport = transport
-    atexit.register(transport.finish)
-    return transport

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import config, errors
+from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.transport import Columns, Transport, concatenated, summed
 from refdist.core import agreement, context_stack, lockstep
 from refdist.core.agreement import CollectiveCall
@@ -28,22 +29,32 @@ _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or
            "on each simulated worker.")
 
 
-class SimulatedWorker(Transport):
+class SimulatedWorker(ConnectableTransport):
     """One of several workers in this process.
 
     Attributes:
-        joined: whether a strategy of several workers was made.
+        transport: itself, once a strategy of several workers was made.
         generator: the global generator of its program.
     """
 
     def __init__(self, rank: int, size: int, session: lockstep.LockstepRun) -> None:
         self.rank = rank
         self.size = size
-        self.joined = False
+        self.transport: Transport | None = None
         self.generator: Generator | None = None
         self._session = session
         cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
         self._config: str | None = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+
+    @classmethod
+    def group(cls) -> Group | None:
+        worker = process.simulated_worker
+        return None if worker is None else Group(worker.rank, worker.size, "simulated workers")
+
+    @classmethod
+    def connect(cls, timeout: float | None) -> SimulatedWorker:
+        assert process.simulated_worker is not None
+        return process.simulated_worker
 
     def enter(self) -> None:
         """Makes this the worker that the program runs as."""

@@ -26,10 +26,11 @@ that it can do better: under MPI all of them, between simulated workers those wh
 
 from __future__ import annotations
 
+import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.ordered_sum import ordered_sum
+from refdist.core import agreement, call_site
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.interfaces import Layout
 from refdist.core.rules import ReduceOp
@@ -225,6 +227,43 @@ def first(transport: Transport, call: CollectiveCall, part: Any) -> Any:
 def widest(transports: Iterable[Transport]) -> Transport:
     """The transport that connects the most workers; a lone worker's where there is none."""
     return max(transports, key=lambda one: one.size, default=LoneWorker())
+
+
+# For transports between processes.
+
+class CallHeader(NamedTuple):
+    """What other processes are told of a call."""
+
+    kind: str
+    signature: Signature
+    call_site: call_site.Site
+
+
+def header_of(call: CollectiveCall) -> CallHeader:
+    """The parts of a call that are compared, as plain values that can be pickled."""
+    # Files may lie elsewhere on another host, so only their last name counts.
+    site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
+    said = call.signature
+    plain = said._replace(target=agreement.shown(said.target), structure=said.structure and str(said.structure))
+    return CallHeader(call.kind, plain, site)
+
+
+def compare(headers: Sequence[CallHeader]) -> None:
+    """Raises unless all workers, in worker order, have made the same call.
+
+    Raises:
+        RD02 ... RD07, RD21: they have not.
+    """
+    try:
+        agreement.compare(headers, unit_name="worker")
+    except errors.RefdistError as error:
+        raise on_every_worker(error) from None
+
+
+def on_every_worker(error: errors.RefdistError) -> errors.RefdistError:
+    """Marks an error that every worker raises, so that none has to end the others."""
+    error.on_every_worker = True
+    return error
 
 
 # What every worker computes from the arrays of all, in worker order.

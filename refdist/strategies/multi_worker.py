@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from refdist import config, errors
+from refdist.array import connection
 from refdist.array.backend import current_backend
 from refdist.array.transport import LoneWorker, Transport
-from refdist.backends.mpi import transport as mpi
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_cluster
 from refdist.cluster_resolver.launcher import MPIClusterResolver
@@ -16,7 +16,6 @@ from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.core import devices as names
 from refdist.core.launcher import launched
-from refdist.runtime import process
 from refdist.strategies.across_workers import AcrossWorkers
 from refdist.strategies.base import Strategy
 from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
@@ -126,13 +125,10 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
     # None for the only worker.
     spec = resolver.cluster_spec()
     member = check_cluster(spec, resolver.task_type, resolver.task_id)
-    simulated = process.simulated_worker
+    launcher = connection.launcher()
     transport: Transport = LoneWorker()
-    if simulated is not None:
-        transport = simulated
-        simulated.joined = True
-    elif launched() is not None and (member is None or member.size > 1):
-        transport = mpi.connect(options.timeout_seconds)
+    if launcher is not None and (member is None or member.size > 1):
+        transport = connection.connect(launcher, options.timeout_seconds)
     if member is not None and (member.size, member.number) != (transport.size, transport.rank):
         described = f"worker {member.number} of {member.size}"
         if transport.size == 1:

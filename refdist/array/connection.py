@@ -1,0 +1,110 @@
+"""Which transport connects this process with the other workers.
+
+The workers were started by a launcher: `simulate_workers`, mpiexec or srun, or one that a package has.  Each launcher
+has a transport that recognizes a process that it started (`ConnectableTransport.group`); asking connects nothing and
+imports no library of communication.  A strategy of several workers connects (`connect`); every other strategy only
+asks, to warn of a program that trains a model of its own in every process.
+
+Built-in transports are asked in the order of their table, so that workers simulated in a process that mpiexec started
+are simulated ones.  A transport of a package is asked only where REFDIST_TRANSPORT names it: finding out what all
+installed packages know would import all of them, and what a program computes would depend on what is installed.  Its
+launcher sets the variable.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from typing import NamedTuple
+
+from refdist import errors
+from refdist.array.plugins import Plugins
+from refdist.array.transport import Transport
+from refdist.runtime import process
+
+VARIABLE = "REFDIST_TRANSPORT"
+BUILT_IN = {"simulated": "refdist.backends.simulated.workers:SimulatedWorker",
+            "mpi": "refdist.backends.mpi.transport:MPITransport"}
+
+
+class Group(NamedTuple):
+    """The workers that were started together.
+
+    Attributes:
+        rank: the number of this one.
+        size: how many there are.
+        noun: what messages call them, in the plural.
+    """
+
+    rank: int
+    size: int
+    noun: str = "processes"
+
+
+class ConnectableTransport(Transport):
+    """A transport that connects a process by itself, as every one does that a package offers.
+
+    Other transports are made from it: a backend's, for arrays in its own memory.
+    """
+
+    @classmethod
+    @abstractmethod
+    def group(cls) -> Group | None:
+        """The workers that this process was started with; None where this transport's launcher did not start it.
+
+        Connects nothing, and is asked often.
+        """
+
+    @classmethod
+    @abstractmethod
+    def connect(cls, timeout: float | None) -> ConnectableTransport:
+        """The transport of this process; called once, and only where there is a group.
+
+        Args:
+            timeout: seconds that a worker waits for the others; None for the transport's own default.
+
+        Raises:
+            RD01: not all workers came in time.  RD27: a library that it needs is not installed.
+        """
+
+
+TRANSPORTS = Plugins(
+    "transport", ConnectableTransport, BUILT_IN,  # type: ignore[type-abstract]
+    "Implement them; the verbs but all_gather_object have defaults.")
+
+
+def launcher() -> type[ConnectableTransport] | None:
+    """The transport of what started this process together with other workers; None for a process that is alone.
+
+    Raises:
+        RD27: REFDIST_TRANSPORT names a transport that cannot be used, or whose launcher did not start this process.
+    """
+    wanted = os.environ.get(VARIABLE)
+    for name in ("simulated", wanted) if wanted else BUILT_IN:
+        found = TRANSPORTS.find(name)
+        if found.group() is not None:
+            return found
+    if wanted:
+        raise errors.error("RD27", f"{VARIABLE}={wanted}", "this process was not started by that transport's launcher",
+                           f"Start the program with the launcher, or unset {VARIABLE}.")
+    return None
+
+
+def joined() -> bool:
+    """Whether this worker is connected with the others."""
+    return (process.simulated_worker or process).transport is not None
+
+
+def connect(kind: type[ConnectableTransport], timeout: float | None) -> Transport:
+    """The transport of this worker, which is connected at the first call.
+
+    Args:
+        kind: found by `launcher`.
+        timeout: seconds that a worker waits for the others; None leaves it as it is.
+    """
+    program = process.simulated_worker or process
+    if program.transport is None:
+        program.transport = kind.connect(timeout)
+    elif timeout is not None:
+        program.transport.timeout = timeout
+    return program.transport
