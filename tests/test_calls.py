@@ -91,4 +91,4 @@ def test_an_update_of_a_variable_is_few_calls() -> None:
 
     calls = Calls(strategy, step)
     assert calls.own.count("seen") == 4
-    assert len(calls.names) <= 142, calls.names
+    assert len(calls.names) <= 90, calls.names

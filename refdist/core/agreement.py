@@ -5,8 +5,10 @@ Who meets, and how, is not known here: replicas meet in lock step, workers throu
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors
@@ -43,6 +45,14 @@ FIELDS = {"target": ("target", "RD02"), "op": ("reduce op", "RD03"), "axis": ("a
 NOTHING_TO_COMPARE = Signature()
 
 
+# Of one array.  Replicas that contribute the same kind of array share one object, which is made once, compared first by
+# identity, and one for the garbage collector.
+@functools.lru_cache(maxsize=1024)
+def signature_of(dtypes: Hashable, shapes: Hashable) -> Signature:
+    """What is compared where replicas contribute one array or IndexedSlices each."""
+    return Signature(dtypes=dtypes, shapes=shapes)
+
+
 def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
     raise errors.InternalError("this call only says what is compared")
 
@@ -77,6 +87,9 @@ class CollectiveCall:
 
     def __str__(self) -> str:
         return described(self.kind, self.line)
+
+
+contribution_of = operator.attrgetter("contribution")
 
 
 def described(kind: str, place: str) -> str:

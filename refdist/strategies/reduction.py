@@ -7,7 +7,6 @@ Strategy.reduce with and without an axis, reduce_to and batch_reduce_to; and bot
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
 from refdist.core import context_stack, rules
-from refdist.core.agreement import CollectiveCall
+from refdist.core.agreement import CollectiveCall, contribution_of
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 from refdist.strategies import cross_device_ops
@@ -71,7 +70,7 @@ class Reduction:
         """
         op, single = calls[0].signature.op, calls[0].signature.structure is None
         assert op is not None  # an all_reduce has one
-        leaves = [[*map(_contribution, calls)]] if single else _leaves(calls)
+        leaves = [[*map(contribution_of, calls)]] if single else _leaves(calls)
         plan = self._plan
         if plan is None:
             results = self._through_hooks(op, leaves, self._everywhere, (), options, batch=True)
@@ -243,9 +242,6 @@ class Reduction:
             return self.gather(parts, axis, call)
         self._transport.check_same_bits(call, parts[0], _brief)
         return value
-
-
-_contribution = operator.attrgetter("contribution")
 
 
 def _leaves(calls: Sequence[CollectiveCall]) -> list[list[Any]]:

@@ -35,9 +35,10 @@ ADVICE = {
 def write_situation(strategy: Strategy | None) -> str:
     """The situation of a write: one of the columns of `rules.WRITES` or `rules.FOREIGN_WRITES`."""
     situation = context_stack.situation(strategy)
-    other = context_stack.frame().strategy
-    if situation == context_stack.OTHER_REPLICA and other is not None and other.num_replicas_in_sync == 1:
-        return rules.LONE_REPLICA
+    if situation == context_stack.OTHER_REPLICA:
+        other = context_stack.frame().strategy
+        if other is not None and other.num_replicas_in_sync == 1:
+            return rules.LONE_REPLICA
     return situation
 
 

@@ -20,7 +20,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
-from refdist.core.agreement import CollectiveCall, Signature
+from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.runtime import process
@@ -34,27 +34,17 @@ _OPS = {rules.SUM: ReduceOp.SUM, rules.MEAN: ReduceOp.MEAN}
 
 
 class _Shared(Variable):
-    """What all kinds have in common; `_copies` holds the components."""
+    """What all kinds have in common."""
 
     __slots__ = ()
     _kind = ""
+    _copies: tuple[ResourceVariable, ...]
+    _devices: tuple[str, ...]
+    _primary: ResourceVariable
+    _strategy: Strategy
     # The rows of the tables for the variable's kind and aggregation: actions by situation, and by class and situation.
     _reads: dict[str, str]
     _writes: dict[tuple[str, str], str]
-
-    @property
-    def _copies(self) -> tuple[ResourceVariable, ...]:
-        raise errors.InternalError("abstract")
-
-    @property
-    def _strategy(self) -> Strategy:
-        strategy = self._copies[0]._created_by
-        assert strategy is not None  # a distributed variable is a strategy's
-        return strategy
-
-    @property
-    def _primary(self) -> ResourceVariable:
-        return self._copies[0]
 
     @property
     def device(self) -> str:
@@ -88,8 +78,8 @@ class _Shared(Variable):
         return extended.reduction.onto_current(op, arrays, call)
 
     def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
-        attempted = f"{operation} of variable {self.name}"
         situation = write_situation(self._strategy)
+        attempted = f"{operation} of variable {self.name}"
         action = (self._writes.get((rules.OPERATIONS[operation], situation))
                   or rules.FOREIGN_WRITES[self._kind][situation])
         if action.startswith("RD"):
@@ -124,13 +114,13 @@ class _Shared(Variable):
         if action == rules.SHARED_OUT:
             layout = extended.layout
             shares = _shares(value, layout.total, attempted)[layout.first:layout.first + len(copies)]
-            self._store_each(collectives.put_all(extended.backend, shares, [copy._device for copy in copies]))
+            self._store_each(collectives.put_all(extended.backend, shares, self._devices))
             return
         self._store_each(self._updated(operation, self._spread(value)))
 
     def _spread(self, value: Any) -> list[Any]:
         # The value beside every copy.
-        return collectives.broadcast(self._strategy.extended.backend, value, [copy._device for copy in self._copies])
+        return collectives.broadcast(self._strategy.extended.backend, value, self._devices)
 
     def _updated(self, operation: str, values: Sequence[Any]) -> list[Any]:
         # What every copy becomes; copies that share one array keep sharing one.
@@ -144,16 +134,14 @@ class _Shared(Variable):
         return new
 
     def _rendezvous(self, operation: str, action: str, attempted: str, value: Any) -> Any:
-        signature = Signature(self.name, None, None, None, *collectives.signature(value))
         execute = functools.partial(self._update_from_replicas, operation, action)
-        call = CollectiveCall(attempted, signature, [value], execute)
+        call = CollectiveCall(attempted, signature_of(*collectives.signature(value)), value, execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 
     def _update_from_replicas(self, operation: str, action: str,
                               calls: list[CollectiveCall]) -> Sequence[Any]:
         attempted = calls[0].kind
-        parts = [call.contribution[0] for call in calls]
-        primary = self._primary
+        parts = [*map(contribution_of, calls)]
         extended = self._strategy.extended
         if action == rules.AGREED:
             check_equal(parts, attempted, "RD12", [call.line for call in calls],
@@ -164,10 +152,10 @@ class _Shared(Variable):
             values = self._spread(transports.first(extended.transport, calls[0], parts[0]))
         else:
             collectives.reducible(parts[0], attempted)
-            devices = [copy._device for copy in self._copies]
-            values = extended.reduction.onto(_OPS[action], parts, devices, calls[0])
-            if values[0].dtype != primary.dtype:
-                values = [_cast(value, primary.dtype, attempted) for value in values]
+            values = extended.reduction.onto(_OPS[action], parts, self._devices, calls[0])
+            dtype = self._primary._array.dtype
+            if values[0].dtype != dtype:
+                values = [_cast(value, dtype, attempted) for value in values]
         new = self._updated(operation, values)
         self._store_each(new)
         return new if len(new) == len(parts) else new * len(parts)
@@ -189,8 +177,7 @@ class _Shared(Variable):
     def _assign_result(self) -> Any:
         returns = rules.RETURNS[self._kind]
         if returns == rules.ALL_COPIES:
-            return Mirrored([variable._array for variable in self._copies],
-                            [variable._device for variable in self._copies])
+            return Mirrored([variable._array for variable in self._copies], self._devices)
         return self._read() if returns == rules.A_READ else self._local_copy()._array
 
     def _record_for_undo(self) -> None:
@@ -228,7 +215,7 @@ class _Shared(Variable):
     def __repr__(self) -> str:
         arrays = [variable._array for variable in self._copies]
         head = f"{type(self).__name__} {self.name!r} shape={self.shape} dtype={self.dtype}"
-        rows = Mirrored(arrays, [variable._device for variable in self._copies])._rows()
+        rows = Mirrored(arrays, self._devices)._rows()
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -247,16 +234,11 @@ class DistributedVariable(_Shared, DistributedValues):
     Source: tf.distribute.DistributedValues, "DistributedVariable".
     """
 
-    __slots__ = ("_aggregation", "_reads", "_writes")
+    __slots__ = ("_aggregation", "_copies", "_primary", "_reads", "_strategy", "_writes")
 
     def __init__(self, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> None:
-        DistributedValues.__init__(self, copies, [variable._device for variable in copies])
-        self._aggregation = aggregation
-        self._reads, self._writes = rules.READS_OF[self._kind, aggregation], rules.WRITES_OF[self._kind, aggregation]
-
-    @property
-    def _copies(self) -> tuple[ResourceVariable, ...]:
-        return self._values
+        DistributedValues.__init__(self, copies)
+        _hold(self, copies, aggregation)
 
     @classmethod
     def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
@@ -294,17 +276,11 @@ class AggregatingVariable(_Shared):
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
 
-    __slots__ = ("__weakref__", "_aggregation", "_reads", "_variable", "_writes")
+    __slots__ = ("__weakref__", "_aggregation", "_copies", "_devices", "_primary", "_reads", "_strategy", "_writes")
     _kind = rules.AGGREGATING
 
     def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
-        self._variable = variable
-        self._aggregation = aggregation
-        self._reads, self._writes = rules.READS_OF[self._kind, aggregation], rules.WRITES_OF[self._kind, aggregation]
-
-    @property
-    def _copies(self) -> tuple[ResourceVariable, ...]:
-        return (self._variable,)
+        _hold(self, [variable], aggregation)
 
     @classmethod
     def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
@@ -314,11 +290,26 @@ class AggregatingVariable(_Shared):
 
     def get(self) -> ResourceVariable:
         """The single copy."""
-        return self._variable
+        return self._primary
 
 
 KIND_CLASS: dict[str, type[_Shared]] = {
     rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable, rules.AGGREGATING: AggregatingVariable}
+
+
+# Attributes and not properties: the path of a write reads them again and again.
+def _hold(variable: DistributedVariable | AggregatingVariable, copies: Sequence[ResourceVariable],
+          aggregation: VariableAggregation) -> None:
+    primary = copies[0]
+    assert primary._created_by is not None  # a distributed variable is a strategy's
+    variable._copies = tuple(copies)
+    variable._devices = tuple([copy._device for copy in copies])
+    variable._primary = primary
+    variable._strategy = primary._created_by
+    variable._aggregation = aggregation
+    variable._reads = rules.READS_OF[variable._kind, aggregation]
+    variable._writes = rules.WRITES_OF[variable._kind, aggregation]
+
 
 def _own_copies(variable: Any) -> None:
     for i, component in enumerate(variable._copies):

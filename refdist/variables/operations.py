@@ -16,6 +16,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import cast, frozen, has_dtype, is_immutable, kind_of, on_device_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import rules
+from refdist.runtime import process
 from refdist.variables.values import ArrayOperators
 
 
@@ -31,8 +32,10 @@ def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
         return _prepare_slices(variable, operation, attempted, value)
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
-    array = to_array(value, None if has_dtype(value) else variable._array.dtype, attempted=attempted)
-    array = cast(array, variable._array.dtype, attempted)
+    dtype = variable._array.dtype
+    array = value
+    if type(value) not in process.array_types or value.dtype != dtype:
+        array = cast(to_array(value, None if has_dtype(value) else dtype, attempted=attempted), dtype, attempted)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
