@@ -6,13 +6,17 @@ import os
 import platform
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import stacks
 
+import refdist
 from refdist.core import lockstep
 
 
@@ -45,3 +49,31 @@ def test_replicas_are_used_again(program: Callable[[], None], monkeypatch: pytes
     for _ in range(10):
         program()
     assert not started
+
+
+def test_parked_replicas_keep_nothing_of_a_run_alive() -> None:
+    """Neither of the run that started them nor of a later one."""
+    alive: list[list[bool]] = []
+
+    def program() -> None:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        arrays: list[weakref.ref[Any]] = []
+
+        def step() -> Any:
+            context = refdist.get_replica_context()
+            assert context is not None
+            array = np.zeros(2)
+            arrays.append(weakref.ref(array))
+            context.all_reduce("SUM", array)
+            return array
+
+        for _ in range(2):
+            arrays.clear()
+            strategy.run(step)
+            alive.append([array() is not None for array in arrays])
+
+    # No replicas are parked in a new thread.
+    thread = threading.Thread(target=program)
+    thread.start()
+    thread.join()
+    assert alive == [[False, False], [False, False]]

@@ -188,7 +188,12 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
     waiting = 0
     try:
         for i in order:
-            replica = parked.pop() if parked else greenlet(_replica)
+            if parked:
+                replica = parked.pop()
+            else:
+                replica = greenlet(_replica)
+                # A greenlet keeps what it is started with as long as it lives, so not with a job.
+                replica.switch(None)
             replicas[i] = replica
             calls[i] = call = replica.switch((current, body, i))
             if call is not None:
@@ -263,10 +268,10 @@ def _probe(scheduler: Any) -> None:
         scheduler = scheduler.switch(scheduler._stack_saved)
 
 
-def _replica(job: tuple[LockstepRun, Callable[[int, LockstepRun], Any], int]) -> Any:
+def _replica(_: None) -> None:
+    scheduler: Any = getcurrent().parent
     while True:
-        run, body, i = job
-        del job
+        run, body, i = scheduler.switch(None)
         try:
             run.results[i] = body(i, run)
         except GreenletExit:
@@ -276,7 +281,6 @@ def _replica(job: tuple[LockstepRun, Callable[[int, LockstepRun], Any], int]) ->
         scheduler = run.scheduler
         # A parked replica must not keep the arrays of its last run alive.
         del run, body
-        job = scheduler.switch(None)
 
 
 call_site.end_at(_replica.__code__)
