@@ -3,7 +3,9 @@
 Replicas meet at the same place of the program, so a place has to be comparable.  The instruction at which a frame
 stands is not: CPython rewrites instructions while they run (3.11 and later), and a call that was made at one offset
 is made at another once it has been specialized.  What never moves is where the instruction stands in the source, line
-and columns, so a `Place` is that, interned: equal places are one object, and a chain of them is compared by identity.
+and columns, so a `Place` is that, interned: equal places are one object.  So are equal chains of them, which are found
+by following the places outwards from one chain to the next: a thousand replicas that meet have one site among them,
+which is compared by identity and is one object for the garbage collector.
 
 The whole chain counts, because a helper that wraps a collective is one line called from several places.  Frames of
 refdist itself are left out, and the chain ends at the function that runs a replica.  Where Python was told to keep no
@@ -39,6 +41,22 @@ class Place(NamedTuple):
 Site = tuple[Place, ...]
 
 _interned: dict[Place, Place] = {}
+
+
+class _Chain:
+    """A site, and the sites that are longer by one caller, by the id of its place."""
+
+    __slots__ = ("longer", "site")
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.longer: dict[int, _Chain] = {}
+
+    def with_caller(self, place: Place) -> _Chain:
+        return self.longer.setdefault(id(place), _Chain((*self.site, place)))
+
+
+_nowhere = _Chain(())
 # By the id of the code object, since hashing one is slow: its places by offset, or why it has none; and the code object
 # itself, so that its id is not given to another.
 _OURS, _ROOT = "ours", "root"
@@ -57,7 +75,7 @@ def end_at(code: CodeType) -> None:
 
 def of(frame: FrameType | None) -> Site:
     """The places of the user's program from `frame` outwards, innermost first."""
-    site: list[Place] = []
+    chain = _nowhere
     known = _known
     while frame is not None:
         code = frame.f_code
@@ -67,11 +85,12 @@ def of(frame: FrameType | None) -> Site:
         places = entry[0]
         if type(places) is dict:
             at = frame.f_lasti
-            site.append(places.get(at) or _learn(places, code, at))
+            place = places.get(at) or _learn(places, code, at)
+            chain = chain.longer.get(id(place)) or chain.with_caller(place)
         elif places is _ROOT:
             break
         frame = frame.f_back
-    return tuple(site)
+    return chain.site
 
 
 def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
