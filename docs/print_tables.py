@@ -40,6 +40,7 @@ context of an *other* strategy. A cell is an action or the code of the error, "R
 {section(rules.REDUCE)}
 {section(rules.RESULTS)}
 {section(rules.LOCAL)}
+{section(rules.DTYPES)}
 ## Means of integers
 
 Floats keep their dtype.

@@ -20,7 +20,7 @@ from refdist.variables.values import DistributedValues
 from refdist.variables.variable import Variable
 
 # A code that is in no table.
-REFUSED = "RD31"
+REFUSED = "RD22"
 
 
 def cells(table: Mapping[Any, Any]) -> Iterator[tuple[Any, MutableMapping[Any, Any], Any]]:
@@ -84,26 +84,26 @@ def seen(value: Any) -> Any:
 
 def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
               others: Callable[[Any, Any], Iterable[Any]] = lambda cell, value: (REFUSED,),
-              column: Any = None) -> list[str]:
+              column: Any = None, row: Any = None) -> list[str]:
     """The changes of cells that show nothing.
 
     Args:
         table: cells by key, or rows of cells by key.
         observe: of a cell, does what the cell decides.  It returns what can be seen of it, or raises.
         others: of a cell and its value, what it is changed to; a code that no table has where this is not given.
-        column: changes the cells of this column only, in a table of rows.
+        column, row: in a table of rows, changes the cells of these only.
     """
     found = []
-    for cell, row, key in list(cells(table)):
-        if column is not None and key != column:
+    for cell, holder, key in list(cells(table)):
+        if (column is not None and key != column) or (row is not None and cell[0] != row):
             continue
         look = partial(observe, cell)
         true = outcome(look)
         assert outcome(look) == true, f"{cell} shows something else every time"
-        tried = [value for value in others(cell, row[key]) if value != row[key]]
+        tried = [value for value in others(cell, holder[key]) if value != holder[key]]
         assert tried, f"{cell} is changed to nothing"
         for value in tried:
-            with changed(row, key, value):
+            with changed(holder, key, value):
                 if outcome(look) == true:
                     found.append(f"{cell}: {value!r}")
     return found

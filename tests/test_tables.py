@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cells import REFUSED, outcome, seen, survivors
+from cells import REFUSED, changed, outcome, seen, survivors
 
 import refdist
 from refdist.core import context_stack, rules
 from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
 from refdist.errors import CATALOGUE
+from refdist.strategies import replica_context
 
 
 def any_other(*values: str) -> Callable[[Any, str], Iterable[str]]:
@@ -280,6 +281,63 @@ def test_what_one_device_does_not_wrap() -> None:
     assert survivors(rules.LOCAL, observe, lambda cell, value: (rules.BARE, wrapped[cell[0]])) == []
 
 
+OF_KIND: dict[str, Any] = {
+    "b": np.ones(2, bool), "i": np.ones(2, np.int16), "u": np.ones(2, np.uint8), "f": np.ones(2, np.float16),
+    "c": np.ones(2, np.complex64), "S": np.array([b"a", b"b"]), "U": np.array(["a", "b"]),
+    rules.OTHER_KINDS: np.array([1, 2], "M8[s]")}
+THROUGH: dict[str, Callable[[Any], Any]] = {
+    "all_reduce": lambda x: refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(
+        lambda: refdist.get_replica_context().all_reduce("SUM", x)),
+    "reduce": lambda x: refdist.MirroredStrategy(["GPU:0", "GPU:1"]).reduce(
+        "SUM", refdist.PerReplica([x, x]), axis=None),
+    "reduce along an axis": lambda x: refdist.MirroredStrategy(["GPU:0"]).reduce("SUM", x, axis=0),
+    "assign_add": lambda x: refdist.Variable(x).assign_add(x),
+    "scatter_add": lambda x: refdist.Variable(x).scatter_add(refdist.IndexedSlices(x[:1], [0]))}
+
+
+@pytest.mark.parametrize("through", THROUGH)
+def test_which_dtypes_are_summed(through: str) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        replica_context._checked_signature.cache_clear()  # a program does not change tables
+        return THROUGH[through](OF_KIND[cell[1]])
+
+    assert survivors(rules.DTYPES, observe, row=rules.SUMMED) == []
+    replica_context._checked_signature.cache_clear()
+
+
+def test_which_dtypes_are_ordered() -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        slices = refdist.IndexedSlices(OF_KIND[cell[1]][:1], [0])
+        return [outcome(lambda op=op: getattr(refdist.Variable(OF_KIND[cell[1]]), op)(slices))
+                for op in ("scatter_min", "scatter_max")]
+
+    assert survivors(rules.DTYPES, observe, row=rules.ORDERED) == []
+    row = rules.DTYPES[rules.ORDERED]
+    unreachable = [kind for kind in row if row[kind] == "-"]
+    assert unreachable == [kind for kind, cell in rules.DTYPES[rules.SUMMED].items() if cell != "ok"]
+    for kind in unreachable:
+        before = observe((rules.ORDERED, kind))
+        with changed(row, kind, "ok"):
+            assert observe((rules.ORDERED, kind)) == before
+
+
+def test_which_dtypes_are_saved(tmp_path: Path) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        return refdist.train.Checkpoint(v=refdist.Variable(OF_KIND[cell[1]])).write(str(tmp_path / "saved"))
+
+    assert survivors(rules.DTYPES, observe, row=rules.SAVED) == []
+
+
+def test_the_dtype_of_a_mean() -> None:
+    import ml_dtypes
+
+    def observe(name: str) -> Any:
+        one = np.ones(1, getattr(ml_dtypes, name, name))
+        return refdist.MirroredStrategy(["GPU:0", "GPU:1"]).reduce("MEAN", refdist.PerReplica([one, one]), axis=None)
+
+    assert survivors(rules.MEAN_DTYPE, observe, lambda cell, value: ("float16", "float32", "float64")) == []
+
+
 def test_every_table_is_tested() -> None:
     tables = {name for name, value in vars(rules).items() if isinstance(value, rules.Table)}
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
@@ -289,5 +347,6 @@ def test_every_table_is_tested() -> None:
 @pytest.mark.parametrize("table", [value for value in vars(rules).values() if isinstance(value, rules.Table)],
                          ids=lambda table: table.title)
 def test_every_action_is_explained_and_used(table: rules.Table) -> None:
-    assert {cell for row in table.values() for cell in row.values() if not rules.is_code(cell)} == set(table.actions)
+    cells = {cell for row in table.values() for cell in row.values() if not rules.is_code(cell)}
+    assert cells == set(table.actions)
     assert all(cell in CATALOGUE for row in table.values() for cell in row.values() if rules.is_code(cell))

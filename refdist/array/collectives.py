@@ -22,6 +22,9 @@ from refdist.core.rules import ReduceOp
 Part = Any  # an array of the backend, or IndexedSlices
 
 
+_SUMMED = rules.DTYPES[rules.SUMMED]
+
+
 def reducible(part: Part, attempted: str) -> None:
     """Raises unless the dtype of `part` can be summed.
 
@@ -37,8 +40,11 @@ def reducible_dtype(dtype: np.dtype[Any], attempted: str) -> None:
     Raises:
         RD23: booleans, strings, objects.
     """
-    if dtype.kind not in rules.REDUCIBLE_KINDS and kind_of(dtype) not in rules.REDUCIBLE_KINDS:
-        raise errors.error("RD23", attempted, f"the value has dtype {dtype}")
+    if _SUMMED.get(dtype.kind) == "ok":
+        return
+    code = rules.of_kind(rules.SUMMED, kind_of(dtype))
+    if code != "ok":
+        raise errors.error(code, attempted, f"the value has dtype {dtype}")
 
 
 def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:

@@ -18,7 +18,7 @@ from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import Stateful, walk
-from refdist.core import call_site, context_stack
+from refdist.core import call_site, context_stack, rules
 from refdist.variables.variable import Variable
 
 
@@ -143,8 +143,9 @@ class Checkpoint:
                 states[key] = _state_of(one, key, attempted)
                 continue
             array = np.asarray(one.numpy())
-            if array.dtype.kind not in "biufc":
-                raise errors.error("RD31", attempted, f"{key} has dtype {array.dtype}", "Keep text elsewhere.",
+            code = rules.of_kind(rules.SAVED, array.dtype.kind)
+            if code != "ok":
+                raise errors.error(code, attempted, f"{key} has dtype {array.dtype}", "Keep text elsewhere.",
                                    kind=errors.InvalidTypeError)
             arrays[key] = array
         content = files.packed(arrays, aliases, states)

@@ -85,9 +85,11 @@ def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
     if not operation.endswith("scatter_update"):
         collectives.reducible(values, attempted)
-    if operation in ("scatter_min", "scatter_max") and kind_of(values.dtype) == "c":
-        raise errors.error("RD23", attempted, f"the variable has dtype {values.dtype}, which has no order",
-                           "Use real numbers.")
+    if operation in ("scatter_min", "scatter_max"):
+        code = rules.of_kind(rules.ORDERED, kind_of(values.dtype))
+        if code != "ok":
+            raise errors.error(code, attempted, f"the variable has dtype {values.dtype}, which has no order",
+                               "Use real numbers.")
     if operation == "scatter_div" and not values.all():
         raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)

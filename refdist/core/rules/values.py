@@ -82,10 +82,31 @@ LOCAL = Table(
     """)
 
 # --- Dtypes ------------------------------------------------------------------------------------------------
-# Kinds that can be summed (`convert.kind_of`), and the dtype of a mean; other dtypes keep their own.
-# Source: observed, TensorFlow 2.21.
 
-REDUCIBLE_KINDS = "iufc"
+SUMMED, ORDERED, SAVED = "summed", "ordered", "saved"
+OTHER_KINDS = "other"
+
+DTYPES = Table(
+    "Dtypes",
+    "Rows: what is added, multiplied or divided, in reductions and in writes to variables; `scatter_min` and "
+    "`scatter_max`; checkpoints.  Columns: NumPy's letter for the kind of a dtype: b bool, i int, u uint, f float, c "
+    "complex, S bytes, U text.  An extension dtype, such as bfloat16, has the kind of its numbers, except in "
+    "checkpoints, which do not hold them.  Source: observed, TensorFlow 2.21.",
+    {"ok": "allowed", "-": "what cannot be added is refused before it is ordered"}, """
+                   b       i     u     f     c       S       U       other
+        summed     RD23    ok    ok    ok    ok      RD23    RD23    RD23
+        ordered    -       ok    ok    ok    RD23    -       -       -
+        saved      ok      ok    ok    ok    ok      RD31    RD31    RD31
+    """)
+
+
+def of_kind(operation: str, kind: str) -> str:
+    """The cell of DTYPES for a letter."""
+    row = DTYPES[operation]
+    return row[kind] if kind in row else row[OTHER_KINDS]
+
+
+# The dtype of a mean where it is not that of the values.  Source: observed, TensorFlow 2.21.
 MEAN_DTYPE = {
     "int2": "float32", "uint2": "float32", "int4": "float32", "uint4": "float32",
     "int8": "float32", "uint8": "float32", "int16": "float32", "uint16": "float32",
