@@ -227,7 +227,7 @@ def test_a_generator_made_in_replicas_is_the_strategy_s() -> None:
 def test_other_strategies_are_refused() -> None:
     generator = seeded(TWO)
     for call in (lambda: ONE.run(lambda: words(generator)), lambda: THREE.run(lambda: generator.skip(1))):
-        with pytest.raises(RuntimeError, match=r"RD10.*drawing random numbers: the generator was made under Mirrored"):
+        with pytest.raises(RuntimeError, match=r"RD10.*drawing random numbers: the generator belongs to a Mirrored"):
             call()
     with ONE.scope(), pytest.raises(RuntimeError, match="RD10"):
         words(generator)
@@ -307,8 +307,8 @@ WRONG: dict[str, tuple[type[Exception], str, Any]] = {
     "array": (ValueError, "RD25.*Pass two ints", lambda g: g.uniform([2], [0, 1], 5, np.int32)),
     "empty": (ValueError, "RD25.*minval is 5 and maxval 5", lambda g: g.uniform([1], 5, 5, np.int32)),
     "too large": (ValueError, "RD25.*for int32", lambda g: g.uniform([1], 0, np.int64(2**31), np.int32)),
-    "mean": (ValueError, "RD04.*does not fit", lambda g: g.normal([2], mean=[1.0, 2.0, 3.0])),
-    "larger mean": (ValueError, "RD04.*does not fit", lambda g: g.normal([2], mean=[[1.0], [2.0]])),
+    "mean": (ValueError, "RD04.*cannot be broadcast", lambda g: g.normal([2], mean=[1.0, 2.0, 3.0])),
+    "larger mean": (ValueError, "RD04.*cannot be broadcast", lambda g: g.normal([2], mean=[[1.0], [2.0]])),
     "split": (ValueError, "RD25.*shape is", lambda g: g.split(-1)),
 }
 

@@ -1,7 +1,24 @@
-"""What TensorFlow keeps under `tf.random`, as far as it concerns distribution: generators with a stream per replica.
+"""The part of `tf.random` that concerns distribution: generators with a stream of numbers for each replica.
 
-The numbers are TensorFlow's (`philox`).  The state is a variable: a counter and a key.  Made under a strategy, each
-replica has a copy and advances it alone, and mixes its id into the key.
+The generator is counter based: a number is a function of a key and a counter (`philox.py`), so the state is three
+int64, two of counter and one of key, and drawing n numbers is computing them and adding to the counter.  There is
+nothing else to keep, save or send, which decides how generators behave under a strategy:
+
+* The state is a variable, so it is saved with a checkpoint, and the scope in which a generator is made decides who
+  shares it.  Made outside every scope, it is one stream, from which replicas draw in turn in the order in which they
+  run.
+* Made in the scope of a strategy, it is synchronized on read: every replica has a copy of the same state and advances
+  it alone, without waiting for the others.  A replica that draws more than the others is no error, because
+  copies need not be equal.
+* So that replicas draw different numbers from equal states, each derives its own key: the first 64 bits of the stream
+  at the counter of its global replica id.  The numbers of a replica depend on the seed, its id and how many it has
+  drawn, and not on the worker or device that it runs on, nor on how many replicas there are.
+* Across replicas, `skip` and drawing advance all copies, with the key as it is: a stream that belongs to none of the
+  replicas.
+
+A draw reserves `philox.RESERVED` counters for each number, used or not, because a distribution that rejects values
+needs an unknown number of them.  The numbers are TensorFlow's to the bit, except the last bits of about one
+normal deviate in a hundred.
 """
 
 from __future__ import annotations
@@ -40,16 +57,16 @@ class Draw(Protocol):
 
 
 class Generator:
-    """Random numbers, the same in every run from the same seed, and other ones in each replica.
+    """Random numbers: the same in every run from the same seed, and different ones in each replica.
 
     Args:
         copy_from: a generator whose state is copied.
-        state: three int64, counter and key; a variable is used as it is.
+        state: three int64, two of counter and one of key; a variable is not copied but becomes the state.
         alg: "philox", or an Algorithm, or its number.
 
-    `from_seed`, `from_state`, `from_key_counter` and `from_non_deterministic_state` make one too.  Made in a strategy's
-    scope, every replica draws from a stream of its own, whichever worker it runs on; outside replicas the numbers are
-    those of no replica.  A generator from outside every scope is one stream, from which replicas draw in turn.
+    `from_seed`, `from_state`, `from_key_counter` and `from_non_deterministic_state` make generators too.  If it is made
+    in the scope of a strategy, every replica draws from its own stream, whichever worker it runs on, and code outside
+    replicas draws from another.  If it is made outside every scope, replicas draw in turn from one stream.
 
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -59,7 +76,7 @@ class Generator:
     (array([24, 24], dtype=int32), array([74, 53], dtype=int32))
 
     Raises:
-        RD20: ThreeFry.  RD25: a state of another size, or another algorithm.
+        RD20: the algorithm is ThreeFry.  RD25: a state of another size, an unknown algorithm, or several sources.
 
     Source: tf.random.Generator.
     """
@@ -78,7 +95,7 @@ class Generator:
             random_state.check(state.shape, state.dtype, attempted)
             self._state = state
         else:
-            # Copies that replicas write alone, and of which the first is the one that others see.
+            # Replicas write their copies independently; a checkpoint and cross-replica code see the first copy.
             self._state = Variable(random_state.state_of(state, attempted), trainable=False, name="StateVar",
                                    synchronization=VariableSynchronization.ON_READ,
                                    aggregation=VariableAggregation.ONLY_FIRST_REPLICA)
@@ -93,7 +110,7 @@ class Generator:
 
     @classmethod
     def from_seed(cls, seed: object, alg: object = None) -> Generator:
-        """A generator whose state is made of an int or of several.
+        """A generator whose state is computed from one int or several.
 
         Source: tf.random.Generator.from_seed.
         """
@@ -102,7 +119,7 @@ class Generator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: object = None) -> Generator:
-        """A generator with a state of the operating system's random numbers; under a strategy all copies have the same.
+        """A generator with random state from the operating system, the same for all replicas of the strategy.
 
         Source: tf.random.Generator.from_non_deterministic_state.
         """
@@ -118,15 +135,15 @@ class Generator:
         return cls(state=random_state.of_key_counter(key, counter, "Generator.from_key_counter"), alg=alg)
 
     def reset(self, state: object) -> None:
-        """Gives the generator another state."""
+        """Replaces the state."""
         self._state.assign(random_state.state_of(state, "Generator.reset"))
 
     def reset_from_seed(self, seed: object) -> None:
-        """Gives the generator the state that `from_seed` would make."""
+        """Replaces the state with that of `from_seed`."""
         self._state.assign(create_rng_state(seed, self._alg))
 
     def reset_from_key_counter(self, key: object, counter: object) -> None:
-        """Gives the generator the state that `from_key_counter` would make."""
+        """Replaces the state with that of `from_key_counter`."""
         self._state.assign(random_state.of_key_counter(key, counter, "Generator.reset_from_key_counter"))
 
     @property
@@ -136,12 +153,12 @@ class Generator:
 
     @property
     def algorithm(self) -> int:
-        """The number of the algorithm."""
+        """The number of the algorithm, a value of `Algorithm`."""
         return self._alg
 
     @property
     def key(self) -> Any:
-        """The key, an int64."""
+        """The key, an int64 scalar."""
         return self._state[-1]
 
     def _checkpoint_items(self) -> dict[str, Any]:
@@ -149,9 +166,9 @@ class Generator:
         return {"_state_var": self._state}
 
     def skip(self, delta: object) -> Any:
-        """Advances the state as drawing `delta` numbers does, and returns the state from before.
+        """Advances the state by `delta` numbers and returns the previous state, int64 of shape [3].
 
-        Across replicas every copy is advanced.
+        Outside replicas the copies of all replicas are advanced.
 
         Source: tf.random.Generator.skip.
         """
@@ -163,14 +180,14 @@ class Generator:
     def _skip(self, count: int) -> Any:
         state, strategy = self._state, self._state._strategy
         if strategy is None:
-            # One stream for all callers, replicas too, in the order of the calls.
+            # One stream for all callers, replicas included, in the order of the calls.
             before, only = state._read(), state._primary
             only._store(current_backend().put(random_state.advanced(before, count), only._device))
             return before
         situation = context_stack.situation(strategy)
         if situation in (context_stack.OTHER_CROSS, context_stack.OTHER_REPLICA):
-            raise errors.error("RD10", "drawing random numbers", f"the generator was made under "
-                               f"{type(strategy).__name__} and the code runs {context_stack.describe()}",
+            raise errors.error("RD10", "drawing random numbers", f"the generator belongs to a "
+                               f"{type(strategy).__name__}, and the code runs {context_stack.describe()}",
                                "Make the generator in the scope of the strategy that uses it.")
         if situation == context_stack.REPLICA:
             before = state._read()
@@ -185,7 +202,7 @@ class Generator:
         return strategy.extended.update(state, advance)
 
     def _stream(self, count: int) -> tuple[int, int]:
-        # Key and counter for so many numbers.
+        # The key and the counter for `count` numbers, which are now reserved.
         before = self._skip(count)
         low, high, key = map(int, to_numpy(before._read() if isinstance(before, Mirrored) else before).view(np.uint64))
         strategy, replica = self._state._strategy, context_stack.frame().replica
@@ -199,14 +216,15 @@ class Generator:
 
         Args:
             shape: ints.
-            mean, stddev: numbers, or arrays that fit the shape.
+            mean, stddev: numbers, or arrays that can be broadcast to the shape.
             dtype: float16, float32 or float64.
 
         Returns:
-            An array.  The last bits of one number in a hundred differ from TensorFlow's.
+            An array of that shape and dtype.  In about one of a hundred numbers the last bits differ from
+            TensorFlow's.
 
         Raises:
-            RD04: `mean` or `stddev` that do not fit.  RD25: bad arguments.
+            RD04: `mean` or `stddev` cannot be broadcast.  RD25: bad arguments.
 
         Source: tf.random.Generator.normal.
         """
@@ -229,19 +247,19 @@ class Generator:
 
     def uniform(self, shape: object, minval: object = 0, maxval: object = None, dtype: DTypeLike = np.float32,
                 name: str | None = None) -> Any:
-        """Numbers from `minval` up to, but without, `maxval`, all as likely.
+        """Uniformly distributed numbers from `minval` to `maxval`, without `maxval` itself.
 
         Args:
             shape: ints.
-            minval, maxval: numbers; of floats also arrays that fit the shape, and None for `maxval` is 1.  Both None
-                for all values of an integer dtype.
-            dtype: float16, float32, float64, int32 or int64; of whole ranges also uint32 and uint64.
+            minval, maxval: numbers; for floats also arrays that can be broadcast to the shape, and `maxval` None is 1.
+                Both None mean all values of an integer dtype.
+            dtype: float16, float32, float64, int32 or int64; if both bounds are None also uint32 or uint64.
 
         Returns:
-            An array, to the bit TensorFlow's.
+            An array of that shape and dtype, equal to TensorFlow's to the bit.
 
         Raises:
-            RD04: bounds that do not fit.  RD25: bad arguments.
+            RD04: the bounds cannot be broadcast.  RD25: bad arguments.
 
         Source: tf.random.Generator.uniform.
         """
@@ -259,13 +277,14 @@ class Generator:
         limits = np.iinfo(dtype)
         if not limits.min <= low < high <= limits.max:
             raise errors.error("RD25", attempted, f"minval is {low} and maxval {high}, for {dtype}",
-                               "Pass a minval below maxval.", kind=errors.InvalidArgumentError)
+                               "Pass a minval below maxval, both in the range of the dtype.",
+                               kind=errors.InvalidArgumentError)
         words = self._words(sizes, dtype)
         return constant((words % words.dtype.type(high - low) + words.dtype.type(low & 2**(8 * dtype.itemsize) - 1))
                         .view(dtype).reshape(sizes))
 
     def uniform_full_int(self, shape: object, dtype: DTypeLike = np.uint64, name: str | None = None) -> Any:
-        """Integers of the whole range of a dtype: int32, int64, uint32 or uint64.
+        """Integers from the whole range of a dtype: int32, int64, uint32 or uint64.
 
         Source: tf.random.Generator.uniform_full_int.
         """
@@ -281,7 +300,7 @@ class Generator:
         return philox.bits(*self._stream(count), count, dtype.itemsize)
 
     def make_seeds(self, count: int = 1) -> Any:
-        """Pairs of int64 that can serve as seeds.
+        """Seeds for functions that take a pair of int64.
 
         Returns:
             int64, shape [2, count]; the second row is 0.
@@ -294,7 +313,7 @@ class Generator:
         return constant(seeds)
 
     def split(self, count: int = 1) -> list[Generator]:
-        """New generators, independent of this one and of each other; this one is advanced.
+        """New generators whose numbers are independent of this one's and of each other; this one is advanced.
 
         Source: tf.random.Generator.split.
         """
@@ -303,9 +322,9 @@ class Generator:
 
 
 def get_global_generator() -> Generator:
-    """The generator that `set_global_generator` gave, else one whose state is not deterministic.
+    """The generator that was set with `set_global_generator`, else one with random state.
 
-    It is made where it is first asked for; each simulated worker has one of its own.
+    It is created by the first call, in the scope of that call; every simulated worker has its own.
 
     Source: tf.random.get_global_generator.
     """
@@ -353,7 +372,7 @@ def _bound(value: object, attempted: str) -> int:
     array = None if value is None else to_numpy(to_array(value))
     if array is None or array.ndim or array.dtype.kind not in "iu":
         raise errors.error("RD25", attempted, f"minval or maxval is {value!r}",
-                           "Pass two ints for integers, or None for both.", kind=errors.InvalidValueError)
+                           "Pass two ints for an integer dtype, or None for both.", kind=errors.InvalidValueError)
     return int(array)
 
 
@@ -362,6 +381,6 @@ def _fitting(value: object, sizes: tuple[int, ...], dtype: np.dtype[np.generic],
     try:
         np.broadcast_to(array, sizes)
     except ValueError as error:
-        raise errors.error("RD04", attempted, f"{value!r} does not fit shape {list(sizes)}",
-                           "Pass a number.") from error
+        raise errors.error("RD04", attempted, f"{value!r} cannot be broadcast to shape {list(sizes)}",
+                           "Pass a number, or an array of that shape.") from error
     return array

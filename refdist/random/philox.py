@@ -1,7 +1,7 @@
-"""Philox4x32-10, and the numbers that TensorFlow makes of its bits.
+"""Philox4x32-10, and how TensorFlow converts its bits to numbers.
 
 A block of four 32-bit words is a function of a 64-bit key and a 128-bit counter, so any part of a stream can be
-computed without what comes before it.  NumPy's own Philox is another one, with words of 64 bits.
+computed without what comes before it.  NumPy's Philox is a different generator, with words of 64 bits.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 How words become numbers was observed on TensorFlow 2.21.
@@ -16,25 +16,26 @@ from numpy.typing import NDArray
 
 _U64 = np.uint64
 _WORD, _LOW = _U64(32), _U64(0xFFFFFFFF)
-# The paper's: two multipliers, and what is added to the halves of the key from round to round.
+# Constants of the paper: two multipliers, and the increments of the halves of the key per round.
 _MULTIPLIERS = _U64(0xD2511F53), _U64(0xCD9E8D57)
 _GROWTH = _U64(0x9E3779B9), _U64(0xBB67AE85)
 _ROUNDS = 10
-# Counters that belong to one number drawn; a distribution that rejects values needs several.
+# Counters reserved for each number; a distribution that rejects values needs several.
 RESERVED = 256
 
-# Random bits fill the mantissa of a float in [1, 2): bits of its dtype, of the mantissa, and the exponent of 1.
+# Random bits fill the mantissa of a float in [1, 2): unsigned dtype, bits of the mantissa, biased exponent of 1.0.
 _FLOATS = {np.dtype(np.float16): (np.uint16, 10, 15), np.dtype(np.float32): (np.uint32, 23, 127),
            np.dtype(np.float64): (np.uint64, 52, 1023)}
 
 
 def blocks(key: int, counter: int, count: int, every: int = 1) -> Any:
-    """The words of `count` counters.
+    """The words of `count` blocks.
 
     Args:
         key: 64 bits.
-        counter: the first one, 128 bits.
-        every: the distance from one to the next.
+        counter: that of the first block, 128 bits.
+        count: how many blocks.
+        every: the distance between the counters of two blocks.
 
     Returns:
         uint32, shape [count, 4].
@@ -55,9 +56,9 @@ def bits(key: int, counter: int, count: int, size: int) -> Any:
     """Random bits.
 
     Args:
-        key, counter: where in which stream.
+        key, counter: the stream, and the position in it.
         count: how many numbers.
-        size: of a number, in bytes: 4, or 8.
+        size: bytes of a number, 4 or 8.
 
     Returns:
         uint32 or uint64, shape [count].
@@ -87,7 +88,8 @@ def normal(key: int, counter: int, count: int, dtype: np.dtype[np.generic]) -> A
 def truncated_normal(key: int, counter: int, count: int, dtype: np.dtype[np.generic]) -> Any:
     """Floats of the standard normal distribution between -2 and 2, shape [count].
 
-    As many numbers as a block has take their values from one row of counters: the first that are within the bounds.
+    The numbers are drawn in groups as large as a block.  Each group has its own counters, and takes the first values of
+    their blocks that lie within the bounds.
     """
     wide = _wide(dtype)
     group = 16 // wide.itemsize
@@ -124,7 +126,7 @@ def _box_muller(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic])
         pairs = words.astype(_U64)
         numbers = _floats(pairs[:, ::2] << _WORD | pairs[:, 1::2], dtype)
     radius, angle = np.maximum(numbers[:, ::2], dtype.type(1e-7)), numbers[:, 1::2]
-    # Of float32 in float64, then rounded.
+    # Computed in float64 and rounded to the dtype after each step, as TensorFlow's numbers are.
     angle = (2.0 * np.pi * angle.astype(np.float64)).astype(dtype).astype(np.float64)
     length = np.sqrt(dtype.type(-2) * np.log(radius.astype(np.float64)).astype(dtype))
     values = np.empty(numbers.shape, dtype)

@@ -1,4 +1,4 @@
-"""The state of a generator, three int64: a counter of 128 bits and a key of 64; how states are made and advanced."""
+"""The state of a generator: three int64, a counter of 128 bits and a key of 64; how it is made and advanced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MASK = 2**64 - 1
 
 
 class Algorithm(Enum):
-    """How random bits are made: PHILOX, which AUTO_SELECT means too; THREEFRY is not part of refdist.
+    """How random bits are generated: PHILOX, which AUTO_SELECT selects; THREEFRY is not supported.
 
     Source: tf.random.Algorithm.
     """
@@ -33,7 +33,7 @@ def create_rng_state(seed: object, alg: object) -> Any:
     """The state that is made of a seed.
 
     Args:
-        seed: an int, of which 192 bits count, or several; too few are filled up with zeros from the left.
+        seed: an int, of which the lowest 192 bits are used; or up to three ints of 64 bits, padded with zeros in front.
         alg: "philox", or an Algorithm, or its number.
 
     Returns:
@@ -43,7 +43,7 @@ def create_rng_state(seed: object, alg: object) -> Any:
     (array([1234,    0,    0]), array([ 0, 12, 34]))
 
     Raises:
-        RD20: ThreeFry.  RD25: not integers.
+        RD20: the algorithm is ThreeFry.  RD25: the seed is not integers, or the algorithm is unknown.
 
     Source: tf.random.create_rng_state.
     """
@@ -57,10 +57,10 @@ def create_rng_state(seed: object, alg: object) -> Any:
 
 
 def algorithm(alg: object, attempted: str) -> int:
-    """The number of an algorithm that refdist has.
+    """The number of an algorithm, which must be Philox.
 
     Raises:
-        RD20: ThreeFry.  RD25: anything else.
+        RD20: the algorithm is ThreeFry.  RD25: it is unknown.
     """
     if isinstance(alg, str):
         name = alg.strip().lower().replace("-", "").replace("_", "")
@@ -74,13 +74,13 @@ def algorithm(alg: object, attempted: str) -> int:
     if found is None:
         raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".", kind=errors.InvalidValueError)
     if found is Algorithm.THREEFRY:
-        raise errors.error("RD20", attempted, "ThreeFry is not part of refdist", "Pass \"philox\".")
+        raise errors.error("RD20", attempted, "refdist does not have the algorithm ThreeFry", "Pass \"philox\".")
     number: int = found.value
     return number
 
 
 def _integers(value: object, attempted: str) -> Any:
-    # Integers of 64 bits, with or without a sign, as int64.
+    # Integers of 64 bits, signed or unsigned, as int64 with the same bits.
     if isinstance(value, ArrayOperators):
         value = value.numpy()
     try:
@@ -97,10 +97,10 @@ def _integers(value: object, attempted: str) -> Any:
 
 
 def state_of(value: object, attempted: str) -> Any:
-    """Integers as a state, int64 of shape [3].
+    """Three integers as a state, int64 of shape [3].
 
     Raises:
-        RD25: not integers, or not three.
+        RD25: they are not integers, or not three.
     """
     state = _integers(value, attempted)
     check(state.shape, state.dtype, attempted)
@@ -115,14 +115,14 @@ def check(shape: Sequence[int | None], dtype: np.dtype[np.generic], attempted: s
     """
     if tuple(shape) != (SIZE,) or dtype != np.int64:
         raise errors.error("RD25", attempted, f"the state has shape {tuple(shape)} and dtype {dtype}",
-                           f"Pass {SIZE} int64: two of counter, one of key.", kind=errors.InvalidValueError)
+                           f"Pass {SIZE} int64: two for the counter, one for the key.", kind=errors.InvalidValueError)
 
 
 def of_key_counter(key: object, counter: object, attempted: str) -> Any:
     """The state with this key and this counter.
 
     Raises:
-        RD25: not integers, or not one and two.
+        RD25: they are not one integer and two.
     """
     words, last = _integers(counter, attempted), _integers(key, attempted)
     if words.shape != (SIZE - 1,) or last.ndim:
@@ -132,7 +132,7 @@ def of_key_counter(key: object, counter: object, attempted: str) -> Any:
 
 
 def advanced(state: Array, count: int) -> Any:
-    """The state after `count` numbers."""
+    """The state after `count` numbers were drawn, int64 of shape [3]."""
     low, high, key = map(int, to_numpy(state).view(np.uint64))
     counter = (low | high << 64) + count * philox.RESERVED
     return frozen(np.array([counter & _MASK, counter >> 64 & _MASK, key], np.uint64).view(np.int64))
