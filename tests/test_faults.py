@@ -26,7 +26,7 @@ SAYS = {
              r"worker {v} on \S+ \(process \d+\) is stopped"),
     "linger": (r"\[RD01\] all_reduce \(.*{line}\): not all workers came within 2 s:",
                r"worker {v} on \S+ \(process \d+\) is still on its way; its last meeting was 1: all_reduce"),
-    "return": (r"\[RD02\] meeting of all workers: .*; worker {v} at the end of the program",
+    "return": (r"\[RD02\] rendezvous of all workers: .*; worker {v} at the end of the program",
                r"workers? [\d, ]+ at all_reduce \({line}\); worker"),
 }
 

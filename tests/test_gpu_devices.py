@@ -170,7 +170,7 @@ def test_a_difference_between_copies_is_said_when_it_is_known(cupy: Any) -> None
 
     cupy.cuda.held.append("busy")
     strategy.run(differ)
-    with pytest.raises(ValueError, match=r"\[RD12\].*replica 0 gives \[1\. 0\.\].*replica 1 gives \[1\. 1\.\]") as info:
+    with pytest.raises(ValueError, match=r"\[RD12\].*replica 0 has \[1\. 0\.\].*replica 1 has \[1\. 1\.\]") as info:
         cupy.cuda.held.clear()
         strategy.run(lambda: replica().all_reduce("SUM", 1.0))
     assert any("found after the call" in note for note in info.value.__notes__)

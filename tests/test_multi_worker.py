@@ -188,7 +188,7 @@ def test_a_cross_replica_write_that_differs_between_workers_changes_nothing() ->
         strategy = refdist.MultiWorkerMirroredStrategy()
         with strategy.scope():
             v = refdist.Variable(1.0)
-        with pytest.raises(ValueError, match=r"RD12.*worker 0 gives 0.0, worker 1 gives 5.0"):
+        with pytest.raises(ValueError, match=r"RD12.*worker 0 has 0.0, worker 1 has 5.0"):
             v.assign(5.0 * strategy.extended.transport.rank)
         v.assign(3.0)
         return float(v)

@@ -375,7 +375,7 @@ def test_gather_of_a_plain_value(workers: int, replicas: int) -> None:
         different = every_worker(lambda s, i: s.gather(np.array([i]), axis=0).tolist(), workers, replicas)
         assert different == [[*range(workers)]] * workers
     else:
-        with pytest.raises(ValueError, match=r"RD12.*Strategy.gather.*worker 0 gives.*worker 1 gives"):
+        with pytest.raises(ValueError, match=r"RD12.*Strategy.gather.*worker 0 has.*worker 1 has"):
             every_worker(lambda s, i: s.gather(np.array([i]), axis=0), workers, replicas)
 
 

@@ -204,7 +204,7 @@ def test_the_verbs_are_defined_by_all_gather_object() -> None:
     assert not Pair(other).broadcast(call, one.copy()).flags.writeable
     pair = Pair("there", other)
     assert pair.barrier(call) is None and pair.broadcast(call, one.copy()).tolist() == one.tolist()
-    with pytest.raises(ValueError, match=r"\[RD12\] a call \(.*\): worker 0 gives one, worker 1 gives another"):
+    with pytest.raises(ValueError, match=r"\[RD12\] a call \(.*\): worker 0 has one, worker 1 has another"):
         Pair(([0], "another")).check_same_bits(call, one, lambda value: "one")
 
 

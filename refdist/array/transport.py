@@ -142,7 +142,7 @@ class Transport(ABC):
         found = self.all_gather_object(call, (check, text(value)))
         for i, (other, shown) in enumerate(found):
             if other != found[0][0]:
-                raise errors.error("RD12", str(call), f"worker 0 gives {found[0][1]}, worker {i} gives {shown}",
+                raise errors.error("RD12", str(call), f"worker 0 has {found[0][1]}, worker {i} has {shown}",
                                    "Give the same value on every worker, or reduce it first.")
 
 

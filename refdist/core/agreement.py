@@ -1,6 +1,8 @@
-"""What the replicas say of a call when they meet, and whether all of them say the same.
+"""What a collective call says about itself, and whether all replicas make the same one.
 
-Who meets, and how, is not known here: replicas meet in lock step, workers through a transport.
+Replicas compare their calls at a rendezvous in lock step, workers through their transport.  Compared are the kind of
+call, its signature and its call site.  Of several differences the one is reported that explains the others: another
+kind of call first, then another place in the program, then the first field of the signature that differs.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
 
 
 class CollectiveCall:
-    """What a replica brings to a rendezvous.
+    """What a replica hands over at a rendezvous.
 
     Attributes:
         kind: what was called, for example "all_reduce".
@@ -77,7 +79,7 @@ class CollectiveCall:
         self.signature = signature
         self.contribution = contribution
         self.execute = execute
-        # Outwards from whoever called the function that describes this call.
+        # Outwards from the caller of the function that makes this object.
         self.call_site = call_site.of(sys._getframe(2)) if site is None else site
 
     @property
@@ -98,7 +100,7 @@ def described(kind: str, place: str) -> str:
 
 
 def compare(calls: Sequence[Any], number: int = 0, unit_name: str = "replica") -> None:
-    """Raises unless all replicas brought the same kind of call, with the same signature and site.
+    """Raises unless all replicas made the same kind of call, with the same signature and call site.
 
     Raises:
         RD02: kinds or targets differ.  RD03: reduce op or axis.  RD04: shape.  RD05: dtype.
@@ -119,7 +121,7 @@ def _difference(calls: Sequence[Any], number: int, unit_name: str) -> errors.Ref
     places = [place_of[call.call_site] for call in calls]
     if any(call.kind != kind for call in calls):
         texts = [f"at {described(call.kind, place)}" for call, place in zip(calls, places, strict=True)]
-        return mismatch("RD02", f"meeting of all {unit_name}s", grouped(texts, number, unit_name), unit_name)
+        return mismatch("RD02", f"rendezvous of all {unit_name}s", grouped(texts, number, unit_name), unit_name)
     field, code, values = _first_field([call.signature for call in calls])
     if len(sites) > 1:
         found = grouped([f"at {place}" for place in places], number, unit_name)

@@ -1,11 +1,11 @@
 """Call sites: the chain of places in the user's program that led to a call.
 
-Replicas meet at the same place of the program, so a place has to be comparable.  The instruction at which a frame
-stands is not: CPython rewrites instructions while they run (3.11 and later), and a call that was made at one offset
-is made at another once it has been specialized.  What never moves is where the instruction stands in the source, line
-and columns, so a `Place` is that, interned: equal places are one object.  So are equal chains of them, which are found
-by following the places outwards from one chain to the next: a thousand replicas that meet have one site among them,
-which is compared by identity and is one object for the garbage collector.
+All replicas have to make a call at the same place of the program, so places are compared.  The instruction that a frame
+executes will not do: CPython rewrites instructions while they run (3.11 and later), and a call that was made at one
+offset is made at another once it has been specialized.  What never moves is where the instruction is in the source,
+line and columns, so a `Place` is that, interned: equal places are one object.  So are equal chains of them, which are
+found by following the places outwards from one chain to the next: a thousand replicas at a rendezvous have one site
+among them, which is compared by identity and is one object for the garbage collector.
 
 The whole chain counts, because a helper that wraps a collective is one line called from several places.  Frames of
 refdist itself are left out, and the chain ends at the function that runs a replica.  Where Python was told to keep no

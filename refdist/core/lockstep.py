@@ -1,22 +1,25 @@
-"""Runs one function once per replica, one at a time, and lets all replicas meet.
+"""Lock step: runs one function once per replica, one replica at a time, and carries out their collective calls.
 
-A replica runs until it finishes or hands over a `CollectiveCall`; when all have come, the calls are compared and
-carried out once, and every replica goes on with its part of the answer.  A replica that finished, raised, or came with
-another call is an error at once, never a wait.  What the replicas say to each other is not known here.
+A replica runs until it returns or hands over a `CollectiveCall`, and then the next one runs.  When all have handed one
+over, which is a rendezvous, the calls are compared (`agreement`) and executed once, and every replica continues with
+its part of the answer.  Where some have returned, or one raised or made another call, that is an error at once and
+never a wait.  What a call is about is not known here.
 
 Replicas are greenlets, so a switch costs a fraction of a microsecond and runs repeat exactly.  They are parked after
 a run and used again, because a new greenlet costs 10 microseconds: CPython maps fresh memory for its Python frames.
+What thousands of waiting replicas cost is mostly the garbage collector's: each of them should keep as few objects
+alive as possible.
 
 Stacks.  A greenlet keeps only its own part of the C stack.  While it runs, what lies above that part belongs to
 whoever switched to it last.  Code that walks up the stack (NumPy, for every temporary array of 256 KiB or more; the
 backtrace in an error of PyTorch; a profiler) leaves the greenlet's part after a few frames and reads on there: in a
-replica parked by one run and resumed by another, which may stand elsewhere on the stack, that ended the process.  So a
+replica parked by one run and resumed by another, which may be elsewhere on the stack, that ended the process.  So a
 replica is resumed only from the address it was started from: there, the frames above its own are those of the run that
 resumes it, down to the bottom of the thread's stack.  Five rules make it so:
 
 * Replicas are parked by place.  Each place has a probe, a greenlet started at the same address, which reports how many
   bytes of the scheduler's stack were moved to make room for it: the distance between the two, and the same number again
-  exactly when the scheduler stands where it stood.
+  exactly when the scheduler is where it was.
 * A replica that starts a run of its own looks only at places inside its own part of the stack.  A greenlet that lies
   further out would be laid over frames of the outer scheduler, which come back only when that scheduler runs again.
 * Within a run all switches are made from the one frame of `run`, so they are made from one address.
@@ -72,7 +75,7 @@ class _Place:
     """Parked replicas that were started from one address of the C stack (see "Stacks" above).
 
     Attributes:
-        probe, distance: tell whether a scheduler stands at that address.
+        probe, distance: tell whether a scheduler is at that address.
         inside: places of runs inside these replicas.
         runs: how many runs are using it.
     """
@@ -113,7 +116,7 @@ _PLACES = 8
 
 
 def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
-    """Hands a call over and waits for all replicas; called inside a replica.
+    """Hands a call over and waits until all replicas have; called inside a replica.
 
     Args:
         run: the run in progress, None for a replica that is alone.
@@ -124,7 +127,7 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     if run is None:
         return call.execute([call])[0]
     if run.stopped:
-        raise errors.error("RD22", call.kind, f"{call} met again after the run was stopped")
+        raise errors.error("RD22", call.kind, "the call was made after the run had been stopped")
     state = context_stack.state
     mine = state.top
     if process.journal is not None:
@@ -155,8 +158,8 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
         compared: False where `execute` compares the calls itself.
 
     Raises:
-        RD01: some replicas came to a rendezvous and others had returned.
-        RD02 ... RD06, RD21: replicas met with different calls.
+        RD01: some replicas were at a rendezvous when others had returned.
+        RD02 ... RD06, RD21: the replicas made different calls.
         Whatever a replica raised first, with a note that says which one.
     """
     scheduler = getcurrent()
@@ -213,9 +216,9 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
             answers = calls[0].execute(calls)
             waiting = 0
             pool.places = place.inside
-            met: list[Any] = [None] * count
+            following: list[Any] = [None] * count
             for i in order:
-                met[i] = call = replicas[i].switch(answers[i])
+                following[i] = call = replicas[i].switch(answers[i])
                 if call is not None:
                     waiting += 1
                 else:
@@ -223,7 +226,7 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
                     replicas[i] = None
                     if current.error is not None:
                         raise _noted(current, i, what)
-            calls = met
+            calls = following
         return current.results
     except BaseException:
         current.stopped = True
@@ -232,7 +235,7 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
             if replica is not None:
                 # Not by `throw`, which enters a greenlet through other C functions than `switch`.
                 if replica.switch(None) is not None:
-                    raise errors.InternalError("a stopped replica met again") from None
+                    raise errors.InternalError("a stopped replica made another call") from None
                 parked.append(replica)
         raise
     finally:
@@ -250,7 +253,7 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
 
 
 def _nbytes(contribution: Any) -> int:
-    # Workers bring a list of arrays for every result.
+    # Of several leaves, or of all replicas of a worker.
     return sum(map(_nbytes, contribution)) if isinstance(contribution, list) else getattr(contribution, "nbytes", 0)
 
 

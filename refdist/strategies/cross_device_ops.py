@@ -1,4 +1,4 @@
-"""CrossDeviceOps: how the values of several devices are brought together, and the hooks for a program's own way.
+"""CrossDeviceOps: how the values of several devices are reduced, and the hooks for a program's own way.
 
 Refdist's own ways are in `plans`.
 """

@@ -1,7 +1,7 @@
 """Plans: refdist's own CrossDeviceOps, each a list of transfers for a number of bytes.
 
-The numbers themselves are summed left to right over the replica ids whatever the plan, so that all of them give the
-same bits; the journal records the transfers the plan makes.
+A plan says which way the bytes would take, and the journal records that.  The sum itself is the backend's, from left to
+right over the replica ids whatever the plan, so that all plans have the same bits.
 """
 
 from __future__ import annotations

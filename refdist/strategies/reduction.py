@@ -1,8 +1,33 @@
-"""How a strategy brings together the values of its replicas, in one way for every call.
+"""One way to reduce: what the replicas of a strategy contribute becomes one value.
 
-Contributions, one per replica of this worker -> plan (CrossDeviceOps) -> backend -> transport between workers.  All
-reductions come through `Reduction`: all_reduce, the aggregation of variables, reads of ON_READ variables,
-Strategy.reduce with and without an axis, reduce_to and batch_reduce_to; and both gathers.
+Seven calls reduce: all_reduce, the aggregation of a variable, the read of an ON_READ variable, Strategy.reduce with and
+without an axis, reduce_to and batch_reduce_to.  They differ in where their contributions come from, what is checked and
+where the result goes.  In how it is computed they do not differ, because a program that goes from one of them to
+another expects the same bits.  Each takes this way:
+
+    contributions   for every leaf of the value one array or IndexedSlices per replica of this worker
+    -> plan         one of refdist's own CrossDeviceOps: checks the devices and records the transfers
+    -> backend      sums arrays on the devices of one process
+    -> transport    sums over workers; `AcrossWorkers` is the plan that asks it instead of the backend
+
+Invariants:
+
+* A sum is taken from left to right over the replica ids, whatever the plan and wherever the result goes.  A plan
+  decides which transfers the journal shows, and never the order of a sum, so all plans have the same bits.
+* A MEAN is the sum divided by the number of contributions, once, at the end.
+* Contributions are checked before they come to a plan.  Those of replicas are checked in the replica, so that the error
+  names its line, and compared at the rendezvous; those inside a distributed value are checked here.
+* A program's own CrossDeviceOps is asked wherever the strategy reduces: by `batch_reduce` for all_reduce and
+  batch_reduce_to, by `reduce` for the others.  It has no plan, because only the program knows what it does.
+* Recording in the journal changes no result.
+
+A replica's call is executed by the strategy's Reduction itself: a rendezvous calls it with the calls of all replicas,
+and from there it is one step to the plan and one to the backend.  Each layer that only passes contributions on, or
+transposes them, costs as much as the sum of small arrays.
+
+There were four ways once: all_reduce and reduce_to went by the plan, aggregation and reduction along an axis past it, a
+reduction to one device had a plan of its own, and several workers a fourth.  A CrossDeviceOps that scaled its sums
+scaled some of these calls and not the others.
 """
 
 from __future__ import annotations
@@ -34,7 +59,7 @@ class Reduction:
     """Reduces and gathers over the replicas of one strategy.
 
     Args:
-        ops: how the values of several devices are brought together; None means ReductionToOneDevice.
+        ops: how the values of several devices are reduced; None means ReductionToOneDevice.
         transport: between the workers.
         devices: of this worker's replicas.
         backend: returns the strategy's own backend, or raises where another one is in use.
@@ -58,7 +83,7 @@ class Reduction:
     # Arrays.
 
     def __call__(self, calls: Sequence[CollectiveCall], options: CommunicationOptions | None = None) -> Sequence[Any]:
-        """Executes an all_reduce for which the replicas have met.
+        """Executes an all_reduce, which all replicas have called.
 
         Args:
             calls: of all replicas of this worker.  A contribution is an array or IndexedSlices, or a list with one for
@@ -120,7 +145,7 @@ class Reduction:
         return Destinations((device or current_backend().default_result_device(self._devices[0]),), False, bool(device))
 
     def all_gather(self, calls: Sequence[CollectiveCall]) -> Sequence[Any]:
-        """Executes an all_gather for which the replicas have met; contributions are lists with one for each leaf."""
+        """Executes an all_gather, which all replicas have called; contributions are lists with one for each leaf."""
         axis, backend, devices = calls[0].signature.axis, self._backend(), self._devices
         assert isinstance(axis, int)  # an all_gather has one
         results = [backend.broadcast(self.gather(backend.put_all(contributions, devices), axis, calls[0]), devices)

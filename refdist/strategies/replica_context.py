@@ -1,6 +1,7 @@
 """What code may ask and do where: `ReplicaContext`, `merge_call`, and the questions about the current context.
 
-The stack itself is in `current`; the replicas meet in `lockstep`; arrays are combined in `collectives`.
+The stack itself is in `core/context_stack`, the rendezvous in `core/lockstep`, and what the contributions become in
+`reduction`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaContext(context_stack.Scope):
-    """What a replica can ask and do: who am I, meet the others, reduce, gather.
+    """What a replica can ask and do: which one it is, merge_call, all_reduce, all_gather.
 
     Args:
         strategy: the strategy that runs the replica.
@@ -111,17 +112,17 @@ class ReplicaContext(context_stack.Scope):
 
     def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (),
                    kwargs: dict[str, Any] | None = None) -> Any:
-        """Lets all replicas meet and calls `merge_fn(strategy, *args, **kwargs)` once, across replicas.
+        """Waits for all replicas and calls `merge_fn(strategy, *args, **kwargs)` once, across replicas.
 
         Args:
             merge_fn: replica 0's is called.
-            args, kwargs: what the replicas brought, put together as the results of `run` are.
+            args, kwargs: what the replicas pass, put together as the results of `run` are.
 
         Returns:
             The result, with PerReplica values taken apart again.
 
         Raises:
-            RD01 ... RD06: replicas that do not come, or come with other calls.
+            RD01 ... RD06: replicas that make no such call, or another one.
             RD09: outside the replica that this context belongs to.  RD21: structures differ.
 
         Source: tf.distribute.ReplicaContext.merge_call.
@@ -150,7 +151,7 @@ class ReplicaContext(context_stack.Scope):
         return [part(i)[0] for i in range(len(calls))]
 
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
-        """Reduces `value` over all replicas and gives everyone the result.
+        """Reduces `value` over all replicas and returns the result to each of them.
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
@@ -159,7 +160,7 @@ class ReplicaContext(context_stack.Scope):
 
         Returns:
             The same nest of read-only arrays.  SUM keeps the dtype; MEAN of integers is a float.  The sum is
-            taken left to right over the replica ids, so that every run gives the same bits.
+            taken left to right over the replica ids, so that every run has the same bits.
 
         The gradient of an all_reduce is the all_reduce of the gradients with the same op.
 
@@ -169,8 +170,8 @@ class ReplicaContext(context_stack.Scope):
         array(2., dtype=float32)
 
         Raises:
-            RD01 ... RD06, RD21: replicas that do not come, or come with something else.
-            RD23: a dtype that is no number.  RD25: a bad reduce op or options.
+            RD01 ... RD06, RD21: replicas that make no such call, or another one.
+            RD23: a dtype that is not a number's.  RD25: a bad reduce op or options.
 
         Source: tf.distribute.ReplicaContext.all_reduce.
         """
@@ -196,7 +197,7 @@ class ReplicaContext(context_stack.Scope):
         return lockstep.rendezvous(frame.run, CollectiveCall("all_reduce", signature, contribution, execute))
 
     def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
-        """Puts the values of all replicas one after another along `axis` and gives everyone the result.
+        """Concatenates the values of all replicas along `axis` and returns the result to each of them.
 
         Args:
             value: an array of rank 1 or more, or a nest of them; only the length along `axis` may differ.
@@ -209,7 +210,7 @@ class ReplicaContext(context_stack.Scope):
         The gradient of an all_gather is this replica's slice of the summed gradients.
 
         Raises:
-            RD01 ... RD07, RD21: replicas that do not come, or come with something that does not fit.
+            RD01 ... RD07, RD21: replicas that make no such call, or one whose value does not fit.
             RD08: no such axis.  RD20: IndexedSlices.
 
         Source: tf.distribute.ReplicaContext.all_gather.

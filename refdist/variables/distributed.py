@@ -1,7 +1,7 @@
 """Variables with a copy per replica, or with one copy that several replicas update.
 
 What a read or a write does is looked up in `rules.READS` and `rules.WRITES` by kind, aggregation and
-situation, and carried out here.  Updates by several replicas meet in lock step first.
+situation, and carried out here.  Before replicas update a variable together they have a rendezvous in lock step.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Shared(Variable):
         return self._to_current_device(new) if read_value else None
 
     def _cross_replica_value(self, operation: str, value: Any, attempted: str) -> Any:
-        # The one value that a cross-replica write brings, checked and converted.
+        # The one value of a cross-replica write, checked and converted.
         if not is_splittable(value):
             return prepare(self._primary, operation, value, attempted)
         parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
@@ -261,7 +261,7 @@ class MirroredVariable(DistributedVariable):
 
 
 class SyncOnReadVariable(DistributedVariable):
-    """Copies that replicas update alone, brought together when they are read outside replicas.
+    """Copies that replicas update alone, and that are reduced when they are read outside replicas.
 
     Source: tf.VariableSynchronization.ON_READ.
     """
@@ -352,8 +352,8 @@ def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence
 def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str], unit_name: str,
             fix: str) -> errors.RefdistError:
     here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
-    return errors.error(code, attempted, f"{unit_name} 0 gives {_brief(first)}{here}, "
-                        f"{unit_name} {i} gives {_brief(part)}{there}", fix)
+    return errors.error(code, attempted, f"{unit_name} 0 has {_brief(first)}{here}, "
+                        f"{unit_name} {i} has {_brief(part)}{there}", fix)
 
 
 def _brief(value: Any) -> str:
