@@ -1,6 +1,11 @@
-"""`update` and `update_non_slot`: one function called for every copy of a variable, or on every device.
+"""`update` and `update_non_slot`: a function called for every copy of a variable, or on every device.
 
-The copies of a mirrored variable come out equal, or nothing has changed.
+Each call is made in a context of its own, in which that copy, and no other, may be written alone.  Nothing stops the
+function from writing other variables there, or from failing half-way, so every write is recorded before it happens.
+At the end the copies of every variable written must be as `rules.COPIES_DIFFER` says; else, and on any error, all
+variables are put back.  So either all copies are updated, or nothing has changed.
+
+In a replica the update is a `merge_call`: all replicas arrive at it, and it is carried out once.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from refdist.core.interfaces import Layout, Undo
 from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import foreign
-from refdist.variables.values import check_components, regroup, splitter
+from refdist.variables.values import PerReplica, check_components, regroup, splitter
 from refdist.variables.variable import Variable, as_variable
 
 
@@ -29,19 +34,22 @@ class Updates:
     _scope_frame: Callable[[context_stack.Frame], context_stack.Frame]
     value_container: Callable[[Any], Any]
 
-    def update(self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
-               kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
+    def update(self, var: object, fn: Callable[..., object], args: Sequence[object] = (),
+               kwargs: dict[str, object] | None = None, group: bool = True) -> Any:
         """Calls `fn(copy, *args, **kwargs)` for every copy of `var`, on its device.
 
         Args:
             var: a variable of this strategy.
-            fn: the update; all copies of a mirrored variable must come out equal.
+            fn: the update; afterwards all copies of a mirrored variable must be equal.
             args, kwargs: passed on; of a PerReplica or Mirrored each copy gets its own component.
             group: True puts the results together, leaf by leaf: arrays and IndexedSlices become Mirrored, the
-                copies of a variable that variable, an object that is the same for every copy stays as it is,
-                anything else becomes None.  False gives a tuple with the result for each copy.
+                copies of a variable become that variable, an object that is the same for every copy stays as it
+                is, and anything else becomes None.
 
-        In a replica all replicas meet first and the update is made once.
+        In a replica all replicas call it together, and the update is carried out once.
+
+        Returns:
+            The results put together; with `group=False`, a tuple with the result of each copy.
 
         Raises:
             RD02: replicas update different variables.
@@ -52,30 +60,29 @@ class Updates:
         Source: tf.distribute.StrategyExtended.update.
         """
         require(self._strategy, "extended.update")
-        var = as_variable(var, "update", "var", errors.InvalidValueError)
+        variable = as_variable(var, "update", "var", errors.InvalidValueError)
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")
         code = rules.FOREIGN_UPDATES["extended.update"][self._keeps]
-        if var._strategy is not self._strategy and code != rules.OK:
-            raise foreign(f"update of variable {var.name}", var, code)
+        if variable._strategy is not self._strategy and code != rules.OK:
+            raise foreign(f"update of variable {variable.name}", variable, code)
         frame = context_stack.frame()
         if frame.replica is not None and frame.strategy is self._strategy:
             return frame.replica.merge_call(
-                lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (var, *args), kwargs)
-        return self._update(var, fn, args, kwargs, group)
+                lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (variable, *args), kwargs)
+        return self._update(variable, fn, args, kwargs, group)
 
-    def _update(self, var: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                group: bool) -> Any:
-        copies = var._copies if hasattr(var, "_copies") else (var,)
-        alone = len(copies) == 1
-        check_components([args, kwargs], self.layout.count if alone else len(copies), "update")
+    def _update(self, variable: Variable, fn: Callable[..., object], args: tuple[object, ...],
+                kwargs: dict[str, object], group: bool) -> Any:
+        copies = variable._copies
+        # A single copy may be updated from arguments with a component for each replica.
+        check_components([args, kwargs], len(copies) if len(copies) > 1 else self.layout.count, "update")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
         return self._call_for_each_copy(
-            [component._device for component in copies],
-            lambda i: fn(copies[i] if hasattr(var, "_copies") else var, *args_of(i), **kwargs_of(i)), group)
+            [one._device for one in copies], lambda i: fn(copies[i], *args_of(i), **kwargs_of(i)), group)
 
-    def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], Any], group: bool) -> Any:
+    def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], object], group: bool) -> Any:
         undo: Undo = {}
         top = context_stack.frame()
         creators = self._scope_frame(top).creators
@@ -98,9 +105,21 @@ class Updates:
             errors.explain_read_only(error)
             raise
 
-    def update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
-                        kwargs: dict[str, Any] | None = None, group: bool = True) -> Any:
+    def update_non_slot(self, colocate_with: object, fn: Callable[..., object], args: Sequence[object] = (),
+                        kwargs: dict[str, object] | None = None, group: bool = True) -> Any:
         """Calls `fn(*args, **kwargs)` once per device of `colocate_with`.
+
+        Args:
+            colocate_with: a device name, or a list of them, as `non_slot_devices` returns them.
+            fn: the update.
+            args, kwargs: passed on; of a PerReplica or Mirrored each device gets its own component.
+            group: as for `update`.
+
+        Returns:
+            As `update`.
+
+        Raises:
+            RD12, RD21: as `update`.  RD25: no device, or not a function.
 
         Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
         """
@@ -108,7 +127,7 @@ class Updates:
         names = (colocate_with,) if isinstance(colocate_with, str) else colocate_with
         if not isinstance(names, (list, tuple)) or not names:
             raise errors.error("RD25", "update_non_slot", f"colocate_with is {colocate_with!r}",
-                               "Pass device names, as `non_slot_devices` gives them.", kind=errors.InvalidValueError)
+                               "Pass device names, as `non_slot_devices` returns them.", kind=errors.InvalidValueError)
         names = [config.check_device(name) for name in names]
         if not callable(fn):
             raise errors.error("RD25", "update_non_slot", f"fn is {fn!r}", "Pass a function.")
@@ -117,7 +136,7 @@ class Updates:
         args_of, kwargs_of = splitter(args), splitter(kwargs)
         return self._call_for_each_copy(names, lambda i: fn(*args_of(i), **kwargs_of(i)), group)
 
-    def non_slot_devices(self, var_list: Any) -> tuple[str, ...]:
+    def non_slot_devices(self, var_list: object) -> tuple[str, ...]:
         """The devices for state that belongs to no variable.
 
         Source: tf.compat.v1.distribute.StrategyExtended.non_slot_devices.
@@ -125,11 +144,11 @@ class Updates:
         return self._parameter_devices
 
 
-def _the_same(var: Any) -> Variable:
-    # Different variables come as a PerReplica of them.
-    if isinstance(var, Variable):
-        return var
-    brought = ", ".join(str(one.name) for one in var.values)
-    raise errors.error("RD02", "extended.update", f"the replicas bring different variables: {brought}",
+def _the_same(merged: Variable | PerReplica) -> Variable:
+    # merge_call puts one variable together again, and different ones into a PerReplica.
+    if isinstance(merged, Variable):
+        return merged
+    passed = ", ".join(str(one.name) for one in merged.values)
+    raise errors.error("RD02", "extended.update", f"the replicas pass different variables: {passed}",
                        "Update the same variable on every replica.")
 

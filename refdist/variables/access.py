@@ -6,11 +6,14 @@ words of the refusals.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from refdist import errors
 from refdist.core import context_stack, rules
 from refdist.core.interfaces import Strategy
+
+if TYPE_CHECKING:
+    from refdist.variables.variable import Variable
 
 # What to write instead, where it can be said better than in the catalogue: by the code, and the class of the
 # operation or the kind of context.
@@ -42,7 +45,7 @@ def write_situation(strategy: Strategy | None) -> str:
     return situation
 
 
-def refused(code: str, attempted: str, variable: Any, operation: str = "") -> errors.RefdistError:
+def refused(code: str, attempted: str, variable: Variable, operation: str = "") -> errors.RefdistError:
     """The error for a cell of the tables that refuses a read, or a write of a class of operations."""
     if code in ("RD10", "RD11"):
         return foreign(attempted, variable, code)
@@ -52,7 +55,7 @@ def refused(code: str, attempted: str, variable: Any, operation: str = "") -> er
                         or ADVICE.get((code, context_stack.frame().kind), ""))
 
 
-def foreign(attempted: str, variable: Any, code: str = "RD11") -> errors.RefdistError:
+def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.RefdistError:
     """The error for a variable that was made elsewhere: where, and under which strategy."""
     strategy, made = variable._strategy, variable._primary._made
     if strategy is None:

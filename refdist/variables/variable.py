@@ -85,8 +85,12 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         raise errors.InternalError("abstract")
 
     @property
-    def _primary(self) -> ResourceVariable:
+    def _copies(self) -> tuple[ResourceVariable, ...]:
         raise errors.InternalError("abstract")
+
+    @property
+    def _primary(self) -> ResourceVariable:
+        return self._copies[0]
 
     # Reading.
 
@@ -273,6 +277,10 @@ class ResourceVariable(Variable):
     @property
     def _strategy(self) -> Strategy | None:
         return self._created_by
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        return (self,)
 
     @property
     def _primary(self) -> ResourceVariable:
