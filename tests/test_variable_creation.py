@@ -199,6 +199,20 @@ def test_replicas_make_variables_with_one_name_and_one_kind() -> None:
         TWO.run(lambda: refdist.Variable(1.0, **kinds[replica_id()]))
 
 
+def test_workers_make_variables_of_one_name_and_one_kind() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        worker = strategy.extended.layout.worker
+        kinds = [{"synchronization": Sync.ON_READ}, {"aggregation": Agg.SUM}]
+        with strategy.scope():
+            with pytest.raises(RuntimeError, match=r"RD02.*worker 0 with variable 'a0'.*worker 1 with variable 'a1'"):
+                refdist.Variable(1.0, name=f"a{worker}")
+            with pytest.raises(RuntimeError, match=r"RD02.*ON_READ.*NONE; worker 1 .*ON_WRITE.*SUM"):
+                refdist.Variable(1.0, **kinds[worker])
+
+    refdist.simulate_workers(program, 2)
+
+
 # --- Beside another variable -------------------------------------------------------------------------------------
 
 def test_the_default_strategy_puts_variables_beside_any_other() -> None:

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+
+from numpy.typing import DTypeLike
 
 from refdist import errors
 from refdist.array import collectives
@@ -43,24 +45,26 @@ from refdist.variables.variable import ResourceVariable, Variable
 class VariableSpec:
     """What `Variable(...)` is called with, and what creators get; `Variable` says what each means."""
 
-    initial_value: Any = None
+    initial_value: object = None
     trainable: bool | None = None
     validate_shape: bool = True
     caching_device: object = None
     name: str | None = None
     variable_def: object = None
-    dtype: Any = None
+    dtype: DTypeLike | None = None
     import_scope: str | None = None
-    constraint: Callable[[Any], Any] | None = None
+    constraint: Callable[..., object] | None = None
     synchronization: VariableSynchronization | None = VariableSynchronization.AUTO
     aggregation: VariableAggregation | None = VariableAggregation.NONE
-    shape: Any = None
+    shape: Iterable[int | None] | None = None
     experimental_enable_variable_lifting: bool = True
 
     @classmethod
-    def of(cls, arguments: dict[str, Any]) -> VariableSpec:
-        """What a creator was called with; it may have left arguments out, and may have added some."""
-        return cls(**{name: arguments[name] for name in _FIELDS if name in arguments})
+    def of(cls, arguments: Mapping[str, object]) -> VariableSpec:
+        """What a creator was called with; creators may leave arguments out, and may add some."""
+        spec = cls()
+        vars(spec).update({name: arguments[name] for name in _FIELDS if name in arguments})
+        return spec
 
     @property
     def attempted(self) -> str:
@@ -126,7 +130,7 @@ def new_variable(*args: Any, **kwargs: Any) -> Any:
 Variable._create = new_variable
 
 
-def default_creator(distribute_strategy: Strategy | None = None, **kwargs: Any) -> ResourceVariable:
+def default_creator(distribute_strategy: Strategy | None = None, **kwargs: object) -> ResourceVariable:
     """The end of the stack: one array on the current device.
 
     Raises:
@@ -182,9 +186,9 @@ class _CopyOf:
 
 # --- A strategy's creator --------------------------------------------------------------------------------------
 
-def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator: Callable[..., Any],
-           kwargs: dict[str, Any]) -> Any:
-    """Makes one variable with a copy on each of `devices`; in a replica, all replicas meet first.
+def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator: Callable[..., object],
+           kwargs: Mapping[str, object]) -> object:
+    """Makes one variable with a copy on each of `devices`; in a replica, all replicas call it together.
 
     The kind and the aggregation are what `kwargs` say: creators outside the strategy's scope, which
     `next_creator` calls for each copy, change the copies and not what replicas do together.
@@ -229,19 +233,19 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
             made = _make(strategy, kind, aggregation, devices, *calls[0].contribution)
         return [made] * len(calls)
 
-    target = f"variable {spec.name or 'Variable'!r} with {synchronization} and {aggregation}"
+    target = _described(spec.name or "Variable", synchronization, aggregation)
     return lockstep.rendezvous(frame.run, CollectiveCall(
         "creation of a variable", Signature(target), (next_creator, kwargs), execute))
 
 
-def _read_here(initial_value: Any) -> Any:
+def _read_here(initial_value: object) -> object:
     value = initial_value() if callable(initial_value) else initial_value
     value = value._local() if is_splittable(value) else value
     return value._read() if isinstance(value, Variable) else value
 
 
 def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devices: Sequence[str],
-          next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+          next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Variable:
     copies: list[ResourceVariable] = []
     backend = strategy.extended.backend
     for i, device in enumerate(devices):
@@ -258,7 +262,7 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
         copies.append(made)
         if i == 0:
             _check_mean(strategy, kind, aggregation, made)
-            _take_first_worker_s_value(strategy, made, kwargs)
+            _take_first_worker_s_value(strategy, made, _described(made._name, kwargs["synchronization"], aggregation))
     if len(copies) > 1 and next_creator is not default_creator:
         _check_copies(kind, copies)
     return KIND_CLASS[kind]._of(copies, aggregation)
@@ -282,11 +286,14 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 
-def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, kwargs: dict[str, Any]) -> None:
+def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, target: str) -> None:
     transport = strategy.extended.transport
-    call = transport.call("creation of a variable", made._name, kwargs["synchronization"], kwargs["aggregation"],
-                          made._array)
-    made._array = transport.broadcast(call, made._array)
+    made._array = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
+
+
+def _described(name: object, synchronization: object, aggregation: object) -> str:
+    # What replicas, and workers, have to agree on.
+    return f"variable {name!r} with {synchronization} and {aggregation}"
 
 
 def _check_mean(strategy: Strategy, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:

@@ -224,7 +224,7 @@ class _Shared(Variable):
         return twin
 
     @classmethod
-    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> _Shared:
         raise errors.InternalError("abstract")
 
 
@@ -241,7 +241,7 @@ class DistributedVariable(_Shared, DistributedValues):
         _hold(self, copies, aggregation)
 
     @classmethod
-    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> _Shared:
         made = cls(copies, aggregation)
         _own_copies(made)
         return made
@@ -283,7 +283,7 @@ class AggregatingVariable(_Shared):
         _hold(self, [variable], aggregation)
 
     @classmethod
-    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> Any:
+    def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> _Shared:
         made = cls(copies[0], aggregation)
         _own_copies(made)
         return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -259,7 +259,7 @@ def _shorten(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 # --- Taking apart and putting together -----------------------------------------------------------------------
 
-def is_splittable(value: Any) -> bool:
+def is_splittable(value: object) -> TypeGuard[PerReplica | Mirrored]:
     """True for what `run` takes apart: distributed values that are not variables."""
     return isinstance(value, (PerReplica, Mirrored))
 
