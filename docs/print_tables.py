@@ -35,6 +35,7 @@ the variable: *outside* every scope, *cross*-replica, in an *update*, in a *repl
 context of an *other* strategy. A cell is an action or the code of the error, "RDnn".
 
 {section(rules.CALLS)}
+{section(rules.MISMATCH)}
 {chr(10).join(map(section, (rules.CREATION, rules.TRAINABLE, rules.TRAITS, rules.READS, rules.WRITES,
                             rules.FOREIGN_WRITES, rules.FOREIGN_UPDATES)))}
 {section(rules.REDUCE)}

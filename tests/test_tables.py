@@ -338,6 +338,62 @@ def test_the_dtype_of_a_mean() -> None:
     assert survivors(rules.MEAN_DTYPE, observe, lambda cell, value: ("float16", "float32", "float64")) == []
 
 
+def differing(what: str, gathers: bool, rank: int) -> Any:
+    """The call of a replica, of which that differs in MISMATCH."""
+    context = refdist.get_replica_context()
+    assert context is not None
+    reduce, gather = (lambda x: context.all_reduce("SUM", x)), (lambda x: context.all_gather(x, 0))
+    call: Callable[[Any], Any] = gather if gathers else reduce
+    if what == "missing":
+        return call([np.ones(2)]) if rank == 0 else None
+    if what == "call":
+        return ((gather, reduce) if gathers else (reduce, gather))[rank](np.ones(2))
+    if what == "call site":
+        if rank:
+            return call(np.ones(2))
+        return call(np.ones(2))
+    if what == "target":
+        return context.merge_call((lambda s: 1, lambda s: 2)[rank])
+    if what == "reduce op":
+        return context.all_reduce(("SUM", "MEAN")[rank], 1.0)
+    if what == "axis":
+        return context.all_gather(np.ones((2, 2)), rank)
+    return call({"structure": ([np.ones(2)], (np.ones(2),)), "dtype": (np.ones(2), np.ones(2, np.float32)),
+                 "shape": (np.ones((2, 2)), np.ones((2, 3)))}[what][rank])
+
+
+def test_which_code_a_mismatch_has() -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        what, column = cell
+        if what == "axis" and column == rules.OTHER_CALLS:
+            # Replicas never bring an axis to other calls, and workers do.
+            def program() -> Any:
+                workers = refdist.MultiWorkerMirroredStrategy()
+                axis = workers.extended.layout.worker
+                return outcome(lambda: workers.reduce("SUM", np.ones((2, 2)), axis=axis))
+
+            return refdist.simulate_workers(program, 2)
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        return strategy.run(lambda: differing(what, column == rules.GATHERS, context_stack.frame().replica_id or 0))
+
+    assert survivors(rules.MISMATCH, observe) == []
+
+
+@pytest.mark.parametrize("what", ["structure", "dtype", "shape"])
+def test_values_of_replicas_differ_as_calls_do(what: str) -> None:
+    def observe(cell: tuple[str, str]) -> Any:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        slices = refdist.IndexedSlices(np.ones((1, 2)), [0], (2, 2))
+        parts = {"structure": (np.ones((2, 2)), slices), "dtype": (np.ones(2), np.ones(2, np.float32)),
+                 "shape": (np.ones((2, 2)), np.ones((2, 3)))}[what]
+        value = refdist.PerReplica(parts)
+        return strategy.gather(value, 0) if cell[1] == rules.GATHERS else strategy.reduce("SUM", value, axis=None)
+
+    assert survivors(rules.MISMATCH, observe, row=what, column=rules.OTHER_CALLS) == []
+    if what != "structure":  # slices are not gathered at all
+        assert survivors(rules.MISMATCH, observe, row=what, column=rules.GATHERS) == []
+
+
 def test_every_table_is_tested() -> None:
     tables = {name for name, value in vars(rules).items() if isinstance(value, rules.Table)}
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))

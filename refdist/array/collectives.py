@@ -58,20 +58,22 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
     """
     first = parts[0]
     sparse = isinstance(first, IndexedSlices)
+    column = rules.OTHER_CALLS if axis is None else rules.GATHERS
     for i, part in enumerate(parts):
         if isinstance(part, IndexedSlices) != sparse:
-            raise errors.error("RD21", attempted, f"replica 0 brought {type(first).__name__}, replica {i} "
-                               f"{type(part).__name__}", "Bring the same kind of value on every replica.")
+            raise errors.error(rules.MISMATCH["structure"][column], attempted, f"replica 0 brought "
+                               f"{type(first).__name__}, replica {i} {type(part).__name__}",
+                               "Bring the same kind of value on every replica.")
         if part.dtype != first.dtype:
-            raise errors.error("RD05", attempted, f"replica 0 brought dtype {first.dtype}, replica {i} "
-                               f"{part.dtype}")
+            raise errors.error(rules.MISMATCH["dtype"][column], attempted, f"replica 0 brought dtype {first.dtype}, "
+                               f"replica {i} {part.dtype}")
         if sparse and part.shape != first.shape:
-            raise errors.error("RD04", attempted, f"replica 0 brought slices of shape {first.shape}, replica {i} "
-                               f"of {part.shape}")
+            raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 brought slices of shape "
+                               f"{first.shape}, replica {i} of {part.shape}")
         if _rigid(part, axis) != _rigid(first, axis):
-            code, what = ("RD04", "shape") if axis is None else ("RD07", f"shape (gathered along axis {axis})")
-            raise errors.error(code, attempted, f"replica 0 brought {what} {_shape(first)}, replica {i} "
-                               f"{_shape(part)}")
+            what = "shape" if axis is None else f"shape (gathered along axis {axis})"
+            raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 brought {what} {_shape(first)}, "
+                               f"replica {i} {_shape(part)}")
 
 
 def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:

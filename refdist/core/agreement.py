@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors
-from refdist.core import call_site
+from refdist.core import call_site, rules
 
 if TYPE_CHECKING:
     from refdist.core.rules import ReduceOp
@@ -40,10 +40,9 @@ class Signature(NamedTuple):
     shapes: object = None
 
 
-# For each field of a signature what messages call it and the code of a difference, in the order in which they are
-# reported.
-FIELDS = {"target": ("target", "RD02"), "op": ("reduce op", "RD03"), "axis": ("axis", "RD03"),
-          "structure": ("structure", "RD21"), "dtypes": ("dtype", "RD05"), "shapes": ("shape", "RD04")}
+# What messages and rules.MISMATCH call each field of a signature, in the order in which differences are reported.
+FIELDS = {"target": "target", "op": "reduce op", "axis": "axis", "structure": "structure", "dtypes": "dtype",
+          "shapes": "shape"}
 NOTHING_TO_COMPARE = Signature()
 
 
@@ -121,36 +120,36 @@ def _difference(calls: Sequence[Any], number: int, unit_name: str) -> errors.Ref
     places = [place_of[call.call_site] for call in calls]
     if any(call.kind != kind for call in calls):
         texts = [f"at {described(call.kind, place)}" for call, place in zip(calls, places, strict=True)]
-        return mismatch("RD02", f"rendezvous of all {unit_name}s", grouped(texts, number, unit_name), unit_name)
-    field, code, values = _first_field([call.signature for call in calls])
+        return mismatch("call", kind, f"rendezvous of all {unit_name}s", grouped(texts, number, unit_name), unit_name)
+    field, values = _first_field([call.signature for call in calls])
     if len(sites) > 1:
         found = grouped([f"at {place}" for place in places], number, unit_name)
         if field:
             found += f"; the {field} differs too: {', '.join(dict.fromkeys(values))}"
-        return mismatch("RD06", kind, found, unit_name)
-    code = "RD07" if field == "shape" and kind.endswith("gather") else code
+        return mismatch("call site", kind, kind, found, unit_name)
     label = "" if field == "target" else f"{field} "
     found = grouped([f"with {label}{value}" for value in values], number, unit_name)
-    return mismatch(code, described(kind, places[0]), found, unit_name)
+    return mismatch(field, kind, described(kind, places[0]), found, unit_name)
 
 
-def mismatch(code: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
-    """The error for replicas, or workers, that do not agree."""
+def mismatch(what: str, kind: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
+    """The error for replicas, or workers, that differ in `what`, a row of rules.MISMATCH, in a call of this kind."""
+    code = rules.MISMATCH[what][rules.GATHERS if kind.endswith("gather") else rules.OTHER_CALLS]
     return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", unit_name))
 
 
-def _first_field(signatures: Sequence[Signature]) -> tuple[str, str, list[str]]:
-    # The first field that differs, its code, and its text for each call; "" where none does.
-    for name, (field, code) in FIELDS.items():
+def _first_field(signatures: Sequence[Signature]) -> tuple[str, list[str]]:
+    # The first field that differs, and its text for each call; "" where none does.
+    for name, field in FIELDS.items():
         values = [getattr(signature, name) for signature in signatures]
         if any(value != values[0] for value in values):
             if field not in ("dtype", "shape") or not isinstance(signatures[0].dtypes, tuple):
-                return field, code, [shown(value) for value in values]
+                return field, [shown(value) for value in values]
             leaf, column = next((i, column) for i, column in enumerate(zip(*values, strict=True))
                                 if any(value != column[0] for value in column))
             of = f" in leaf {leaf}" if len(values[0]) > 1 else ""
-            return field, code, [f"{shown(value)}{of}" for value in column]
-    return "", "", []
+            return field, [f"{shown(value)}{of}" for value in column]
+    return "", []
 
 
 def shown(value: Any) -> str:

@@ -249,7 +249,8 @@ def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int
 def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun) -> errors.RefdistError:
     gone = [i for i, call in enumerate(calls, run.first) if call is None]
     here = grouped([None if call is None else f"at {call}" for call in calls], run.first, run.unit_name)
-    return mismatch("RD01", what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
+    kind = next(call.kind for call in calls if call is not None)
+    return mismatch("missing", kind, what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
 
 
 def _nbytes(contribution: Any) -> int:

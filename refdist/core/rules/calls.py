@@ -38,6 +38,27 @@ CALLS = Table(
     ReplicaContext.devices                        RD09     ok       RD09   RD09    ok       RD10         RD10
     """)
 
+GATHERS, OTHER_CALLS = "gathers", "other calls"
+
+MISMATCH = Table(
+    "Calls that do not fit together",
+    "Rows: what differs between the calls that replicas, or workers, make at a rendezvous (\"missing\": some of them "
+    "have ended), or between the components of a value that is reduced or gathered across replicas.  Columns: whether "
+    "arrays are gathered.  Source: refdist's own; in TensorFlow such programs wait for ever, or go on with values that "
+    "differ.",
+    {"-": "a gather has neither"}, """
+                     gathers    other calls
+        missing      RD01       RD01
+        call         RD02       RD02
+        call site    RD06       RD06
+        target       -          RD02
+        reduce op    -          RD03
+        axis         RD03       RD03
+        structure    RD21       RD21
+        dtype        RD05       RD05
+        shape        RD07       RD04
+    """)
+
 # What to write instead, where the catalogue's advice can be more exact.
 INSTEAD = {
     "Strategy.gather": "In a replica use `get_replica_context().all_gather(value, axis)`.",
