@@ -7,7 +7,7 @@ are concerned, in `variables/interfaces.py`.  The classes above fit by having th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -60,7 +60,7 @@ class Replica(Protocol):
     def replica_id_in_sync_group(self) -> int: ...
 
     def merge_call(self, merge_fn: Callable[..., object], args: Sequence[object] = (),
-                   kwargs: dict[str, object] | None = None) -> Any: ...
+                   kwargs: Mapping[str, object] | None = None) -> Any: ...
 
 
 class ReplicaSwitchHooks(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 from refdist.array import transport as transports
 from refdist.array.backend import Backend
+from refdist.array.collectives import Part
 from refdist.array.transport import Transport
 from refdist.core.agreement import CollectiveCall
 from refdist.core.rules import ReduceOp
@@ -32,7 +33,7 @@ class AcrossWorkers(ReductionToOneDevice):
         self._count = count
         self._ordered = ordered
 
-    def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Any]], sources: Sequence[str],
+    def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Part]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
         totals = transports.reduce(self._transport, call, op, leaves, self._count, self._ordered)
         if process.journal is not None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import Backend, current_backend
+from refdist.array.collectives import Part
 from refdist.array.convert import frozen, is_array, is_immutable, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices, rules
@@ -18,6 +19,9 @@ from refdist.core.rules import ReduceOp
 from refdist.strategies.communication import CommunicationOptions
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
 from refdist.variables.variable import Variable
+
+# (value, destinations) of a batch, as the hooks get them.
+Pairs = Sequence[tuple[DistributedValues, object]]
 
 
 class Transfer(NamedTuple):
@@ -39,18 +43,18 @@ class Destinations(NamedTuple):
     devices: tuple[str, ...]
     distributed: bool
     asked: bool = True
-    given: Any = None
+    given: object = None
 
-    def copies(self, backend: Backend, result: Any) -> list[Any]:
+    def copies(self, backend: Backend, result: Part) -> list[Any]:
         """A result on every device."""
         return collectives.broadcast(backend, result, self.devices) if self.asked else [result]
 
-    def wrapped(self, copies: Sequence[Any]) -> Any:
+    def wrapped(self, copies: Sequence[Part]) -> Any:
         """The copies as they are given to the caller."""
         return Mirrored(copies, self.devices) if self.distributed else copies[0]
 
 
-def destinations_of(destinations: Any, attempted: str) -> Destinations:
+def destinations_of(destinations: object, attempted: str) -> Destinations:
     """The devices meant by a device name, an array, a variable or a distributed value.
 
     Raises:
@@ -87,7 +91,8 @@ class CrossDeviceOps:
     Source: tf.distribute.CrossDeviceOps.
     """
 
-    def reduce(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any = None) -> Any:
+    def reduce(self, reduce_op: ReduceOp | str, per_replica_value: object, destinations: object,
+               options: CommunicationOptions | None = None) -> Any:
         """Checks the arguments and calls `reduce_implementation`.
 
         Args:
@@ -107,8 +112,8 @@ class CrossDeviceOps:
         value = _checked(per_replica_value, "reduce")
         return self.reduce_implementation(op, value, destinations, options or CommunicationOptions())
 
-    def batch_reduce(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]],
-                     options: Any = None) -> list[Any]:
+    def batch_reduce(self, reduce_op: ReduceOp | str, value_destination_pairs: Sequence[tuple[object, object]],
+                     options: CommunicationOptions | None = None) -> list[Any]:
         """Checks several (value, destinations) pairs and calls `batch_reduce_implementation`.
 
         Raises:
@@ -122,7 +127,7 @@ class CrossDeviceOps:
         found: list[Any] = self.batch_reduce_implementation(op, pairs, options or CommunicationOptions())
         return found
 
-    def broadcast(self, tensor: Any, destinations: Any) -> Any:
+    def broadcast(self, tensor: object, destinations: object) -> Any:
         """Checks the arguments and calls `broadcast_implementation`.
 
         Returns:
@@ -135,8 +140,8 @@ class CrossDeviceOps:
         part = tensor if isinstance(tensor, IndexedSlices) else to_array(tensor, argument="tensor")
         return self.broadcast_implementation(part, destinations)
 
-    def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
-                              options: Any) -> Any:
+    def reduce_implementation(self, reduce_op: ReduceOp, per_replica_value: DistributedValues, destinations: object,
+                              options: CommunicationOptions) -> Any:
         """The hook behind `reduce`, for subclasses.
 
         Args:
@@ -153,7 +158,8 @@ class CrossDeviceOps:
         """
         raise _abstract(self, "reduce_implementation")
 
-    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+    def batch_reduce_implementation(self, reduce_op: ReduceOp, value_destination_pairs: Pairs,
+                                    options: CommunicationOptions) -> Any:
         """The hook behind `batch_reduce`, for subclasses: a list with one result for each pair.
 
         Raises:
@@ -161,7 +167,7 @@ class CrossDeviceOps:
         """
         raise _abstract(self, "batch_reduce_implementation")
 
-    def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
+    def broadcast_implementation(self, tensor: Part, destinations: object) -> Any:
         """The hook behind `broadcast`; subclasses may replace it."""
         target = destinations_of(destinations, "broadcast")
         source = context_stack.frame().device or devices.CPU
@@ -172,7 +178,7 @@ class CrossDeviceOps:
 
 
 def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica], targets: Sequence[Destinations],
-                  options: Any, batch: bool) -> list[list[Any]]:
+                  options: CommunicationOptions | None, batch: bool) -> list[list[Any]]:
     """Reduces by a program's own CrossDeviceOps.
 
     Args:
@@ -203,7 +209,7 @@ def _named(value: PerReplica, target: Destinations) -> Any:
     return value if target.devices == value._devices else target.devices[0]
 
 
-def _results(result: Any, target: Destinations, attempted: str) -> list[Any]:
+def _results(result: object, target: Destinations, attempted: str) -> list[Any]:
     if not isinstance(result, DistributedValues):
         return target.copies(current_backend(), _received(result))
     if len(result.values) != len(target.devices):
@@ -213,7 +219,7 @@ def _results(result: Any, target: Destinations, attempted: str) -> list[Any]:
     return [_received(part) for part in result.values]
 
 
-def _received(part: Any) -> Any:
+def _received(part: object) -> Any:
     return part if isinstance(part, IndexedSlices) else kept(to_array(_read(part)))
 
 
@@ -227,7 +233,7 @@ def kept(array: Any) -> Any:
     return array if is_immutable(array) else frozen(array.copy())
 
 
-def check_pairs(pairs: Any, attempted: str) -> Sequence[tuple[Any, Any]]:
+def check_pairs(pairs: object, attempted: str) -> Sequence[tuple[Any, Any]]:
     """The (value, destinations) pairs of a batch.
 
     Raises:
@@ -243,12 +249,12 @@ def check_pairs(pairs: Any, attempted: str) -> Sequence[tuple[Any, Any]]:
     return pairs
 
 
-def components(value: Any) -> list[Any]:
+def components(value: object) -> list[Any]:
     """The contributions of all replicas here, as they were given."""
     return list(value.values) if isinstance(value, DistributedValues) else [value]
 
 
-def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
+def check_parts(values: Sequence[object], attempted: str) -> list[Any]:
     """The values of all replicas as arrays that can be summed.
 
     Raises:
@@ -261,17 +267,17 @@ def check_parts(values: Sequence[Any], attempted: str) -> list[Any]:
     return parts
 
 
-def _checked(value: Any, attempted: str) -> Any:
+def _checked(value: object, attempted: str) -> Any:
     # As the hooks get it: always distributed.
     parts = check_parts(components(value), attempted)
     return value if isinstance(value, DistributedValues) else PerReplica(parts, devices_of(value))
 
 
-def _read(value: Any) -> Any:
+def _read(value: object) -> Any:
     return value._array if hasattr(value, "_array") else value
 
 
-def devices_of(value: Any) -> tuple[str, ...]:
+def devices_of(value: object) -> tuple[str, ...]:
     """Where the components of a value are."""
     if isinstance(value, DistributedValues):
         return value._devices or (devices.CPU,) * len(value.values)

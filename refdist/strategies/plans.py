@@ -12,14 +12,18 @@ from typing import Any
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
+from refdist.array.collectives import Part
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.types import Array
 from refdist.core import devices
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
+from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import (
     CrossDeviceOps,
     Destinations,
+    Pairs,
     Transfer,
     check_parts,
     components,
@@ -28,6 +32,7 @@ from refdist.strategies.cross_device_ops import (
     kept,
     write_transfers,
 )
+from refdist.variables.values import DistributedValues
 
 
 class Plan(CrossDeviceOps):
@@ -37,17 +42,18 @@ class Plan(CrossDeviceOps):
         """The transfers for a value of `nbytes` bytes on each of `sources`: by way of the first destination."""
         return _by_way_of(destinations[0], sources, destinations, nbytes)
 
-    def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any,
-                              options: Any) -> Any:
+    def reduce_implementation(self, reduce_op: ReduceOp, per_replica_value: DistributedValues, destinations: object,
+                              options: CommunicationOptions) -> Any:
         """The sum, by this plan."""
         return self._reduced(reduce_op, [(per_replica_value, destinations)])[0]
 
-    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+    def batch_reduce_implementation(self, reduce_op: ReduceOp, value_destination_pairs: Pairs,
+                                    options: CommunicationOptions) -> Any:
         """`reduce_implementation` for each pair."""
         return [self.reduce_implementation(reduce_op, value, destinations, options)
                 for value, destinations in value_destination_pairs]
 
-    def _reduced(self, op: ReduceOp, pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
+    def _reduced(self, op: ReduceOp, pairs: Pairs) -> list[Any]:
         # Of pairs with the same devices.
         target = destinations_of(pairs[0][1], "reduce")
         leaves = [check_parts(components(value), "reduce") for value, _ in pairs]
@@ -55,7 +61,7 @@ class Plan(CrossDeviceOps):
         results = self.carry_out(current_backend(), op, leaves, devices_of(pairs[0][0]), target, call)
         return [target.wrapped(copies) for copies in results]
 
-    def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Any]], sources: Sequence[str],
+    def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Part]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
         """Reduces checked contributions and records the transfers.
 
@@ -96,7 +102,7 @@ class Plan(CrossDeviceOps):
     # Whether the backend sums, and not a function of the program.
     _sums = True
 
-    def record(self, leaves: Sequence[Sequence[Any]], sources: Sequence[str], target: Destinations) -> None:
+    def record(self, leaves: Sequence[Sequence[Part]], sources: Sequence[str], target: Destinations) -> None:
         """Writes down the transfers of one call."""
         for nbytes in self._packs([contributions[0].nbytes for contributions in leaves]):
             write_transfers(self.transfers(sources, target.devices, nbytes))
@@ -104,7 +110,7 @@ class Plan(CrossDeviceOps):
     def check_devices(self, sources: Sequence[str]) -> None:
         """Raises when no value can be reduced to all of these devices."""
 
-    def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Any], destinations: Sequence[str]) -> Any:
+    def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Part], destinations: Sequence[str]) -> Any:
         return collectives.reduce(backend, op, contributions)
 
     def _packs(self, sizes: Sequence[int]) -> Sequence[int]:
@@ -122,7 +128,7 @@ class ReductionToOneDevice(Plan):
     """
 
     def __init__(self, reduce_to_device: str | None = None,
-                 accumulation_fn: Callable[[list[Any]], Any] | None = None) -> None:
+                 accumulation_fn: Callable[[list[Array]], object] | None = None) -> None:
         if accumulation_fn is not None and not callable(accumulation_fn):
             raise errors.error("RD25", "ReductionToOneDevice", f"accumulation_fn is {accumulation_fn!r}",
                                "Pass a function of a list of arrays, or None.")
@@ -134,7 +140,7 @@ class ReductionToOneDevice(Plan):
         """n transfers to the summing device and one to each destination."""
         return _by_way_of(self._device or destinations[0], sources, destinations, nbytes)
 
-    def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Any], destinations: Sequence[str]) -> Any:
+    def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Part], destinations: Sequence[str]) -> Any:
         if self._accumulate is None or isinstance(contributions[0], IndexedSlices):
             return super()._one(backend, op, contributions, destinations)
         center = [self._device or destinations[0]] * len(contributions)
@@ -160,7 +166,8 @@ class _Packed(Plan):
     def _all_reduce_transfers(self, sources: Sequence[str], nbytes: int) -> list[Transfer]:
         raise errors.InternalError("abstract")
 
-    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+    def batch_reduce_implementation(self, reduce_op: ReduceOp, value_destination_pairs: Pairs,
+                                    options: CommunicationOptions) -> Any:
         """The sums of all pairs in one call when all go where they come from, else one by one."""
         if value_destination_pairs and len({place for value, destinations in value_destination_pairs for place in (
                 devices_of(value), destinations_of(destinations, "batch_reduce").devices)}) == 1:
@@ -242,7 +249,7 @@ def plan_of(ops: CrossDeviceOps) -> Plan | None:
     return ops
 
 
-def _means(total: Sequence[Any], count: int) -> list[Any]:
+def _means(total: Sequence[Array], count: int) -> list[Any]:
     # Devices of one place share an array, and it is divided once.
     means = {key: collectives.divide(array, count) for key, array in {id(array): array for array in total}.items()}
     return [means[id(array)] for array in total]

@@ -39,6 +39,7 @@ from refdist import errors
 from refdist.array import collectives
 from refdist.array import transport as transports
 from refdist.array.backend import Backend, current_backend
+from refdist.array.collectives import Part
 from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
@@ -105,7 +106,7 @@ class Reduction:
             results = plan.carry_out(self._backend(), op, leaves, sources, self._everywhere, calls[0])
         return results[0] if single else list(zip(*results, strict=True))
 
-    def reduce(self, op: ReduceOp, contributions: Sequence[Any], target: Destinations, call: CollectiveCall,
+    def reduce(self, op: ReduceOp, contributions: Sequence[Part], target: Destinations, call: CollectiveCall,
                sources: Sequence[str] = (), options: CommunicationOptions | None = None) -> list[Any]:
         """The reduction of one contribution per replica, on each device of `target`.
 
@@ -122,19 +123,19 @@ class Reduction:
         sources = sources or self._devices[:len(contributions)]
         return self._plan.carry_out(self._backend(), op, [contributions], sources, target, call)[0]
 
-    def _through_hooks(self, op: ReduceOp, leaves: Sequence[Sequence[Any]], target: Destinations,
+    def _through_hooks(self, op: ReduceOp, leaves: Sequence[Sequence[Part]], target: Destinations,
                        sources: Sequence[str], options: CommunicationOptions | None,
                        batch: bool = False) -> list[list[Any]]:
         self._backend()  # an error where it is not the strategy's
         values = [PerReplica(contributions, sources or self._devices[:len(contributions)]) for contributions in leaves]
         return through_hooks(self.ops, op, values, [target] * len(values), options, batch)
 
-    def onto(self, op: ReduceOp, contributions: Sequence[Any], devices: Sequence[str],
+    def onto(self, op: ReduceOp, contributions: Sequence[Part], devices: Sequence[str],
              call: CollectiveCall) -> list[Any]:
         """The reduction of one contribution per replica, on each of `devices`."""
         return self.reduce(op, contributions, Destinations(tuple(devices), len(devices) > 1), call)
 
-    def onto_current(self, op: ReduceOp, contributions: Sequence[Any], call: CollectiveCall) -> Any:
+    def onto_current(self, op: ReduceOp, contributions: Sequence[Part], call: CollectiveCall) -> Any:
         """The reduction of one contribution per replica where the code runs."""
         [total] = self.reduce(op, contributions, self.here(), call)
         return total
@@ -152,7 +153,7 @@ class Reduction:
                    for contributions in _leaves(calls)]
         return list(zip(*results, strict=True))
 
-    def gather(self, parts: Sequence[Any], axis: int, call: CollectiveCall) -> Any:
+    def gather(self, parts: Sequence[Part], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
         if process.journal is not None:
             cross_device_ops.write_transfers([
@@ -163,7 +164,8 @@ class Reduction:
 
     # Values, as users hold them.
 
-    def reduce_value(self, op: ReduceOp, value: Any, target: Destinations, attempted: str, options: Any = None) -> Any:
+    def reduce_value(self, op: ReduceOp, value: object, target: Destinations, attempted: str,
+                     options: CommunicationOptions | None = None) -> Any:
         """One value reduced over all replicas, as rules.REDUCE says.
 
         Raises:
@@ -177,8 +179,8 @@ class Reduction:
         call = self._transport.call(attempted, op=op, like=parts[0])
         return target.wrapped(self.reduce(op, parts, target, call, _sources(value), options))
 
-    def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[Any, Destinations]], attempted: str,
-                     options: Any = None) -> list[Any]:
+    def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[object, Destinations]], attempted: str,
+                     options: CommunicationOptions | None = None) -> list[Any]:
         """As `reduce_value` for every pair, after all have been checked; together where that is one all_reduce."""
         actions = [self._action(op.name, value, attempted) for value, _ in pairs]
         leaves = [check_parts(self._contributions(value), attempted)
@@ -196,7 +198,7 @@ class Reduction:
             return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
         return [target.wrapped(copies) for target, copies in zip(targets, results, strict=True)]
 
-    def _action(self, operation: str, value: Any, attempted: str) -> str:
+    def _action(self, operation: str, value: object, attempted: str) -> str:
         # The cell of rules.REDUCE.  None is refused later, in words of its own.
         kind = rules.NOT_DISTRIBUTED
         if isinstance(value, DistributedValues):
@@ -211,13 +213,13 @@ class Reduction:
                                "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
         return action
 
-    def _contributions(self, value: Any) -> list[Any]:
+    def _contributions(self, value: object) -> list[Any]:
         # One for each replica of this worker; of a variable what each replica would read.
         if isinstance(value, DistributedValues):
             return [_read(item) for item in value.values]
         return [_read(value)] * self._count
 
-    def _reduce_equal(self, action: str, op: ReduceOp, value: Any, target: Destinations, attempted: str) -> Any:
+    def _reduce_equal(self, action: str, op: ReduceOp, value: object, target: Destinations, attempted: str) -> Any:
         [part] = check_parts([_read(value)], attempted)
         call, backend = self._transport.call(attempted, op=op, like=part), current_backend()
         if action == rules.OF_WORKERS:
@@ -228,7 +230,7 @@ class Reduction:
             total = collectives.reduce(backend, op, [part])
         return target.wrapped(target.copies(backend, total))
 
-    def reduce_along(self, op: ReduceOp, value: Any, axes: tuple[int, ...], attempted: str) -> Any:
+    def reduce_along(self, op: ReduceOp, value: object, axes: tuple[int, ...], attempted: str) -> Any:
         """One value reduced over all replicas and, on each, along `axes`.
 
         Raises:
@@ -250,7 +252,7 @@ class Reduction:
         rows = self._transport.all_gather_object(call, sum(count for _, count in sums))
         return collectives.divide(total, sum(rows))
 
-    def gather_value(self, value: Any, axis: int, attempted: str) -> Any:
+    def gather_value(self, value: object, axis: int, attempted: str) -> Any:
         """The contributions of all replicas one after another, as rules.REDUCE says.
 
         Raises:
@@ -274,15 +276,15 @@ def _leaves(calls: Sequence[CollectiveCall]) -> list[list[Any]]:
     return [[call.contribution[i] for call in calls] for i in range(len(calls[0].contribution))]
 
 
-def _read(value: Any) -> Any:
+def _read(value: object) -> Any:
     if isinstance(value, Mirrored) and isinstance(value.values[0], IndexedSlices):
         return value.values[0]
     return value._read() if isinstance(value, (Variable, Mirrored)) else value
 
 
-def _sources(value: Any) -> tuple[str, ...]:
+def _sources(value: object) -> tuple[str, ...]:
     return value._devices if isinstance(value, DistributedValues) else ()
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return f"{type(value).__name__} {short(value)}"

@@ -7,20 +7,21 @@ The stack itself is in `core/context_stack`, the rendezvous in `core/lockstep`, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from refdist import errors, nest
 from refdist.array import collectives
+from refdist.array.collectives import Part
 from refdist.array.convert import to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.callers import rule
 from refdist.runtime import process
-from refdist.strategies.communication import check_options
+from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.variables.values import (
     ArrayOperators,
     check_components,
@@ -110,8 +111,8 @@ class ReplicaContext(context_stack.Scope):
         layout = self._strategy.extended.layout
         return (layout.devices[self._id - layout.first],)
 
-    def merge_call(self, merge_fn: Callable[..., Any], args: Sequence[Any] = (),
-                   kwargs: dict[str, Any] | None = None) -> Any:
+    def merge_call(self, merge_fn: Callable[..., object], args: Sequence[object] = (),
+                   kwargs: Mapping[str, object] | None = None) -> Any:
         """Waits for all replicas and calls `merge_fn(strategy, *args, **kwargs)` once, across replicas.
 
         Args:
@@ -150,7 +151,8 @@ class ReplicaContext(context_stack.Scope):
         part = splitter((result,))
         return [part(i)[0] for i in range(len(calls))]
 
-    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+    def all_reduce(self, reduce_op: rules.ReduceOp | str, value: object,
+                   options: CommunicationOptions | None = None) -> Any:
         """Reduces `value` over all replicas and returns the result to each of them.
 
         Args:
@@ -182,7 +184,7 @@ class ReplicaContext(context_stack.Scope):
             check_options(options, "all_reduce")
             execute = functools.partial(execute, options=options)
         if type(value) in process.array_types:
-            contribution = value
+            contribution: Any = value
         elif nest.is_nested(value):
             leaves = [_contribution(leaf, "all_reduce") for leaf in nest.flatten(value)]
             for leaf in leaves:
@@ -196,7 +198,7 @@ class ReplicaContext(context_stack.Scope):
         signature = _checked_signature(op, *collectives.signature(contribution))
         return lockstep.rendezvous(frame.run, CollectiveCall("all_reduce", signature, contribution, execute))
 
-    def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
+    def all_gather(self, value: object, axis: int, options: CommunicationOptions | None = None) -> Any:
         """Concatenates the values of all replicas along `axis` and returns the result to each of them.
 
         Args:
@@ -249,7 +251,7 @@ class _Function:
 
     __slots__ = ("code", "name")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.name = f"merge_fn {getattr(function, '__qualname__', type(function).__name__)}"
         self.code = getattr(function, "__code__", None)
 
@@ -274,7 +276,7 @@ def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[
     return tuple(args), kwargs or {}
 
 
-def _contribution(leaf: Any, attempted: str) -> Any:
+def _contribution(leaf: object, attempted: str) -> Any:
     # What one replica contributes to one leaf: an array or IndexedSlices.
     if type(leaf) in process.array_types or isinstance(leaf, IndexedSlices):
         return leaf
@@ -287,12 +289,12 @@ def _contribution(leaf: Any, attempted: str) -> Any:
 
 # Of one array: replicas that contribute the same share one object, which is made and checked once.
 @functools.lru_cache(maxsize=1024)
-def _checked_signature(op: rules.ReduceOp, dtype: np.dtype[Any], shape: Hashable) -> Signature:
+def _checked_signature(op: rules.ReduceOp, dtype: np.dtype[np.generic], shape: Hashable) -> Signature:
     collectives.reducible_dtype(dtype, "all_reduce")
     return Signature(op=op, dtypes=dtype, shapes=shape)
 
 
-def _signature(op: Any, axis: int | None, value: Any, leaves: Sequence[Any]) -> Signature:
+def _signature(op: rules.ReduceOp | None, axis: int | None, value: object, leaves: Sequence[Part]) -> Signature:
     pairs = [collectives.signature(leaf, axis) for leaf in leaves]
     structure = nest.structure_of(value) if nest.is_nested(value) else None
     return Signature(None, op, axis, structure, *zip(*pairs, strict=True))
@@ -300,13 +302,13 @@ def _signature(op: Any, axis: int | None, value: Any, leaves: Sequence[Any]) -> 
 
 # --- Questions about the current context -----------------------------------------------------------------------
 
-def get_strategy() -> Any:
+def get_strategy() -> Strategy:
     """The current strategy, or the default one outside every scope.
 
     Source: tf.distribute.get_strategy.
     """
     strategy = context_stack.frame().strategy
-    return process.default_strategy if strategy is None else strategy
+    return process.default_strategy if strategy is None else cast("Strategy", strategy)
 
 
 def has_strategy() -> bool:
