@@ -48,7 +48,7 @@ class Extended(Protocol):
     def reduction(self) -> Reduction:
         """How the values of all replicas become one."""
 
-    def value_container(self, value: Any) -> Any:
+    def value_container(self, value: object) -> Any:
         """The variable that a copy belongs to; anything else is returned as it is."""
 
     def agreed_seed(self) -> int:

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refdist import errors, nest
 from refdist.array.backend import constant
@@ -36,7 +37,7 @@ class DistributedValues:
 
     __slots__ = ("__weakref__", "_devices", "_values")
 
-    def __init__(self, values: Sequence[Any], component_devices: Sequence[str] = ()) -> None:
+    def __init__(self, values: Sequence[object], component_devices: Sequence[str] = ()) -> None:
         self._values = tuple(values)
         if not self._values:
             raise errors.error("RD25", type(self).__name__, "there is no value", "Pass one value per replica.",
@@ -57,7 +58,7 @@ class DistributedValues:
                 f"and the code runs {context_stack.describe()}")
         return self._values[i]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.array(shared(self._local()), dtype=dtype, copy=copy)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -127,7 +128,7 @@ _OF_ARRAYS = {name for name in dir(np.ndarray) if not name.startswith("_")} | {"
 
 
 def _refused(operation: str) -> Callable[..., Any]:
-    def method(self: PerReplica, *args: Any) -> Any:
+    def method(self: PerReplica, *args: object) -> Any:
         raise self._several(operation)
     return method
 
@@ -154,10 +155,10 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
     def _read(self) -> Any:
         raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.array(self._read(), dtype=dtype, copy=copy)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: Any) -> Any:
         if any(isinstance(out, ArrayOperators) for out in kwargs.get("out", ())):
             raise errors.error("RD20", f"numpy.{ufunc.__name__}(..., out={type(self).__name__})",
                                "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
@@ -170,7 +171,7 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
         except _FROM_NUMPY as error:
             raise _from_numpy(f"numpy.{ufunc.__name__} of a {type(self).__name__}", error) from error
 
-    def _asked(self, what: str, call: Callable[..., Any], *args: Any) -> Any:
+    def _asked(self, what: str, call: Callable[..., object], *args: object) -> Any:
         array = self._read()
         try:
             return call(array, *args)
@@ -191,7 +192,7 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
     def __itruediv__(self, other: Any) -> Any:
         return self / other
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self._asked("an item", operator.getitem, key)
 
     def __iter__(self) -> Any:
@@ -233,7 +234,7 @@ class Mirrored(DistributedValues, ArrayOperators):
         i = context_stack.frame().replica_id
         return to_array(shared(self._values[i if i is not None and i < len(self._values) else 0]))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.array(self._read(), dtype=dtype, copy=copy)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -245,11 +246,12 @@ class Mirrored(DistributedValues, ArrayOperators):
         return rows
 
 
-def _summary(value: Any) -> str:
+def _summary(value: object) -> str:
     if is_array(value):
-        text = np.array2string(to_numpy(value), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
-        shape = "x".join(map(str, np.shape(value))) or "scalar"
-        return f"{value.dtype} {shape} {text}"
+        array: Any = value
+        text = np.array2string(to_numpy(array), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
+        shape = "x".join(map(str, np.shape(array))) or "scalar"
+        return f"{array.dtype} {shape} {text}"
     return repr(value)
 
 
@@ -264,14 +266,14 @@ def is_splittable(value: object) -> TypeGuard[PerReplica | Mirrored]:
     return isinstance(value, (PerReplica, Mirrored))
 
 
-def shared(leaf: Any) -> Any:
+def shared(leaf: object) -> Any:
     """A leaf as it is handed to code that does not own it: arrays as read-only views, never copies."""
     if isinstance(leaf, IndexedSlices):
         return IndexedSlices(*map(read_only, (leaf.values, leaf.indices, leaf.dense_shape)))
     return read_only(leaf)
 
 
-def splitter(structure: Any) -> Callable[[int], Any]:
+def splitter(structure: object) -> Callable[[int], Any]:
     """A function from replica to that replica's copy of `structure`, with distributed values taken apart.
 
     Containers are copied, so that replicas do not share a list they might change; arrays are read-only for the same
@@ -287,7 +289,7 @@ def splitter(structure: Any) -> Callable[[int], Any]:
     return lambda i: nest.map_structure(lambda leaf: _part(leaf, i), structure)
 
 
-def _part(leaf: Any, i: int) -> Any:
+def _part(leaf: object, i: int) -> Any:
     if is_splittable(leaf):
         leaf = leaf._values[i]
         if nest.is_nested(leaf):
@@ -295,7 +297,7 @@ def _part(leaf: Any, i: int) -> Any:
     return shared(leaf)
 
 
-def on_device(structure: Any) -> Any:
+def on_device(structure: object) -> Any:
     """The same structure with its arrays on the current device, whoever made them."""
     if not structure:
         return structure
@@ -304,7 +306,7 @@ def on_device(structure: Any) -> Any:
     return nest.map_structure(lambda leaf: read_only(constant(leaf)) if is_array(leaf) else leaf, structure)
 
 
-def check_components(structure: Any, count: int, attempted: str) -> None:
+def check_components(structure: object, count: int, attempted: str) -> None:
     """Raises unless every distributed value in `structure` has one component per replica.
 
     Raises:
@@ -327,7 +329,7 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
                            kind=errors.InvalidValueError)
 
 
-def as_parts(values: Sequence[Any], attempted: str) -> list[Any]:
+def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
     """What the replicas gave, as arrays; IndexedSlices stay what they are.
 
     Raises:
@@ -346,8 +348,8 @@ def none_given(attempted: str, found: str) -> errors.RefdistError:
                         "are None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
 
 
-def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: str, column: str,
-            container: Callable[[Any], Any]) -> Any:
+def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted: str, column: str,
+            container: Callable[[object], object]) -> Any:
     """One structure from the structures of all replicas, leaf by leaf as rules.RESULTS says.
 
     Args:
@@ -369,7 +371,7 @@ def regroup(parts: Sequence[Any], component_devices: Sequence[str], attempted: s
                                          for leaf in _columns(parts, attempted)])
 
 
-def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
+def _columns(parts: Sequence[object], attempted: str) -> Iterable[tuple[Any, ...]]:
     # For every leaf of a structure that all replicas have, theirs.
     difference = nest.compare(parts)
     if difference is not None:
@@ -378,16 +380,16 @@ def _columns(parts: Sequence[Any], attempted: str) -> Iterable[tuple[Any, ...]]:
 
 
 # By the action, what is made of one value for each replica, and of the devices.
-_TOGETHER: dict[str, Callable[[Sequence[Any], Sequence[str]], Any]] = {
+_TOGETHER: dict[str, Callable[[Sequence[object], Sequence[str]], object]] = {
     rules.PER_REPLICA: PerReplica, rules.MIRRORED_VALUE: Mirrored, rules.NOTHING: lambda parts, devices: None}
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return is_array(value) or isinstance(value, IndexedSlices)
 
 
-def _regroup_leaf(parts: Sequence[Any], component_devices: Sequence[str], column: str,
-                  container: Callable[[Any], Any]) -> Any:
+def _regroup_leaf(parts: Sequence[object], component_devices: Sequence[str], column: str,
+                  container: Callable[[object], object]) -> Any:
     bare = first = parts[0]
     kind = rules.OBJECTS
     if len(parts) == 1:
