@@ -16,7 +16,8 @@ from refdist.strategies.replica_context import get_strategy, has_strategy, in_cr
 __all__ = ["compute_average_loss", "scale_regularization_loss"]
 
 
-def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
+def compute_average_loss(per_example_loss: object, sample_weight: object = None,
+                         global_batch_size: object = None) -> Any:
     """The sum of the losses of this replica's examples, divided by the size of the global batch.
 
     Summed over the replicas it is the mean over all examples, and so are the gradients.
@@ -60,7 +61,7 @@ def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, globa
     return _quotient(losses, size) if size else _quotient(losses[:0], 1)
 
 
-def scale_regularization_loss(regularization_loss: Any) -> Any:
+def scale_regularization_loss(regularization_loss: object) -> Any:
     """The sum of a loss that is the same on every replica, divided by the number of replicas.
 
     Summed over the replicas it counts once.
@@ -87,7 +88,7 @@ def scale_regularization_loss(regularization_loss: Any) -> Any:
     return _quotient(losses, _replicas(attempted))
 
 
-def _numbers(value: Any, attempted: str) -> Any:
+def _numbers(value: object, attempted: str) -> Any:
     array = as_array(constant(value))
     collectives.reducible(array, attempted)
     return array
@@ -97,8 +98,7 @@ def _replicas(attempted: str, otherwise: str = "") -> int:
     if has_strategy() and in_cross_replica_context():
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            f"Call it in the function given to `strategy.run`{otherwise}.")
-    replicas: int = get_strategy().num_replicas_in_sync
-    return replicas
+    return get_strategy().num_replicas_in_sync
 
 
 def _weighted(losses: Any, weights: Any, attempted: str) -> Any:
@@ -123,7 +123,7 @@ def _weighted(losses: Any, weights: Any, attempted: str) -> Any:
         return as_array(losses.astype(wide) * weights.astype(wide)).astype(losses.dtype)
 
 
-def _size(value: Any, attempted: str) -> int:
+def _size(value: object, attempted: str) -> int:
     size = to_array(value)
     if size.dtype.kind not in "iu":
         raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass an int.")

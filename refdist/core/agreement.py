@@ -11,7 +11,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from refdist import errors
 from refdist.core import call_site, rules
@@ -71,12 +71,12 @@ class CollectiveCall:
 
     __slots__ = ("call_site", "contribution", "execute", "kind", "signature")
 
-    def __init__(self, kind: str, signature: Signature, contribution: Any = None,
-                 execute: Callable[[list[CollectiveCall]], Sequence[Any]] = _nothing,
+    def __init__(self, kind: str, signature: Signature, contribution: object = None,
+                 execute: Callable[[list[CollectiveCall]], Sequence[object]] = _nothing,
                  site: call_site.Site | None = None) -> None:
         self.kind = kind
         self.signature = signature
-        self.contribution = contribution
+        self.contribution: Any = contribution
         self.execute = execute
         # Outwards from the caller of the function that makes this object.
         self.call_site = call_site.of(sys._getframe(2)) if site is None else site
@@ -90,6 +90,17 @@ class CollectiveCall:
         return described(self.kind, self.line)
 
 
+class Described(Protocol):
+    """What is compared of a call, of this process or of another one."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def call_site(self) -> call_site.Site: ...
+
+
 contribution_of = operator.attrgetter("contribution")
 
 
@@ -98,7 +109,7 @@ def described(kind: str, place: str) -> str:
     return f"{kind} ({place})" if place else kind
 
 
-def compare(calls: Sequence[Any], number: int = 0, unit_name: str = "replica") -> None:
+def compare(calls: Sequence[Described], number: int = 0, unit_name: str = "replica") -> None:
     """Raises unless all replicas made the same kind of call, with the same signature and call site.
 
     Raises:
@@ -112,7 +123,7 @@ def compare(calls: Sequence[Any], number: int = 0, unit_name: str = "replica") -
             raise _difference(calls, number, unit_name)
 
 
-def _difference(calls: Sequence[Any], number: int, unit_name: str) -> errors.RefdistError:
+def _difference(calls: Sequence[Described], number: int, unit_name: str) -> errors.RefdistError:
     # Different places come first: what else differs follows from them.
     kind = calls[0].kind
     sites = list(dict.fromkeys(call.call_site for call in calls))
@@ -152,7 +163,7 @@ def _first_field(signatures: Sequence[Signature]) -> tuple[str, list[str]]:
     return "", []
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A field of a signature for messages."""
     return str(getattr(value, "name", value))
 

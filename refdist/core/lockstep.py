@@ -144,7 +144,7 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     return answer
 
 
-def run(count: int, body: Callable[[int, LockstepRun], Any], order: Sequence[int], what: str, first: int = 0,
+def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[int], what: str, first: int = 0,
         unit_name: str = "replica", compared: bool = True) -> list[Any]:
     """Runs `body(replica, run)` for every replica in lock step and returns the results.
 
@@ -253,7 +253,7 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
     return mismatch("missing", kind, what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
 
 
-def _nbytes(contribution: Any) -> int:
+def _nbytes(contribution: object) -> int:
     # Of several leaves, or of all replicas of a worker.
     return sum(map(_nbytes, contribution)) if isinstance(contribution, list) else getattr(contribution, "nbytes", 0)
 
