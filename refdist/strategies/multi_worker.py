@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from refdist import config, errors
 from refdist.array import connection
@@ -44,7 +43,8 @@ class MultiWorkerMirroredStrategy(Strategy):
     Source: tf.distribute.MultiWorkerMirroredStrategy.
     """
 
-    def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
+    def __init__(self, cluster_resolver: ClusterResolver | None = None,
+                 communication_options: CommunicationOptions | None = None) -> None:
         attempted = "MultiWorkerMirroredStrategy"
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
             raise errors.error("RD25", attempted, f"cluster_resolver is {cluster_resolver!r}",
@@ -61,8 +61,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     @property
     def cluster_resolver(self) -> ClusterResolver:
         """What says which worker this is."""
-        found: ClusterResolver = self._cluster_resolver
-        return found
+        return self._cluster_resolver
 
 
 class _EitherName(type):
@@ -77,7 +76,8 @@ class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy, metac
     Source: tf.distribute.experimental.MultiWorkerMirroredStrategy.
     """
 
-    def __init__(self, communication: Any = CommunicationImplementation.AUTO, cluster_resolver: Any = None) -> None:
+    def __init__(self, communication: CommunicationImplementation = CommunicationImplementation.AUTO,
+                 cluster_resolver: ClusterResolver | None = None) -> None:
         call_site.warn("experimental.MultiWorkerMirroredStrategy is deprecated; use MultiWorkerMirroredStrategy",
                        DeprecationWarning)
         super().__init__(cluster_resolver, CommunicationOptions(implementation=communication))
@@ -115,7 +115,7 @@ class MultiWorkerMirroredExtended(StrategyExtended):
         return self.transport.rank == 0
 
 
-def _default_resolver() -> Any:
+def _default_resolver() -> ClusterResolver:
     if not os.environ.get("TF_CONFIG") and launched() is not None:
         return MPIClusterResolver()
     return TFConfigClusterResolver()
