@@ -18,6 +18,7 @@ import numpy as np
 from refdist import config, errors
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.transport import Columns, Transport, concatenated, summed
+from refdist.array.types import Array
 from refdist.core import agreement, context_stack, lockstep
 from refdist.core.agreement import CollectiveCall
 from refdist.runtime import process
@@ -61,7 +62,7 @@ class SimulatedWorker(ConnectableTransport):
         process.simulated_worker = self
         _set_config(self._config)
 
-    def _rendezvous(self, call: CollectiveCall, payload: Any, act: Callable[[list[Any]], Any]) -> Any:
+    def _rendezvous(self, call: CollectiveCall, payload: object, act: Callable[[list[Any]], object]) -> Any:
         def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
             # As between processes, a difference is an error of every worker, and each may go on after it.
             try:
@@ -84,7 +85,7 @@ class SimulatedWorker(ConnectableTransport):
             random.setstate(mine[0])
             np.random.set_state(mine[1])
 
-    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         found: list[Any] = self._rendezvous(call, value, list)
         return found
 
@@ -96,11 +97,11 @@ class SimulatedWorker(ConnectableTransport):
         found: list[Any] = self._rendezvous(call, columns, lambda everyone: concatenated(everyone, axis))
         return found
 
-    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         return self._rendezvous(call, array, lambda payloads: payloads[0])
 
 
-def simulate_workers(fn: Callable[[], Any], workers: int, replicas_per_worker: int = 1) -> list[Any]:
+def simulate_workers(fn: Callable[[], object], workers: int, replicas_per_worker: int = 1) -> list[Any]:
     """Calls `fn()` once for each of several workers, in lock step, in this process.
 
     Each finds its own TF_CONFIG, so `MultiWorkerMirroredStrategy()` in `fn` is a worker's strategy.

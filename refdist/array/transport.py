@@ -30,16 +30,18 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import current_backend
+from refdist.array.collectives import Part
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.ordered_sum import ordered_sum
+from refdist.array.types import Array
 from refdist.core import agreement, call_site
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.interfaces import Layout
@@ -65,13 +67,13 @@ class Transport(ABC):
     size: int = 1
     timeout: float = 300.0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Transport:
+    def __deepcopy__(self, memo: dict[int, object]) -> Transport:
         return self  # the processes are connected once
 
     # The verbs.
 
     @abstractmethod
-    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         """The small Python objects of all workers, in worker order."""
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
@@ -92,7 +94,7 @@ class Transport(ABC):
         """For each column the local arrays of all workers one after another; lengths along `axis` may differ."""
         return concatenated(self.all_gather_object(call, columns), axis)
 
-    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         """Worker 0's array; every worker passes one of its shape and dtype."""
         return frozen(self.all_gather_object(call, array)[0])
 
@@ -103,7 +105,7 @@ class Transport(ABC):
     # What callers need around the verbs.
 
     def call(self, kind: str, target: object = None, op: ReduceOp | None = None, axis: object = None,
-             like: Any = None, varying: int | None = None) -> CollectiveCall:
+             like: Part | tuple[Part, ...] | None = None, varying: int | None = None) -> CollectiveCall:
         """The description of a call that all workers make; what it says is compared between them.
 
         Args:
@@ -126,7 +128,7 @@ class Transport(ABC):
         """How replicas are numbered that are on `devices` here, and on as many on every other worker."""
         return Layout(tuple(devices), self.rank, self.size)
 
-    def check_same_bits(self, call: CollectiveCall, value: Any, text: Callable[[Any], str]) -> None:
+    def check_same_bits(self, call: CollectiveCall, value: Part, text: Callable[[Part], str]) -> None:
         """Raises unless all workers have the same bits.
 
         Args:
@@ -155,10 +157,10 @@ class LoneWorker(Transport):
     """
 
     def call(self, kind: str, target: object = None, op: ReduceOp | None = None, axis: object = None,
-             like: Any = None, varying: int | None = None) -> CollectiveCall:
+             like: Part | tuple[Part, ...] | None = None, varying: int | None = None) -> CollectiveCall:
         return _UNDESCRIBED
 
-    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         return [value]
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
@@ -169,13 +171,13 @@ class LoneWorker(Transport):
         backend = current_backend()
         return [backend.concatenate(column, axis) for column in columns]
 
-    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         return array
 
     def barrier(self, call: CollectiveCall) -> None:
         pass
 
-    def check_same_bits(self, call: CollectiveCall, value: Any, text: Callable[[Any], str]) -> None:
+    def check_same_bits(self, call: CollectiveCall, value: Part, text: Callable[[Part], str]) -> None:
         pass
 
 
@@ -184,7 +186,7 @@ _UNDESCRIBED = CollectiveCall("a call of one worker", NOTHING_TO_COMPARE, site=(
 
 # Both are arrays or IndexedSlices; of these the leaves travel.
 
-def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Columns, count: int,
+def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Sequence[Sequence[Part]], count: int,
            ordered: bool = True) -> list[Any]:
     """One value per column from the contributions of all workers.
 
@@ -196,7 +198,7 @@ def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Co
         count: how many contributions all workers have together, for MEAN.
         ordered: see `Transport.all_reduce`.
     """
-    dense = [column for column in columns if not isinstance(column[0], IndexedSlices)]
+    dense = [column for column in columns if _is_dense(column)]
     sparse = [column for column in columns if isinstance(column[0], IndexedSlices)]
     totals = iter(transport.all_reduce(call, dense, ordered) if dense else ())
     # Slices are put one after another, as within a worker: values and indices of each column.
@@ -212,11 +214,15 @@ def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Co
     return results
 
 
-def _divided(op: ReduceOp, total: Any, count: int) -> Any:
+def _is_dense(column: Sequence[Part]) -> TypeGuard[Sequence[Array]]:
+    return not isinstance(column[0], IndexedSlices)
+
+
+def _divided(op: ReduceOp, total: Array, count: int) -> Any:
     return total if op is ReduceOp.SUM else collectives.divide(total, count)
 
 
-def first(transport: Transport, call: CollectiveCall, part: Any) -> Any:
+def first(transport: Transport, call: CollectiveCall, part: Part) -> Any:
     """Worker 0's array or IndexedSlices; how many slices there are may differ between workers."""
     if not isinstance(part, IndexedSlices):
         return transport.broadcast(call, part)
