@@ -13,10 +13,12 @@ import numpy as np
 import packages
 import pytest
 import toy_transport
+from test_workers import NAMES, PROGRAMS
 
 import refdist
 from refdist.array import connection, transport
 from refdist.array.transport import LoneWorker, Transport
+from refdist.backends.simulated.workers import SimulatedWorker
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 
@@ -24,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 TOY = Path(toy_transport.__file__).read_text()
 GROUP = connection.TRANSPORTS.group
 Offer = Callable[..., Path]
+# Where the layout of a strategy is made, and where a strategy connects.
+ASK = {"refdist/array/transport.py", "refdist/strategies/multi_worker.py"}
 
 
 @pytest.fixture
@@ -41,6 +45,11 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
         yield install
     for module in modules:
         sys.modules.pop(module, None)
+
+
+def launched_by_mpiexec(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("PMI_FD", "9")):
+        monkeypatch.setenv(name, value)
 
 
 # Found and chosen.
@@ -64,7 +73,9 @@ def test_a_transport_that_is_named_has_to_have_started_the_process(offer: Offer,
                                                                  name: str) -> None:
     offer("refdist-toy", TOY, toy="Toy")
     monkeypatch.setenv(connection.VARIABLE, name)
-    for make in (refdist.MultiWorkerMirroredStrategy, refdist.MirroredStrategy):
+    if name != "mpi":
+        launched_by_mpiexec(monkeypatch)
+    for make in (refdist.MirroredStrategy, refdist.MultiWorkerMirroredStrategy):
         with pytest.raises(LookupError, match=rf"\[RD27\] REFDIST_TRANSPORT={name}: this process was not started by "
                            r".*unset REFDIST_TRANSPORT"):
             make()
@@ -73,8 +84,9 @@ def test_a_transport_that_is_named_has_to_have_started_the_process(offer: Offer,
 @pytest.mark.parametrize(("variable", "expected"), [("PMI_FD", "MPITransport"), ("", None)])
 def test_the_launcher_of_a_process_is_known_from_its_environment(monkeypatch: pytest.MonkeyPatch, variable: str,
                                                                  expected: str | None) -> None:
-    for name, value in (("PMI_RANK", "1"), ("PMI_SIZE", "2"), *([(variable, "9")] if variable else [])):
-        monkeypatch.setenv(name, value)
+    launched_by_mpiexec(monkeypatch)
+    if variable != "PMI_FD":
+        monkeypatch.delenv("PMI_FD")
     found = connection.launcher()
     assert getattr(found, "__name__", None) == expected
     if found is not None:
@@ -180,6 +192,14 @@ def test_a_program_that_trains_a_model_in_every_process_is_warned(offer: Offer,
         refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 
 
+def test_a_program_that_has_connected_is_not_warned(offer: Offer) -> None:
+    site = offer("refdist-toy", TOY, toy="Toy")
+    source = "import refdist; refdist.MultiWorkerMirroredStrategy(); refdist.MirroredStrategy(['GPU:0', 'GPU:1'])"
+    for one in toy_transport.launch(2, "-W", "error::UserWarning", "-c", source,
+                                    PYTHONPATH=os.pathsep.join([str(site), str(ROOT)])):
+        assert one.returncode == 0, one.stderr
+
+
 # The contract.
 
 class Pair(Transport):
@@ -203,7 +223,8 @@ def test_the_verbs_are_defined_by_all_gather_object() -> None:
     assert joined.tolist() == [1e8, 2, 1, 2, 1e8] and not joined.flags.writeable
     assert not Pair(other).broadcast(call, one.copy()).flags.writeable
     pair = Pair("there", other)
-    assert pair.barrier(call) is None and pair.broadcast(call, one.copy()).tolist() == one.tolist()
+    assert pair.barrier(call) is None and pair._others == [other], "a barrier is a rendezvous"
+    assert pair.broadcast(call, one.copy()).tolist() == one.tolist()
     with pytest.raises(ValueError, match=r"\[RD12\] a call \(.*\): worker 0 has one, worker 1 has another"):
         Pair(([0], "another")).check_same_bits(call, one, lambda value: "one")
 
@@ -217,9 +238,16 @@ def test_slices_travel_as_their_two_leaves() -> None:
     dense, sparse = transport.reduce(pair, call, ReduceOp.MEAN, [[np.float32([1])], [slices(2.0, 3)]], 2)
     assert dense.tolist() == [4]
     assert (sparse.values.tolist(), sparse.indices.tolist()) == ([[1], [3]], [3, 2])
-    same = Pair(([1, 2], "it"))
-    with pytest.raises(ValueError, match=r"RD12"):
-        same.check_same_bits(call, slices(2.0, 3), str)
+
+    def program(row: int, index: int) -> None:
+        together = refdist.MultiWorkerMirroredStrategy().extended.transport
+        mine = slices(2.0 + row * together.rank, 3 - index * together.rank)
+        together.check_same_bits(together.call("a call", like=mine), mine, str)
+
+    refdist.simulate_workers(lambda: program(0, 0), 2)
+    for differs in ((1, 0), (0, 1)):
+        with pytest.raises(ValueError, match=r"\[RD12\] a call .*: worker 0 has IndexedSlices.*, worker 1 has"):
+            refdist.simulate_workers(lambda differs=differs: program(*differs), 2)
 
 
 def test_a_lone_worker_compares_nothing_and_leaves_its_arrays_to_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,4 +296,26 @@ def test_no_caller_asks_how_many_workers_there_are() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr == "size" and "transport" in ast.unparse(node.value):
                 asked.append(path.relative_to(ROOT).as_posix())
-    assert set(asked) <= {"refdist/array/transport.py", "refdist/strategies/multi_worker.py"}
+    assert set(asked) <= ASK
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_caller_is_seen_to_ask(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    # By whatever name it has the transport.
+    asked: set[str] = set()
+
+    class Watched:
+        def __set__(self, owner: Any, value: int) -> None:
+            vars(owner)["size"] = value
+
+        def __get__(self, owner: Any, kind: Any) -> int:
+            found = Path(sys._getframe(1).f_code.co_filename)
+            if found.is_relative_to(ROOT / "refdist"):
+                asked.add(found.relative_to(ROOT).as_posix())
+            return int(vars(owner).get("size", 1))
+
+    for kind in (LoneWorker, SimulatedWorker):
+        monkeypatch.setattr(kind, "size", Watched(), raising=False)
+    for name in NAMES:
+        refdist.simulate_workers(getattr(PROGRAMS, name), workers, 2)
+    assert "refdist/array/transport.py" in asked and asked <= ASK
