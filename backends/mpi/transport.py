@@ -25,6 +25,7 @@ from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
+from refdist.array.types import Array
 from refdist.backends.mpi import failure, mpi_types, reduce
 from refdist.backends.mpi.mpi_types import HostArray, Request
 from refdist.core import agreement
@@ -209,18 +210,17 @@ class MPITransport(ConnectableTransport):
 
     # The contract.
 
-    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         return [pickle.loads(part) for part in self._all(call, pickle.dumps(value))]
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
-        total = sum(part.nbytes for column in columns for part in column)
-        if total <= _SMALL:
-            return self._sum_small(call, columns)
+        parts = _numpy(columns)
+        if sum(part.nbytes for column in parts for part in column) <= _SMALL:
+            return self._sum_small(call, parts)
         self._rendezvous(call, b"")
-        parts = [[np.asarray(part, order="C") for part in column] for column in columns]
         return self._reducer.sum(parts, ordered)
 
-    def _sum_small(self, call: CollectiveCall, columns: Columns) -> list[Any]:
+    def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]]) -> list[HostArray]:
         mine = b"".join([part.tobytes() for column in columns for part in column])
         everybody = self._all(call, mine)
         totals, start = [], 0
@@ -234,23 +234,23 @@ class MPITransport(ConnectableTransport):
         return totals
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
-        if any(part.dtype.hasobject for column in columns for part in column):
-            found = self.all_gather_object(call, columns)
-        else:
-            shapes = self.all_gather_object(call, [[part.shape for part in column] for column in columns])
-            mine = b"".join([part.tobytes() for column in columns for part in column])
-            sizes = [sum(int(np.prod(shape)) * column[0].dtype.itemsize
-                         for column, others in zip(columns, theirs, strict=True) for shape in others)
-                     for theirs in shapes]
-            everybody = self._gather_bytes(np.frombuffer(mine, np.uint8), np.array(sizes, np.int64))
-            found = [_unpacked(data, theirs, columns) for data, theirs in zip(everybody, shapes, strict=True)]
-        return concatenated(found, axis)
+        parts = _numpy(columns)
+        if any(part.dtype.hasobject for column in parts for part in column):
+            return concatenated(self.all_gather_object(call, parts), axis)
+        shapes = self.all_gather_object(call, [[part.shape for part in column] for column in parts])
+        mine = b"".join([part.tobytes() for column in parts for part in column])
+        sizes = [sum(int(np.prod(shape)) * column[0].dtype.itemsize
+                     for column, others in zip(parts, theirs, strict=True) for shape in others)
+                 for theirs in shapes]
+        everyone = self._gather_bytes(np.frombuffer(mine, np.uint8), np.array(sizes, np.int64))
+        return concatenated([_unpacked(data, theirs, parts)
+                             for data, theirs in zip(everyone, shapes, strict=True)], axis)
 
-    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
-        if array.dtype.hasobject or array.dtype.kind in "USV":
-            return self.all_gather_object(call, array)[0]
-        self._rendezvous(call, b"")
+    def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         copy = np.array(array, order="C")  # else reshape would copy, and MPI fill the copy
+        if copy.dtype.hasobject or copy.dtype.kind in "USV":
+            return frozen(self.all_gather_object(call, copy)[0])
+        self._rendezvous(call, b"")
         self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
         return frozen(copy)
 
@@ -267,7 +267,12 @@ class MPITransport(ConnectableTransport):
             self._mpi.COMM_WORLD.Abort(70)
 
 
-def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]], columns: Columns) -> list[list[HostArray]]:
+def _numpy(columns: Columns) -> list[list[HostArray]]:
+    return [[np.asarray(part, order="C") for part in column] for column in columns]
+
+
+def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]],
+              columns: list[list[HostArray]]) -> list[list[HostArray]]:
     found, start = [], 0
     for column, theirs in zip(columns, shapes, strict=True):
         dtype, parts = column[0].dtype, []

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from refdist.runtime import process
 if TYPE_CHECKING:
     from refdist.random.generator import Generator
 
+T = TypeVar("T")
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
            "on each simulated worker.")
 
@@ -62,46 +63,44 @@ class SimulatedWorker(ConnectableTransport):
         process.simulated_worker = self
         _set_config(self._config)
 
-    def _rendezvous(self, call: CollectiveCall, payload: object, act: Callable[[list[Any]], object]) -> Any:
+    def _rendezvous(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
         def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
             # As between processes, a difference is an error of every worker, and each may go on after it.
             try:
                 agreement.compare(calls, unit_name="worker")
             except errors.RefdistError as error:
                 return [(None, error)] * len(calls)
-            return [(act([one.contribution for one in calls]), None)] * len(calls)
+            return [(combine([one.contribution for one in calls]), None)] * len(calls)
 
         # The program may have written another TF_CONFIG than the one it was given.
         self._config = os.environ.get("TF_CONFIG")
         mine = random.getstate(), np.random.get_state()
         try:
-            found, error = lockstep.rendezvous(
-                self._session, CollectiveCall(call.kind, call.signature, payload, answer, call.call_site))
+            answered: tuple[T, errors.RefdistError | None] = lockstep.rendezvous(
+                self._session, CollectiveCall(call.kind, call.signature, contribution, answer, call.call_site))
+            combined, error = answered
             if error is not None:
                 raise type(error)(str(error), error.code)
-            return found
+            return combined
         finally:
             self.enter()
             random.setstate(mine[0])
             np.random.set_state(mine[1])
 
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
-        found: list[Any] = self._rendezvous(call, value, list)
-        return found
+        return self._rendezvous(call, value, list)
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
-        found: list[Any] = self._rendezvous(call, columns, summed)
-        return found
+        return self._rendezvous(call, columns, summed)
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
-        found: list[Any] = self._rendezvous(call, columns, lambda everyone: concatenated(everyone, axis))
-        return found
+        return self._rendezvous(call, columns, lambda everyone: concatenated(everyone, axis))
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
-        return self._rendezvous(call, array, lambda payloads: payloads[0])
+        return self._rendezvous(call, array, lambda everyone: everyone[0])
 
 
-def simulate_workers(fn: Callable[[], object], workers: int, replicas_per_worker: int = 1) -> list[Any]:
+def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int = 1) -> list[T]:
     """Calls `fn()` once for each of several workers, in lock step, in this process.
 
     Each finds its own TF_CONFIG, so `MultiWorkerMirroredStrategy()` in `fn` is a worker's strategy.
@@ -139,7 +138,7 @@ def simulate_workers(fn: Callable[[], object], workers: int, replicas_per_worker
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside every scope and every other simulation.")
 
-    def body(i: int, session: lockstep.LockstepRun) -> Any:
+    def body(i: int, session: lockstep.LockstepRun) -> T:
         context_stack.state.top = context_stack.BOTTOM
         SimulatedWorker(i, workers, session).enter()
         return fn()
@@ -149,7 +148,7 @@ def simulate_workers(fn: Callable[[], object], workers: int, replicas_per_worker
 
 
 @contextmanager
-def _machine(replicas: int) -> Any:
+def _machine(replicas: int) -> Iterator[None]:
     before = os.environ.get("TF_CONFIG")
     with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas, advice=_ADVICE):
         try:

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors
 from refdist.array import collectives
@@ -47,7 +48,9 @@ from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.interfaces import Layout
 from refdist.core.rules import ReduceOp
 
-Columns = Sequence[Sequence[Any]]  # for every result one array per replica of this worker
+Columns = Sequence[Sequence[Array]]  # for every result one array per replica of this worker
+HostArray = npt.NDArray[np.generic]
+HostColumns = Sequence[Sequence[HostArray]]  # the same, of arrays that have travelled
 
 
 class Transport(ABC):
@@ -199,11 +202,11 @@ def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Se
         ordered: see `Transport.all_reduce`.
     """
     dense = [column for column in columns if _is_dense(column)]
-    sparse = [column for column in columns if isinstance(column[0], IndexedSlices)]
     totals = iter(transport.all_reduce(call, dense, ordered) if dense else ())
     # Slices are put one after another, as within a worker: values and indices of each column.
-    leaves = [leaf for column in sparse for leaf in zip(*map(collectives.leaves, column), strict=True)]
-    joined = iter(transport.all_gather(call, leaves, 0) if sparse else ())
+    leaves = [leaf for column in columns if isinstance(column[0], IndexedSlices)
+              for leaf in zip(*map(collectives.leaves, column), strict=True)]
+    joined = iter(transport.all_gather(call, leaves, 0) if leaves else ())
     results = []
     for column in columns:
         if isinstance(column[0], IndexedSlices):
@@ -274,12 +277,12 @@ def on_every_worker(error: errors.RefdistError) -> errors.RefdistError:
 
 # What every worker computes from the arrays of all, in worker order.
 
-def summed(everyone: Sequence[Columns]) -> list[Any]:
+def summed(everyone: Sequence[HostColumns]) -> list[HostArray]:
     """Of each column the sum over all workers, left to right."""
     return [ordered_sum([part for column in same for part in column]) for same in zip(*everyone, strict=True)]
 
 
-def concatenated(everyone: Sequence[Columns], axis: int) -> list[Any]:
+def concatenated(everyone: Sequence[HostColumns], axis: int) -> list[HostArray]:
     """Of each column the arrays of all workers one after another."""
     return [frozen(np.concatenate([part for column in same for part in column], axis))
             for same in zip(*everyone, strict=True)]
