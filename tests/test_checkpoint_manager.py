@@ -96,7 +96,7 @@ def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="RD25"):
             CheckpointManager(Checkpoint(), tmp_path, **arguments)
     (tmp_path / "file").touch()
-    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*the folder .*file cannot be made: File exists"):
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*the folder .*file cannot be created: File exists"):
         CheckpointManager(Checkpoint(), tmp_path / "file", 1)
     with pytest.raises(TypeError, match="RD25"):
         CheckpointManager(5, tmp_path, 1)  # type: ignore[arg-type]

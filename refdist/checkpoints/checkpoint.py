@@ -1,7 +1,22 @@
-"""`Checkpoint`: variables in files, restored to any strategy and number of replicas.
+"""`Checkpoint`: saves variables to a file and restores them, under any strategy and number of replicas.
 
-A file is complete or not there: it is written under another name and then renamed.  On several workers all call,
-the first one writes, and everybody waits for it.
+**Names.**  A variable has no identity that survives a restart, so it is saved under the names of the attributes that
+lead to it from the checkpoint: `Checkpoint(model=m)` saves `m.layers[0].w` as "model/layers/0/w", as TensorFlow does.
+A file holds one value per variable, not one per replica: a mirrored variable has one value anyway, and of one that
+is synchronized on read the value is saved that reading it across replicas returns.  That is why a file fits any number
+of replicas and workers.  An object that is reached by several names is saved once, with the others as aliases.
+
+**All or nothing.**  `read` compares names, shapes and dtypes before it assigns anything.  Objects with `state_dict` are
+restored first, because only they can still refuse a value; if one does, those before it get their old state back.
+
+**Deferred values.**  A model may create its variables in the first step, after `restore`.  Values of the file that no
+variable took are kept (`_pending`), and an attribute that is set later takes its values then.  A checkpoint inside
+another one notes where it is (`_places`: the pending values of the outer one, and the names that lead here), so that an
+attribute set on the inner one finds values that the outer one read.
+
+**Workers.**  All workers call `save`, because reading a variable may need all of them; worker 0 writes the file, the
+others wait, and all raise the error if writing failed.  The call is announced by a barrier first, so that a worker that
+does not save is an error that names `save`, and not one in the reading of some variable.
 """
 
 from __future__ import annotations
@@ -9,17 +24,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors
 from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import Stateful, walk
+from refdist.checkpoints.objects import Seen, Stateful, Tracked, walk
 from refdist.core import call_site, context_stack, rules
 from refdist.variables.variable import Variable
+
+# What a file holds, by name.
+Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"
+_SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
 
 class Checkpoint:
@@ -41,11 +61,10 @@ class Checkpoint:
     Source: tf.train.Checkpoint.
     """
 
-    _pending: dict[str, object]
-    # Where this one is inside others that were read: their `_pending`, and the names that lead here.
-    _places: list[tuple[dict[str, object], str]]
-    _root: Any
-    _save_counter: Any
+    _pending: Values
+    _places: list[tuple[Values, str]]
+    _root: object
+    _save_counter: Variable | None
 
     def __init__(self, root: object = None, **kwargs: object) -> None:
         self._pending = {}
@@ -54,8 +73,8 @@ class Checkpoint:
         self._save_counter = None
         for name, value in kwargs.items():
             if root is not None and getattr(root, name, value) is not value:
-                raise errors.error("RD25", "Checkpoint", f"the root has another attribute {name!r} already",
-                                   "Give it another name.", kind=errors.InvalidValueError)
+                raise errors.error("RD25", "Checkpoint", f"the root already has an attribute {name!r}",
+                                   "Choose another name.", kind=errors.InvalidValueError)
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -64,11 +83,11 @@ class Checkpoint:
             self._give(name, value)
 
     def _give(self, name: str, value: object) -> None:
-        # What was read before this attribute existed.
+        # Assigns values that were read before this attribute existed.
         for pending, prefix in [(self._pending, ""), *self._places]:
             if not pending:
                 continue
-            seen: dict[int, tuple[str, object]] = {}
+            seen: Seen = {}
             found = {key: one for key, one in walk({name: value}, prefix, seen) if key in pending}
             _assign(found, pending)
             for key in found:
@@ -76,8 +95,8 @@ class Checkpoint:
             _place(seen, pending)
 
     @property
-    def save_counter(self) -> Any:
-        """How often it was saved: an int64 variable, which is saved and restored with the others.
+    def save_counter(self) -> Variable:
+        """The number of saves: an int64 variable, which is saved and restored with the others.
 
         Source: tf.train.Checkpoint, "Attributes".
         """
@@ -86,17 +105,17 @@ class Checkpoint:
             self._give("save_counter", self._save_counter)
         return self._save_counter
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self) -> dict[str, object]:
         own = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         return own if self._save_counter is None else {**own, "save_counter": self._save_counter}
 
-    def _checkpoint_items(self) -> dict[str, Any]:
+    def _checkpoint_items(self) -> dict[str, object]:
         return self._own() if self._root is None else {"root": self._root, **self._own()}
 
-    def _tracked(self, seen: dict[int, tuple[str, object]] | None = None) -> dict[str, Variable | Stateful]:
-        found: dict[str, Variable | Stateful] = {}
+    def _tracked(self, seen: Seen | None = None) -> dict[str, Tracked]:
+        found: dict[str, Tracked] = {}
         for root in [self._own()] if self._root is None else [self._root, self._own()]:
-            met: dict[int, tuple[str, object]] = {}
+            met: Seen = {}
             found.update(walk(root, "", met))
             if seen is not None:
                 seen.update(met)
@@ -106,15 +125,15 @@ class Checkpoint:
         return [one for one in self._tracked().values() if isinstance(one, Variable)]
 
     def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
-        """Writes the variables into a file and returns `file_prefix`; a folder that does not exist is made.
+        """Writes the variables into a file and returns `file_prefix`; creates the folder if necessary.
 
-        Of a mirrored variable one copy is written, of one that is synchronized on read what reading it gives.
+        Of a mirrored variable one copy is written; of one that is synchronized on read, what `read_value()` returns.
 
         Raises:
-            RD01, RD02: on several workers, when not all of them come.
-            RD09: in a replica.  RD13: a variable that cannot be read outside replicas.
+            RD01, RD02: not all workers make this call.
+            RD09: called in a replica.  RD13: a variable that cannot be read outside replicas.
             RD27: the package safetensors is not installed.
-            RD31: a variable that is not a number, a state that JSON cannot hold, or a file that cannot be written.
+            RD31: a variable is not numeric, JSON cannot hold a state, or the file cannot be written.
 
         Source: tf.train.Checkpoint.write.
         """
@@ -126,12 +145,12 @@ class Checkpoint:
     def _begin(self, attempted: str) -> None:
         _outside_replicas(attempted)
         transport = transport_of(self._variables())
-        # A worker that does not save has its error here, and not where some variable is read.
+        # So that a worker that does not save fails here, and not where some variable is read.
         transport.barrier(transport.call(attempted))
 
     def _write(self, path: str, attempted: str) -> str:
-        arrays: dict[str, Any] = {}
-        states: dict[str, Any] = {}
+        arrays: dict[str, npt.NDArray[np.generic]] = {}
+        states: dict[str, object] = {}
         aliases: dict[str, str] = {}
         names: dict[int, str] = {}
         for key, one in self._tracked().items():
@@ -145,7 +164,8 @@ class Checkpoint:
             array = np.asarray(one.numpy())
             code = rules.of_kind(rules.SAVED, array.dtype.kind)
             if code != "ok":
-                raise errors.error(code, attempted, f"{key} has dtype {array.dtype}", "Keep text elsewhere.",
+                raise errors.error(code, attempted, f"{key} has dtype {array.dtype}",
+                                   "Keep only numbers and booleans in variables.",
                                    kind=errors.InvalidTypeError)
             arrays[key] = array
         content = files.packed(arrays, aliases, states)
@@ -153,13 +173,13 @@ class Checkpoint:
         return path
 
     def read(self, save_path: str | os.PathLike[str], options: object = None) -> LoadStatus:
-        """Gives the variables the values of a file; nothing changes unless all of them fit.
+        """Assigns the values of a file to the variables; nothing changes unless all of them fit.
 
-        Values of attributes that are set later are given to them then.  When nothing that is there already has a
-        value in the file, a warning says so.
+        Attributes that are set later take their values then.  If not one of the existing variables has a value in
+        the file, a warning says so.
 
         Raises:
-            RD09: in a replica.  RD27: the package safetensors is not installed.
+            RD09: called in a replica.  RD27: the package safetensors is not installed.
             RD31: the file cannot be read, or a shape or dtype differs.
 
         Source: tf.train.Checkpoint.read.
@@ -169,21 +189,21 @@ class Checkpoint:
     def _read(self, path: str) -> LoadStatus:
         _outside_replicas("Checkpoint.read")
         values = files.read(file_of(path))
-        seen: dict[int, tuple[str, object]] = {}
+        seen: Seen = {}
         tracked = self._tracked(seen)
         _assign({key: one for key, one in tracked.items() if key in values}, values)
-        # The same dict, as it has places elsewhere.
+        # The same dict object, because checkpoints inside this one refer to it.
         self._pending.clear()
         self._pending.update({key: value for key, value in values.items() if key not in tracked})
         _place(seen, self._pending)
         wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
         if wanted and there and not wanted & there:
-            call_site.warn(f"Checkpoint.read: {file_of(path)} has a value for none of {_brief(wanted)}; it has "
-                           f"{_brief(there)}. Use the same names of attributes.")
+            call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
+                           f"{_brief(there)}. {_SAME_NAMES}")
         return LoadStatus(path, self, set(tracked) - set(values))
 
     def save(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
-        """Writes `file_prefix` with the next number behind it, and notes it as the latest of its folder.
+        """Writes "file_prefix-N", where N is the number of saves, and makes it the latest checkpoint of its folder.
 
         Source: tf.train.Checkpoint.save.
         """
@@ -193,13 +213,13 @@ class Checkpoint:
         self.save_counter.assign_add(np.int64(1))
         path = self._write(f"{prefix}-{int(self.save_counter)}", attempted)
         folder, name = os.path.split(path)
-        # Only this one: a manager of the folder must not take the others for its own, which it may delete.
+        # Only this one: a manager of the folder may delete all checkpoints that are in the index.
         by_first_worker(self._variables(), attempted,
                         lambda: files.write_index(folder, {"latest": name, "all": [name]}))
         return path
 
     def restore(self, save_path: str | os.PathLike[str] | None, options: object = None) -> LoadStatus:
-        """As `read`, with the number of saves; None does nothing, for `restore(latest_checkpoint(folder))`.
+        """As `read`, and restores `save_counter`; None does nothing, as `latest_checkpoint` may return it.
 
         Source: tf.train.Checkpoint.restore.
         """
@@ -210,7 +230,7 @@ class Checkpoint:
 
 
 class LoadStatus:
-    """What became of a file that was read.
+    """Which values of a file were restored; its methods raise if that is not what was expected.
 
     Source: tf.train.Checkpoint.read, "Returns".
     """
@@ -224,88 +244,92 @@ class LoadStatus:
         """Raises unless the file has a value for every variable.
 
         Raises:
-            RD31: it has not.
+            RD31: a variable has no value.
         """
         if self._unmatched:
             raise errors.error("RD31", "assert_existing_objects_matched", f"{self._path} has no value for "
-                               f"{', '.join(sorted(self._unmatched))}", "Use the same names of attributes.")
+                               f"{', '.join(sorted(self._unmatched))}", _SAME_NAMES)
         return self
 
     def assert_consumed(self) -> LoadStatus:
-        """Raises unless every value of the file has a variable too.
+        """Raises unless every variable has a value, and every value of the file a variable.
 
         Raises:
-            RD31: one has not.
+            RD31: a value was not used.
         """
         left = sorted(set(self._checkpoint._pending) - {"save_counter"})
         if left:
             raise errors.error("RD31", "assert_consumed", f"{self._path} has values for {', '.join(left)}, which no "
-                               "variable takes", "Use the same names of attributes, or `expect_partial()`.")
+                               "variable takes", f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
         return self.assert_existing_objects_matched()
 
     def assert_nontrivial_match(self) -> LoadStatus:
-        """Raises unless some variable got a value.
+        """Raises unless at least one variable was restored.
 
         Raises:
-            RD31: none did.
+            RD31: none was.
         """
         if not set(self._checkpoint._tracked()) - self._unmatched - {"save_counter"}:
-            raise errors.error("RD31", "assert_nontrivial_match", f"{self._path} has a value for no variable",
-                               "Use the same names of attributes.")
+            raise errors.error("RD31", "assert_nontrivial_match", f"{self._path} has no value for any variable",
+                               _SAME_NAMES)
         return self
 
     def expect_partial(self) -> LoadStatus:
-        """Says that what is left over is meant to be."""
+        """Says that it is not an error if values of the file are not used; it checks nothing."""
         return self
 
 
-def _place(seen: dict[int, tuple[str, object]], pending: dict[str, object]) -> None:
+def _place(seen: Seen, pending: Values) -> None:
     for path, one in seen.values():
         if isinstance(one, Checkpoint) and path and not any(
                 known is pending and where == path for known, where in one._places):
             one._places.append((pending, path))
 
 
-def _state_of(holder: Stateful, key: str, attempted: str) -> Any:
+def _state_of(holder: Stateful, key: str, attempted: str) -> object:
     state = holder.state_dict()
     try:
-        # Tuples and keys that are no text would come back as something else.
+        # What JSON would change, such as tuples and keys that are ints, cannot be restored.
         fits = repr(json.loads(json.dumps(state))) == repr(state)
     except (TypeError, ValueError):
         fits = False
     if not fits:
-        raise errors.error("RD31", attempted, f"the state of {key} is not what JSON can hold",
-                           "Return numbers, text, lists and dicts with text as keys; keep arrays in variables.",
+        raise errors.error("RD31", attempted, f"JSON cannot hold the state of {key}",
+                           "Return numbers, str, lists and dicts with str keys; keep arrays in variables.",
                            kind=errors.InvalidTypeError)
     return state
 
 
-def _assign(tracked: Mapping[str, Variable | Stateful], values: Mapping[str, object]) -> None:
+def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
+    variables: list[tuple[Variable, npt.NDArray[np.generic]]] = []
+    states: list[tuple[Stateful, object]] = []
     for key, one in tracked.items():
-        value: Any = values[key]
-        if isinstance(value, State) == isinstance(one, Variable):
+        value = values[key]
+        if isinstance(one, Variable) and not isinstance(value, State):
+            if value.dtype != one.dtype or value.shape != one.numpy().shape:
+                raise errors.error("RD31", attempted, f"{key} has shape {value.shape} and dtype {value.dtype} in the "
+                                   f"file, the variable {one.numpy().shape} and {one.dtype}",
+                                   "Restore into a variable of the same shape and dtype.",
+                                   kind=errors.InvalidValueError)
+            variables.append((one, value))
+        elif isinstance(value, State) and not isinstance(one, Variable):
+            states.append((one, value.content))
+        else:
             raise errors.error("RD31", attempted, f"{key} is a {'state' if isinstance(value, State) else 'variable'} "
-                               f"in the file and a {type(one).__name__} here", "Use the same names of attributes.",
+                               f"in the file and a {type(one).__name__} here", _SAME_NAMES,
                                kind=errors.InvalidValueError)
-        if isinstance(one, Variable) and (value.dtype != one.dtype or value.shape != one.numpy().shape):
-            raise errors.error("RD31", attempted, f"{key} has shape {value.shape} and dtype {value.dtype} in "
-                               f"the file, the variable {one.numpy().shape} and {one.dtype}",
-                               "Restore into a variable of the same shape and dtype.", kind=errors.InvalidValueError)
-    contents = {key: value.content for key, value in values.items() if isinstance(value, State)}
-    holders = [(one, contents[key]) for key, one in tracked.items() if not isinstance(one, Variable)]
-    before = [one.state_dict() for one, _ in holders]
+    before = [one.state_dict() for one, _ in states]
     try:
-        for one, content in holders:
+        for one, content in states:
             one.load_state_dict(content)
     except Exception:
-        # Only they can refuse a value now, so they go first and nothing has changed when one does.
-        for (one, _), state in zip(holders, before, strict=True):
+        # Variables have not been assigned yet; the objects that were restored get their old states back.
+        for (one, _), state in zip(states, before, strict=True):
             one.load_state_dict(state)
         raise
-    for key, one in tracked.items():
-        if isinstance(one, Variable):
-            one.assign(values[key])
+    for variable, array in variables:
+        variable.assign(array)
 
 
 def _outside_replicas(attempted: str) -> None:
@@ -319,19 +343,19 @@ def _brief(names: Iterable[str]) -> str:
     return ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])}, ... ({len(shown)} in all)"
 
 
-def counter() -> Any:
-    """A variable that counts from 0, of no strategy: each worker counts by itself, without a meeting."""
+def counter() -> Variable:
+    """An int64 variable of value 0 that belongs to no strategy: each worker counts for itself."""
     with context_stack.pushed(context_stack.BOTTOM):
         return Variable(np.int64(0), trainable=False)
 
 
 def transport_of(variables: Iterable[Variable]) -> Transport:
-    """What connects the workers that have these variables."""
+    """The transport between the workers that have these variables."""
     return widest(variable._strategy.extended.transport for variable in variables if variable._strategy)
 
 
 def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable[[], None]) -> None:
-    """The first worker acts; all wait for it, and have its error if it has one."""
+    """Worker 0 calls `act`; the others wait for it, and all of them raise if it raised."""
     transport = transport_of(variables)
     failed: Exception | None = None
     if transport.rank == 0:

@@ -1,6 +1,21 @@
-"""Files of checkpoints: safetensors, written so that a kill at any moment leaves the old file or the new one.
+"""Files of checkpoints: arrays and states by name in the safetensors format.  Nothing here knows variables.
 
-Variables are not known here, only arrays by name.
+**Atomic.**  A process may be killed at any moment, and that moment must not cost the last good checkpoint.  So a file
+is written under a temporary name in the same folder, flushed to the disk (fsync) and then renamed, which POSIX does
+atomically; the folder is flushed too, because otherwise a power failure can lose the new name while the data are on the
+disk.  A reader sees the old file or the complete new one, and a temporary file that was left behind is never read.
+
+**Checked.**  The format itself does not notice a flipped bit, so the file has a CRC-32 of every array (with its dtype
+and shape) and one of the note that holds them.  A damaged file is an error that says what is damaged; never a model
+that is slightly wrong.
+
+**The note** is JSON in the metadata of the file: `aliases`, further names of the same object, which is stored once;
+`states`, what `state_dict` returned; `raw`, dtype and shape of the arrays whose dtype safetensors does not have
+(complex), stored as bytes.  All of it is optional for other readers: the arrays themselves can be loaded with
+the safetensors library alone.
+
+**The index** of a folder, a file named `checkpoint`, says which checkpoints a manager keeps and which is the latest.
+It is written after a checkpoint was saved and before an old one is deleted, so that it never names a missing file.
 """
 
 from __future__ import annotations
@@ -11,16 +26,17 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
 
 from refdist import errors
 
 SUFFIX = ".safetensors"
 INDEX = "checkpoint"
-# What a file can hold as it is; other numbers are written as bytes, with a note.
+# The dtypes of the format; arrays of others are written as bytes, and listed in the note.
 _PLAIN = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
           "float64"}
 
@@ -29,7 +45,7 @@ _PLAIN = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 class State:
     """What an object's `state_dict` returned."""
 
-    content: Any
+    content: object
 
 
 def path_of(path: object, attempted: str) -> str:
@@ -39,23 +55,24 @@ def path_of(path: object, attempted: str) -> str:
         RD25: it is not a path.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise errors.error("RD25", attempted, f"the path is {path!r}", "Pass text or a pathlib.Path; "
-                           "`latest_checkpoint` returns None where there is no checkpoint yet.")
+        raise errors.error("RD25", attempted, f"the path is {path!r}", "Pass a str or a pathlib.Path; "
+                           "`latest_checkpoint` returns None if the folder has no checkpoint yet.")
     return str(os.fspath(path))
 
 
 def file_of(path: str) -> str:
-    """The name of the file of a checkpoint, which may be given with or without its ending."""
+    """The file name of a checkpoint, whose path may have the suffix or not."""
     return path if path.endswith(SUFFIX) else path + SUFFIX
 
 
-def packed(arrays: Mapping[str, NDArray[np.generic]], aliases: dict[str, str], states: dict[str, object]) -> bytes:
-    """The content of a file.
+def packed(arrays: Mapping[str, npt.NDArray[np.generic]], aliases: Mapping[str, str],
+           states: Mapping[str, object]) -> bytes:
+    """The content of a file, as bytes.
 
     Args:
         arrays: by name.
-        aliases: other names of some arrays and states.
-        states: what JSON can hold, by name.
+        aliases: further names of arrays and states: name to name.
+        states: values that JSON can hold, by name.
     """
     raw = {key: [str(array.dtype), list(array.shape)] for key, array in arrays.items()
            if array.dtype.name not in _PLAIN}
@@ -72,7 +89,7 @@ def read(path: str) -> dict[str, Any]:
     """The arrays of a file, and its states as `State`, by name.
 
     Raises:
-        RD27: the package safetensors is not installed.  RD31: the file is not there, or damaged.
+        RD27: the package safetensors is not installed.  RD31: the file cannot be opened, or is damaged.
     """
     library = _library()
     try:
@@ -82,41 +99,41 @@ def read(path: str) -> dict[str, Any]:
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8:8 + length])["__metadata__"]
         if int(metadata["crc32"]) != zlib.crc32(metadata["refdist"].encode()):
-            raise ValueError("the list of what is in it has another checksum")
+            raise ValueError("the checksum of its table of contents is wrong")
         note = json.loads(metadata["refdist"])
         if set(note["crc32"]) != set(values):
             raise ValueError(f"it lacks {', '.join(sorted(set(note['crc32']) - set(values)))}")
         for key, checksum in note["crc32"].items():
             if _checksum(values[key]) != checksum:
-                raise ValueError(f"{key} has another checksum")
+                raise ValueError(f"the checksum of {key} is wrong")
         for key, (dtype, shape) in note["raw"].items():
             values[key] = values[key].view(dtype).reshape(shape)
         values.update({key: State(content) for key, content in note["states"].items()})
         values.update({key: values[name] for key, name in note["aliases"].items()})
     except OSError as error:
         raise errors.error("RD31", "reading a checkpoint", f"{path} cannot be opened: {error.strerror}",
-                           "Give the path that `save` returned.", kind=errors.NotFoundError) from error
+                           "Pass the path that `save` returned.", kind=errors.NotFoundError) from error
     except Exception as error:
         raise errors.error("RD31", "reading a checkpoint", f"{path} is damaged: {error}",
-                           "Restore an older one.") from error
+                           "Restore an older checkpoint.") from error
     return dict(values)
 
 
 def make_folder(folder: str) -> None:
-    """Makes a folder, and those it lies in, unless it is there.
+    """Creates a folder and its parents, unless they exist.
 
     Raises:
-        RD31: it cannot be made.
+        RD31: it cannot be created.
     """
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise errors.error("RD31", "writing a checkpoint", f"the folder {folder} cannot be made: {error.strerror}",
-                           "Give a folder that can be written to.") from error
+        raise errors.error("RD31", "writing a checkpoint", f"the folder {folder} cannot be created: {error.strerror}",
+                           "Pass a folder that can be written to.") from error
 
 
 def write(path: str, data: bytes) -> None:
-    """Writes a file that is complete or not there, whatever happens meanwhile; its folder is made when it is not there.
+    """Writes a file atomically (see the head of this module), and creates its folder if necessary.
 
     Raises:
         RD31: it cannot be written.
@@ -130,7 +147,7 @@ def write(path: str, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        # Without this the new name can be lost with the machine, though the data are on the disk.
+        # So that the new name survives a power failure, as the data do.
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -139,11 +156,11 @@ def write(path: str, data: bytes) -> None:
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
         raise errors.error("RD31", "writing a checkpoint", f"{path} cannot be written: {error.strerror}",
-                           "Give a folder that can be written to and has room.") from error
+                           "Pass a folder that can be written to, on a disk with space left.") from error
 
 
 def index(folder: str, filename: str | None = None) -> dict[str, Any]:
-    """What a folder promises: "latest" and "all", names of checkpoints; empty when it promises nothing."""
+    """The index of a folder: "latest", a name, and "all", a list of names; {} if it is missing or malformed."""
     try:
         found = json.loads(Path(folder, filename or INDEX).read_text())
         fits = isinstance(found["latest"], str) and all(isinstance(name, str) for name in found["all"])
@@ -153,19 +170,20 @@ def index(folder: str, filename: str | None = None) -> dict[str, Any]:
     return found if fits and all(isinstance(one, (int, float)) for one in times) else {}
 
 
-def write_index(folder: str, promised: dict[str, object]) -> None:
-    """Replaces what a folder promises."""
-    write(os.path.join(folder or ".", INDEX), json.dumps(promised).encode())
+def write_index(folder: str, content: Mapping[str, object]) -> None:
+    """Replaces the index of a folder."""
+    write(os.path.join(folder or ".", INDEX), json.dumps(content).encode())
 
 
-def _checksum(array: NDArray[np.generic]) -> int:
+def _checksum(array: npt.NDArray[np.generic]) -> int:
     return zlib.crc32(array.tobytes(), zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         import safetensors.numpy
     except ImportError as error:
         raise errors.error("RD27", "checkpoints", "the package safetensors is not installed",
                            "Run `pip install safetensors`.") from error
-    return safetensors.numpy
+    library: ModuleType = safetensors.numpy
+    return library

@@ -1,4 +1,4 @@
-"""`CheckpointManager`: the last few checkpoints of a folder, also after a restart."""
+"""`CheckpointManager`: keeps the last few checkpoints of a folder, across restarts of the program."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from refdist.variables.variable import Variable
 class CheckpointManager:
     """Keeps the last few checkpoints of a folder.
 
-    It deletes only what it saved, or what the folder's newest save by a manager promised when it was made.
+    It deletes only checkpoints that it saved itself, or that were in the index of the folder when it was created.
 
     Args:
         checkpoint: a Checkpoint.
-        directory: the folder, which is made.
-        max_to_keep: how many stay; None for all.
-        keep_checkpoint_every_n_hours: one that is this much younger than the last one kept stays for good.
-        checkpoint_name: the beginning of the files' names.
+        directory: the folder, which is created if necessary.
+        max_to_keep: how many to keep; None for all.
+        keep_checkpoint_every_n_hours: a checkpoint saved this long after the last preserved one is preserved too,
+            which means that it is never deleted.
+        checkpoint_name: the beginning of the file names.
         step_counter: a variable with the number of the step, for `checkpoint_interval`.
         checkpoint_interval: `save(check_interval=True)` saves only after so many steps.
-        init_fn: what `restore_or_initialize` calls when there is nothing to restore.
-        last_checkpoint_step: the step from which the first interval counts; None for none, or what
-            `restore_or_initialize` restores.
+        init_fn: called by `restore_or_initialize` if there is nothing to restore.
+        last_checkpoint_step: the step at which the first interval begins; None for the step that
+            `restore_or_initialize` restores, or no interval.
 
     Raises:
-        RD25: bad arguments.  RD31: the folder cannot be made.
+        RD25: bad arguments.  RD31: the folder cannot be created.
 
     Source: tf.train.CheckpointManager.
     """
@@ -49,8 +50,8 @@ class CheckpointManager:
             raise errors.error("RD25", "CheckpointManager", f"max_to_keep is {max_to_keep!r}",
                                "Pass an int of 1 or more, or None.", kind=errors.InvalidValueError)
         if checkpoint_interval is not None and step_counter is None:
-            raise errors.error("RD25", "CheckpointManager", "checkpoint_interval is given and step_counter is not",
-                               "Give both.", kind=errors.InvalidValueError)
+            raise errors.error("RD25", "CheckpointManager", "checkpoint_interval was passed without step_counter",
+                               "Pass both.", kind=errors.InvalidValueError)
         self._checkpoint, self._keep = checkpoint, max_to_keep
         self._directory = files.path_of(directory, "CheckpointManager")
         self._prefix = os.path.join(self._directory, checkpoint_name)
@@ -59,16 +60,16 @@ class CheckpointManager:
         self._init = init_fn
         self._last_step = last_checkpoint_step
         files.make_folder(self._directory)
-        now, promised = time.time(), files.index(self._directory)
-        self._latest: str | None = promised.get("latest")
-        # A clock that was set back must not keep everything from being preserved.
-        self._preserved_at = min(promised.get("preserved_at", now), now)
-        self._managed = {name: promised.get("times", {}).get(name, self._preserved_at)
-                         for name in promised.get("all", [])}
+        now, index = time.time(), files.index(self._directory)
+        self._latest: str | None = index.get("latest")
+        # If the clock was set back since, the time in the index lies in the future, and nothing would be preserved.
+        self._preserved_at = min(index.get("preserved_at", now), now)
+        self._managed = {name: index.get("times", {}).get(name, self._preserved_at)
+                         for name in index.get("all", [])}
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What is saved."""
+        """The checkpoint that is saved."""
         return self._checkpoint
 
     @property
@@ -78,12 +79,12 @@ class CheckpointManager:
 
     @property
     def checkpoint_interval(self) -> int | None:
-        """After how many steps it saves again, None for always."""
+        """The number of steps between two saves; None saves whenever `save` is called."""
         return self._interval
 
     @property
     def checkpoints(self) -> list[str]:
-        """The paths of the checkpoints that are kept, oldest first."""
+        """The paths of the kept checkpoints, oldest first."""
         return [path for path in map(self._path, self._managed) if os.path.exists(file_of(path))]
 
     def _path(self, name: str) -> str:
@@ -91,20 +92,20 @@ class CheckpointManager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The path of the newest checkpoint, None when there is none."""
+        """The path of the newest checkpoint, None if there is none."""
         path = None if self._latest is None else self._path(self._latest)
         return path if path is not None and os.path.exists(file_of(path)) else None
 
     def save(self, checkpoint_number: int | None = None, check_interval: bool = True,
              options: object = None) -> str | None:
-        """Saves, and deletes what is too old.
+        """Saves a checkpoint, and deletes those beyond `max_to_keep`.
 
         Args:
-            checkpoint_number: behind the name; None for the next one.
-            check_interval: whether to wait until `checkpoint_interval` steps have passed.
+            checkpoint_number: the number at the end of the name; None for the next one.
+            check_interval: whether to do nothing until `checkpoint_interval` steps have passed.
 
         Returns:
-            The path, or None when it is too early, or the step is saved already.
+            The path; None if it is too early, or this step was saved already.
 
         Source: tf.train.CheckpointManager.save.
         """
@@ -124,7 +125,7 @@ class CheckpointManager:
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
-        by_first_worker(self._checkpoint._variables(), attempted, lambda: self._promise(too_old))
+        by_first_worker(self._checkpoint._variables(), attempted, lambda: self._write_index_and_delete(too_old))
         return path
 
     def _step(self) -> int | None:
@@ -141,8 +142,8 @@ class CheckpointManager:
                 found.append(name)
         return found
 
-    def _promise(self, too_old: list[str]) -> None:
-        # First it is no longer promised, then it goes.
+    def _write_index_and_delete(self, too_old: list[str]) -> None:
+        # In this order, so that the index never names a missing checkpoint.
         files.write_index(self._directory, {
             "latest": self._latest, "all": list(self._managed), "times": self._managed,
             "preserved_at": self._preserved_at})
@@ -150,7 +151,7 @@ class CheckpointManager:
             Path(file_of(self._path(name))).unlink(missing_ok=True)
 
     def restore_or_initialize(self) -> str | None:
-        """Restores the newest checkpoint and returns its path; calls `init_fn` when there is none.
+        """Restores the newest checkpoint and returns its path; if there is none, calls `init_fn` and returns None.
 
         Source: tf.train.CheckpointManager.restore_or_initialize.
         """

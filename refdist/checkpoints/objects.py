@@ -1,35 +1,57 @@
-"""The variables that an object leads to, by the names of the attributes that lead to them."""
+"""Finds the variables below an object, named by the attributes that lead to them."""
 
 from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from refdist.variables.variable import ResourceVariable, Variable
 
-# What holds no variables of its own.  Not everything that can be called: a model can.
+# Types whose attributes are not searched.  Callable objects are: a model may be one.
 _PASSED = (str, bytes, np.ndarray, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
            types.ModuleType, functools.partial)
 
 
 class Stateful(Protocol):
-    """An object that keeps its state itself, for example an optimizer of PyTorch."""
+    """An object that can save its state itself, as the optimizers and models of PyTorch do."""
 
-    def state_dict(self) -> Any: ...
-    def load_state_dict(self, state: object, /) -> object: ...
+    def state_dict(self) -> object:
+        """The state, of values that JSON can hold."""
+
+    def load_state_dict(self, state: Any, /) -> object:
+        """Replaces the state; raises if it does not fit."""
 
 
-def walk(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Iterator[tuple[str, Variable | Stateful]]:
-    """(name, variable or object with `state_dict`) of everything below a value.
+Tracked = Variable | Stateful
+# By `id`: the path and the object.
+Seen = dict[int, tuple[str, object]]
+
+
+class _Itemized(Protocol):
+    def _checkpoint_items(self) -> dict[str, object]: ...
+
+
+def _names_its_items(value: object) -> TypeGuard[_Itemized]:
+    return hasattr(type(value), "_checkpoint_items")
+
+
+def _is_stateful(value: object) -> TypeGuard[Stateful]:
+    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
+    """Yields (name, object) for every variable and every object with `state_dict` that a value leads to.
+
+    It follows the items of dicts, lists and tuples and the public attributes of other objects, each object once.
 
     Args:
         value: where to begin.
-        path: the names that lead there.
-        seen: gets the path and the object of everything that was passed, by `id`.
+        path: the name of the value; "" for a root.
+        seen: collects the objects that were visited, so that a second path, or a circle, ends there.
     """
     if isinstance(value, Variable):
         if not isinstance(value, ResourceVariable) or value._owner is None:
@@ -43,27 +65,16 @@ def walk(value: object, path: str, seen: dict[int, tuple[str, object]]) -> Itera
     if id(value) in seen:
         return
     seen[id(value)] = (path, value)
+    items: Iterable[tuple[object, object]]
     if isinstance(value, dict):
-        items: Any = value.items()
+        items = value.items()
     elif isinstance(value, (list, tuple)):
         items = enumerate(value)
-    elif _is_tracked(value):
+    elif _names_its_items(value):
         items = value._checkpoint_items().items()
     else:
         items = ((name, item) for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_"))
     for name, item in items:
-        # As TensorFlow writes them: "/" stands between names, so it cannot stand in one.
+        # TensorFlow's escapes: "/" separates names, so a name must not contain it.
         escaped = str(name).replace(".", "..").replace("/", ".S")
         yield from walk(item, f"{path}/{escaped}" if path else escaped, seen)
-
-
-class _Tracked(Protocol):
-    def _checkpoint_items(self) -> dict[str, Any]: ...
-
-
-def _is_tracked(value: object) -> TypeGuard[_Tracked]:
-    return hasattr(type(value), "_checkpoint_items")
-
-
-def _is_stateful(value: object) -> TypeGuard[Stateful]:
-    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))

@@ -1,8 +1,7 @@
-"""`PreemptionCheckpointHandler`: a worker that is told to end saves first, and all end after the same step."""
+"""`PreemptionCheckpointHandler`: when a worker is to be ended, all workers save and end after the same step."""
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
@@ -10,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,16 +17,18 @@ from refdist import errors
 from refdist.checkpoints.checkpoint import Checkpoint, counter, transport_of
 from refdist.checkpoints.manager import CheckpointManager
 
+_T = TypeVar("_T")
+
 
 class TerminationConfig:
-    """How a program learns that it is to end, and how it ends.
+    """How a program learns that it will be preempted, and how it ends.
 
     Args:
-        termination_watcher_fn: returns True when this worker is to end; None waits for SIGTERM.
+        termination_watcher_fn: returns True if this worker is to end; None waits for SIGTERM.
         exit_fn: ends the program after the checkpoint; None for `sys.exit(42)`.
-        grace_period: seconds from the signal to the end, during which training goes on; None for 0.  A checkpoint is
-            saved at their beginning too: the end may come earlier than was said.
-        save_fn: saves instead of the checkpoint manager.
+        grace_period: seconds from the signal to the end, during which training continues; None for 0.  A checkpoint is
+            saved at the beginning too, because the machine may be stopped earlier.
+        save_fn: called instead of the `save` of the checkpoint manager.
 
     Source: tf.distribute.experimental.TerminationConfig.
     """
@@ -42,12 +43,12 @@ class TerminationConfig:
 
 
 class PreemptionCheckpointHandler:
-    """Restores the newest checkpoint when it is made, and saves one when a worker is to end.
+    """Restores the newest checkpoint when it is created, and saves one when a worker is to end.
 
     Args:
-        cluster_resolver: says which worker this is.
-        checkpoint_or_checkpoint_manager: what is saved.
-        checkpoint_dir: where, for a Checkpoint.
+        cluster_resolver: the resolver of the cluster; not used, as the workers ask each other.
+        checkpoint_or_checkpoint_manager: what is saved and restored.
+        checkpoint_dir: the folder, if that is a Checkpoint.
         termination_config: a TerminationConfig, or None.
 
     Raises:
@@ -56,13 +57,13 @@ class PreemptionCheckpointHandler:
     Source: tf.distribute.experimental.PreemptionCheckpointHandler.
     """
 
-    def __init__(self, cluster_resolver: object, checkpoint_or_checkpoint_manager: object,
+    def __init__(self, cluster_resolver: object, checkpoint_or_checkpoint_manager: Checkpoint | CheckpointManager,
                  checkpoint_dir: str | os.PathLike[str] | None = None,
                  termination_config: TerminationConfig | None = None) -> None:
         attempted = "PreemptionCheckpointHandler"
         if isinstance(checkpoint_or_checkpoint_manager, Checkpoint):
             if checkpoint_dir is None:
-                raise errors.error("RD25", attempted, "there is no checkpoint_dir", "Say where to save.",
+                raise errors.error("RD25", attempted, "checkpoint_dir is missing", "Pass the folder to save to.",
                                    kind=errors.InvalidValueError)
             manager = CheckpointManager(checkpoint_or_checkpoint_manager, checkpoint_dir, max_to_keep=1)
         elif isinstance(checkpoint_or_checkpoint_manager, CheckpointManager):
@@ -75,7 +76,7 @@ class PreemptionCheckpointHandler:
         self._told = threading.Event()
         self._told_at = 0.0
         self._saved_first = False
-        self._counter: Any = counter()
+        self._counter = counter()
         manager.checkpoint.preemption_run_counter = self._counter
         if self._config.termination_watcher_fn is None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: self._note())
@@ -83,11 +84,11 @@ class PreemptionCheckpointHandler:
 
     @property
     def total_run_calls(self) -> int:
-        """How often `run` was called, before earlier ends too."""
+        """The number of calls of `run`, including those before a restart."""
         return int(self._counter.numpy())
 
-    def run(self, distributed_train_function: Callable[..., object], *args: object, **kwargs: object) -> Any:
-        """Calls the function, once; saves and ends afterwards when some worker is to end.
+    def run(self, distributed_train_function: Callable[..., _T], *args: object, **kwargs: object) -> _T:
+        """Calls the function once; if any worker is to end, saves and ends afterwards.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.run.
         """
@@ -96,26 +97,24 @@ class PreemptionCheckpointHandler:
         self.save_checkpoint_if_preempted()
         return result
 
-    def save_checkpoint_if_preempted(self, *args: object, **kwargs: object) -> None:
-        """Saves when some worker is to end, and ends when its time is over; the arguments are `save`'s.
+    def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
+        """Saves if any worker is to end, and ends if its grace period is over; the arguments are passed to `save`.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.save_checkpoint_if_preempted.
         """
         watcher = self._config.termination_watcher_fn
         if watcher is not None and not self._told.is_set() and watcher():
             self._note()
-        # The one that was told says whether its time is over: only it knows when it began.
+        # Only the worker that received the signal knows when its grace period began.
         mine = (self._told.is_set(),
                 self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
-        # Asked every time: variables may be made in the first step.
+        # Found each time, because variables may be created in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
         known = transport.all_gather_object(transport.call("asking whether a worker is to end"), mine)
         over = any(ends for _, ends in known)
         if over or (any(told for told, _ in known) and not self._saved_first):
             self._saved_first = True
-            save: Callable[..., object] = (
-                self._config.save_fn or functools.partial(self._manager.save, check_interval=False))
-            save(*args, **kwargs)
+            (self._config.save_fn or self._save)(*args, **kwargs)
         if over:
             (self._config.exit_fn or _exit)()
 
@@ -124,9 +123,12 @@ class PreemptionCheckpointHandler:
             self._told_at = time.monotonic()
             self._told.set()
 
+    def _save(self, *args: Any, **kwargs: Any) -> None:
+        self._manager.save(*args, **{"check_interval": False, **kwargs})
+
     @contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:
-        """A block at whose end the program is saved and ended when some worker is to end.
+        """A context manager that calls `save_checkpoint_if_preempted` at the end of its block.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.watch_preemption_scope.
         """
@@ -135,7 +137,7 @@ class PreemptionCheckpointHandler:
 
 
 class PreemptionWatcher:
-    """Notes the signal by which a worker is told to end.
+    """Records the signal SIGTERM, by which a worker is told to end.
 
     Source: tf.distribute.experimental.PreemptionWatcher.
     """
@@ -147,11 +149,11 @@ class PreemptionWatcher:
 
     @property
     def preemption_message(self) -> str | None:
-        """What was said, None before."""
+        """A message once the signal has come; None before."""
         return f"process {os.getpid()} was told to end" if self._told.is_set() else None
 
     def block_until_worker_exit(self) -> None:
-        """Waits until the worker is told to end."""
+        """Waits for the signal."""
         self._told.wait()
 
 

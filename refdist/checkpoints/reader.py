@@ -1,4 +1,4 @@
-"""What lies in a folder or file of checkpoints, without the variables it was saved from."""
+"""Reads checkpoints without the variables that they were saved from."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from refdist.array.convert import frozen
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 
-# Seconds between one look at a folder and the next.
+# Seconds between two looks at the folder.
 _PAUSE = 1.0
 
 
 class CheckpointReader:
-    """The arrays of one file, by the names that lead to their variables; `load_checkpoint` makes it.
+    """The arrays of a checkpoint by name; `load_checkpoint` returns it.
 
     Source: tf.train.load_checkpoint, "Returns".
     """
@@ -45,21 +45,21 @@ class CheckpointReader:
         """The array of this name, read-only.
 
         Raises:
-            RD31: there is none.
+            RD31: the checkpoint has no array of this name.
         """
         if tensor_str not in self._arrays:
             raise errors.error("RD31", "get_tensor", f"{self._path} has no value for {tensor_str}; it has "
-                               f"{', '.join(self._arrays) or 'none at all'}", "Use one of the names it has.",
+                               f"{', '.join(self._arrays) or 'none at all'}", "Use one of these names.",
                                kind=errors.NotFoundError)
         return self._arrays[tensor_str]
 
 
 def latest_checkpoint(checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None) -> str | None:
-    """The path of the newest checkpoint of a folder, None when there is none.
+    """The path of the newest checkpoint of a folder, None if there is none.
 
     Args:
         checkpoint_dir: the folder.
-        latest_filename: the file that says which one is the newest; None for "checkpoint".
+        latest_filename: the name of the index file; None for "checkpoint".
 
     Source: tf.train.latest_checkpoint.
     """
@@ -73,13 +73,13 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str], latest_filename: s
 def checkpoints_iterator(checkpoint_dir: str | os.PathLike[str], min_interval_secs: float = 0,
                          timeout: float | None = None,
                          timeout_fn: Callable[[], bool] | None = None) -> Iterator[str]:
-    """The newest checkpoint of a folder, and each later one that is found: for a program beside the training.
+    """Yields the path of the newest checkpoint of a folder, and waits for later ones, as an evaluator does.
 
     Args:
-        checkpoint_dir: the folder, which another program fills.
-        min_interval_secs: seconds between one path and the next.
-        timeout: seconds to wait for the next one; None for ever.
-        timeout_fn: asked when they are over: True ends the loop, False waits again.  None ends it.
+        checkpoint_dir: the folder to which another program saves.
+        min_interval_secs: the least number of seconds between two paths.
+        timeout: seconds to wait for the next one; None waits forever.
+        timeout_fn: called after that time; True ends the iteration, False waits again.  None ends it.
 
     Source: tf.train.checkpoints_iterator.
     """
@@ -99,7 +99,7 @@ def checkpoints_iterator(checkpoint_dir: str | os.PathLike[str], min_interval_se
 
 
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
-    """A reader of a checkpoint, or of the newest one of a folder.
+    """Opens a checkpoint, or the newest one of a folder.
 
     >>> import os, tempfile, refdist
     >>> path = refdist.train.Checkpoint(v=refdist.Variable([1.0, 2.0])).save(os.path.join(tempfile.mkdtemp(), "run"))
@@ -118,13 +118,13 @@ def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReade
         latest = latest_checkpoint(path)
         if latest is None:
             raise errors.error("RD31", "reading a checkpoint", f"{path} is a folder without a checkpoint",
-                               "Give the path that `save` returned, or its folder.", kind=errors.InvalidValueError)
+                               "Pass the path that `save` returned, or its folder.", kind=errors.InvalidValueError)
         path = latest
     return CheckpointReader(path)
 
 
 def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
-    """(name, shape) of everything in a checkpoint.
+    """(name, shape) of every array in a checkpoint.
 
     Raises:
         RD27, RD31: as `load_checkpoint`.
