@@ -1,4 +1,4 @@
-"""What TensorFlow keeps under `tf.nn`, as far as it concerns distribution: losses that are summed over replicas."""
+"""The part of `tf.nn` that concerns distribution: losses that are divided so that their sum over replicas is right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import constant
-from refdist.array.convert import as_array, frozen, on_device_of, to_array
+from refdist.array.convert import as_array, astype, dtype_of, frozen, on_device_of, to_array, xp_of
+from refdist.array.types import Array
 from refdist.core import context_stack, rules
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
 
@@ -18,20 +19,20 @@ __all__ = ["compute_average_loss", "scale_regularization_loss"]
 
 def compute_average_loss(per_example_loss: object, sample_weight: object = None,
                          global_batch_size: object = None) -> Any:
-    """The sum of the losses of this replica's examples, divided by the size of the global batch.
+    """Sums the losses of this replica's examples and divides by the size of the global batch.
 
-    Summed over the replicas it is the mean over all examples, and so are the gradients.
+    The sum of the results over all replicas is the mean loss of all examples; the same holds for gradients.
 
     Args:
         per_example_loss: numbers of shape [batch, ...].
-        sample_weight: factors, None for 1: a number, or an array that fits the losses after a last dimension of 1 was
-            added or taken away.
+        sample_weight: a factor for each loss: a number, or an array that can be broadcast to the losses, if necessary
+            after a last dimension of size 1 is added or removed; None for 1.
         global_batch_size: an int; None for the first dimension of the losses times the number of replicas, which is
             wrong where replicas have batches of different sizes.
 
     Returns:
-        A read-only array of shape [], with the dtype of the losses, or a float if that is an int.  0 when
-        `global_batch_size` is 0.
+        A read-only array of shape [], with the dtype of the losses; for ints the float dtype that their mean has.
+        0 if `global_batch_size` is 0.
 
     >>> import numpy as np, refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -41,7 +42,7 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
     ([1.0, 2.0], 3.0)
 
     Raises:
-        RD04: weights that do not fit.  RD05: weights that are not real numbers, or losses that are ints, with weights.
+        RD04: weights that cannot be broadcast.  RD05: weights that are not real numbers, or weights for int losses.
         RD09: across replicas without `global_batch_size`.  RD23: losses that are not numbers.
         RD25: a loss without a batch dimension, or a `global_batch_size` that is not an int of 0 or more.
 
@@ -55,22 +56,22 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
     if sample_weight is not None:
         losses = _weighted(losses, as_array(constant(sample_weight)), attempted)
     if global_batch_size is None:
-        size = losses.shape[0] * _replicas(attempted, " or give `global_batch_size`")
+        size = losses.shape[0] * _replicas(attempted, " or pass `global_batch_size`")
     else:
         size = _size(global_batch_size, attempted)
     return _quotient(losses, size) if size else _quotient(losses[:0], 1)
 
 
 def scale_regularization_loss(regularization_loss: object) -> Any:
-    """The sum of a loss that is the same on every replica, divided by the number of replicas.
+    """Sums a loss that is the same on every replica and divides by the number of replicas.
 
-    Summed over the replicas it counts once.
+    So the loss counts once in the sum over all replicas.
 
     Args:
         regularization_loss: a number, or numbers of any shape.
 
     Returns:
-        A read-only array of shape [], with the dtype of the loss, or a float if that is an int.
+        A read-only array of shape [], with the dtype of the loss; for an int the float dtype that its mean has.
 
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -101,31 +102,32 @@ def _replicas(attempted: str, otherwise: str = "") -> int:
     return get_strategy().num_replicas_in_sync
 
 
-def _weighted(losses: Any, weights: Any, attempted: str) -> Any:
-    if losses.dtype.kind in "iu":
-        raise errors.error("RD05", attempted, f"the losses have dtype {losses.dtype} and there are weights",
+def _weighted(losses: Array, weights: Array, attempted: str) -> Any:
+    dtype, other = dtype_of(losses), dtype_of(weights)
+    if dtype.kind in "iu":
+        raise errors.error("RD05", attempted, f"the losses have dtype {dtype} and there are weights",
                            "Cast the losses to a float: `.astype(np.float32)`.", kind=errors.InvalidTypeError)
     # float16 is multiplied in float32, so that a large weight does not overflow before the product.
-    shape, wide = weights.shape, np.promote_types(losses.dtype, np.float32)
-    if not np.can_cast(weights.dtype, wide, "same_kind"):
-        raise errors.error("RD05", attempted, f"the weights have dtype {weights.dtype}, the losses {losses.dtype}",
+    shape, wide = weights.shape, np.promote_types(dtype, np.float32)
+    if not np.can_cast(other, wide, "same_kind"):
+        raise errors.error("RD05", attempted, f"the weights have dtype {other}, the losses {dtype}",
                            "Pass weights that are real numbers.", kind=errors.InvalidTypeError)
     if weights.ndim == losses.ndim + 1 and shape[-1] == 1:
-        weights = weights.reshape(shape[:-1])
+        weights = xp_of(weights).reshape(weights, shape[:-1])
     elif weights.ndim and weights.ndim == losses.ndim - 1:
-        weights = weights.reshape((*shape, 1))
+        weights = xp_of(weights).reshape(weights, (*shape, 1))
     try:
         np.broadcast_shapes(losses.shape, weights.shape)
     except ValueError as error:
         raise errors.error("RD04", attempted, f"the losses have shape {losses.shape} and the weights {shape}",
                            "Pass one weight for each loss.") from error
     with on_device_of(losses):
-        return as_array(losses.astype(wide) * weights.astype(wide)).astype(losses.dtype)
+        return astype(as_array(astype(losses, wide) * astype(weights, wide)), dtype)
 
 
 def _size(value: object, attempted: str) -> int:
     size = to_array(value)
-    if size.dtype.kind not in "iu":
+    if dtype_of(size).kind not in "iu":
         raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass an int.")
     if size.ndim or size < 0:
         raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass one int of 0 or more.",
@@ -133,8 +135,10 @@ def _size(value: object, attempted: str) -> int:
     return int(size)
 
 
-def _quotient(losses: Any, size: int) -> Any:
+def _quotient(losses: Array, size: int) -> Any:
     with on_device_of(losses):
-        dtype = np.dtype(rules.MEAN_DTYPE.get(losses.dtype.name, losses.dtype))
-        total = as_array(losses.sum(dtype=dtype))
-        return frozen(as_array(total / dtype.type(size)))
+        dtype = np.dtype(rules.MEAN_DTYPE.get(dtype_of(losses).name, dtype_of(losses)))
+        if dtype != dtype_of(losses):
+            losses = astype(losses, dtype)
+        total = as_array(xp_of(losses).sum(losses))
+        return frozen(as_array(total / float(dtype.type(size))))

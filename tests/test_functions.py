@@ -173,7 +173,7 @@ def test_what_is_wrong_is_named() -> None:
 def test_apply_and_the_single_element() -> None:
     assert rows(Dataset.range(3).apply(lambda d: d.batch(2))) == [[0, 1], [2]]
     assert Dataset.range(1).get_single_element() == 0
-    for count, text in ((0, "no element"), (2, "more than one")):
+    for count, text in ((0, "dataset is empty"), (2, "more than one")):
         with pytest.raises(ValueError, match=f"RD29.*{text}"):
             Dataset.range(count).repeat().get_single_element()
 

@@ -81,7 +81,7 @@ def test_across_replicas_there_is_no_batch_of_a_replica() -> None:
     with TWO.scope():
         assert compute_average_loss(LOSSES, global_batch_size=4) == 0.75
         with pytest.raises(RuntimeError, match=r"RD09\] compute_average_loss: .*cross-replica context of Mirrored.*"
-                                               r"`strategy.run` or give `global_batch_size`"):
+                                               r"`strategy.run` or pass `global_batch_size`"):
             compute_average_loss(LOSSES)
         with pytest.raises(RuntimeError, match=r"RD09\] scale_regularization_loss: .*`strategy.run`\.$"):
             scale_regularization_loss(2.0)

@@ -128,7 +128,7 @@ class Dataset(Functions):
         """The names of the files that match one pattern or several, sorted, and then shuffled unless told not to.
 
         Raises:
-            RD30: no file matches.  RD25: a pattern that is no text.
+            RD30: no file matches.  RD25: a pattern is not a str, bytes or path.
 
         Source: tf.data.Dataset.list_files.
         """

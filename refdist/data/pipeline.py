@@ -152,7 +152,7 @@ class Pipeline:
         TensorSpec(shape=(None,), dtype=int64)
 
         Raises:
-            RD29: it takes reading, and there is no element.
+            RD29: the spec takes reading, and the dataset is empty.
 
         Source: tf.data.Dataset.element_spec.
         """
@@ -185,7 +185,7 @@ class Pipeline:
         first = list(itertools.islice(self, 2))
         if len(first) != 1:
             raise errors.error("RD29", "Dataset.get_single_element",
-                               "there is more than one element" if first else "there is no element",
+                               "the dataset has more than one element" if first else "the dataset is empty",
                                "Use it for datasets of one element, such as one whole batch.",
                                kind=errors.InvalidArgumentError)
         return first[0]

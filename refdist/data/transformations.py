@@ -135,7 +135,7 @@ class Transformations(Pipeline):
         """
         sizes: list[Any] = list(batch_size) if isinstance(batch_size, (list, tuple, np.ndarray)) else [batch_size]
         if not sizes:
-            raise errors.error("RD25", "Dataset.rebatch", "there is no size", "Pass at least one.",
+            raise errors.error("RD25", "Dataset.rebatch", "batch_size is empty", "Pass at least one size.",
                                kind=errors.InvalidValueError)
         for size in sizes:
             check_count("rebatch", "batch_size", size, 1)
