@@ -8,7 +8,7 @@ nothing else to keep, save or send, which decides how generators behave under a 
   shares it.  Made outside every scope, it is one stream, from which replicas draw in turn in the order in which they
   run.
 * Made in the scope of a strategy, it is synchronized on read: every replica has a copy of the same state and advances
-  it alone, without waiting for the others.  A replica that draws more than the others is no error, because
+  it alone, without waiting for the others.  A replica that draws more than the others is not an error, because
   copies need not be equal.
 * So that replicas draw different numbers from equal states, each derives its own key: the first 64 bits of the stream
   at the counter of its global replica id.  The numbers of a replica depend on the seed, its id and how many it has
