@@ -32,7 +32,7 @@ class Case:
         strategy: (kind, number of replicas).
         source: page and section of TensorFlow's documentation.
         level: "required" (documented) or "recommended" (not documented: observed in TensorFlow 2.21, or an error
-            where a wrong result would come out).
+            instead of a wrong result).
         needs: capabilities without which the case is skipped.
         document: what the page says of it: "right", "wrong: ...", "ambiguous: ...", "silent" or "silent: ..."; where
             it is silent or wrong the case is only recommended.

@@ -9,7 +9,7 @@ variables, axes, reduce ops.
 Each operation is one method of `Interpreter` (`_all_reduce` runs `["all_reduce", ...]`); it evaluates the arguments
 that are programs and calls one method of the adapter.  The interpreter knows nothing of the implementation: arrays,
 variables, strategies and distributed values are objects that it only passes on, except for `+`, `*` and `[]` of values,
-which every array has.  What comes out at the end is made plain: an array becomes a NumPy array, a distributed value the
+which every array has.  The final value is made plain: an array becomes a NumPy array, a distributed value the
 list of its parts, in the order of the replicas.
 
 `run` and `merge_call` are the only operations that change who runs: their body is evaluated by the implementation, once
@@ -86,7 +86,7 @@ class Interpreter(Generic[Strategy, Variable]):
 
     Args:
         adapter: see `adapter.py`.
-        strategy: (kind, number of replicas), which the adapter is asked for.
+        strategy: (kind, number of replicas), passed to `adapter.strategy`.
     """
 
     def __init__(self, adapter: Adapter[Strategy, Variable], strategy: tuple[str, int]) -> None:

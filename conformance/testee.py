@@ -4,7 +4,7 @@ To the testee: {"id": 1, "strategy": ["mirrored", 2], "program": [...], "then": 
 From it, first: {"hello": "name", "capabilities": ["central", ...]}
 then for each:  {"id": 1, "value": V, "then": V}  or  {"id": 1, "error": "value", "message": "...", "then": V}
 
-V is a result as `language.shown` gives it: an array is [dtype, nested list].  docs/testing-your-implementation.md has
+V is a result as `language.shown` returns it: an array is [dtype, nested list].  docs/testing-your-implementation.md has
 the schema and a worked testee.
 """
 

@@ -11,7 +11,7 @@ Invariants:
 * `pack_sequence_as(x, flatten(x))` is equal to `x` and has its types, for every structure.
 * Two structures are *the same* if their texts (`structure_of`) are equal.  So structures are compared, and sent to
   other workers, as one short text; where they differ is looked for only when the texts differ.
-* The first row of `KINDS` whose `holds` accepts a class decides, so special rows stand above general ones.  The answer
+* The first row of `KINDS` whose `holds` accepts a class decides, so special rows come before general ones.  The answer
   is kept per class: flattening a leaf costs one look into a dict.
 
 Why not a library: optree (0.20) and tf.nest disagree on what counts as a structure, and these rules are part of the
@@ -110,7 +110,7 @@ def _attributes(instance: _AttrsInstance) -> list[str]:
     return [field.name for field in type(instance).__attrs_attrs__]
 
 
-def _with_attributes(instance: _AttrsInstance, items: list[Any]) -> _AttrsInstance:
+def _with_attributes(instance: _AttrsInstance, items: list[object]) -> _AttrsInstance:
     # Not by `__init__`, whose parameters may differ from the attributes; `object`'s setter works on frozen classes too.
     new = copy(instance)
     for name, item in zip(_attributes(instance), items, strict=True):
@@ -225,7 +225,7 @@ def flatten(structure: object) -> list[Any]:
     return leaves
 
 
-def _collect(kind: Kind, structure: object, leaves: list[Any]) -> None:
+def _collect(kind: Kind, structure: object, leaves: list[object]) -> None:
     for item in kind.items(structure):
         inner = _kind_of[type(item)]
         if inner is None:
@@ -242,7 +242,7 @@ def _rebuild(kind: Kind, structure: object, leaves: Iterator[object]) -> Any:
     return _made(kind, structure, items)
 
 
-def _made(kind: Kind, structure: object, items: list[Any]) -> Any:
+def _made(kind: Kind, structure: object, items: list[object]) -> Any:
     try:
         return kind.rebuild(structure, items)
     except TypeError as error:

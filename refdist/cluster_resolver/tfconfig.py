@@ -178,7 +178,7 @@ def _check_addresses(spec: ClusterSpec) -> None:
         call_site.warn(f"{VARIABLE} has the address {strange[0]}, which has no port")
     twice = sorted(address for address in set(addresses) if addresses.count(address) > 1)
     if twice:
-        call_site.warn(f"{VARIABLE} gives {twice[0]} to several tasks")
+        call_site.warn(f"{VARIABLE} has the address {twice[0]} for several tasks")
     closed = [address for address in addresses if address.endswith(":0")]
     if closed:
         call_site.warn(f"{VARIABLE} has the address {closed[0]}; no connection can be made to port 0")

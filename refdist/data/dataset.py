@@ -1,7 +1,7 @@
 """`Dataset`: a sequence of elements that can be read again and again; where its elements come from.
 
-Elements are nests of arrays.  How datasets are read is described in `pipeline.py`.  What is made of several datasets is
-in `mixing.py`, reading files in `files.py`.  Nothing in this folder knows replicas: `refdist/input` splits batches.
+Elements are nests of arrays.  How datasets are read is described in `pipeline.py`.  Combining several datasets is in
+`mixing.py`, reading files in `files.py`.  Nothing in this folder knows replicas: `refdist/input` splits batches.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Dataset(Functions):
         """The scalars of `range(*args)`.
 
         Args:
-            args: as of `range`.
-            output_type: their dtype.
+            args: start, stop and step, as of `range`.
+            output_type: the dtype of the scalars.
             name: without effect.
 
         Raises:
-            RD25: arguments that `range` does not take, or a dtype that is not numeric.
+            RD25: arguments that `range` does not take, or a dtype that is not of ints or floats.
 
         Source: tf.data.Dataset.range.
         """
@@ -71,7 +71,7 @@ class Dataset(Functions):
 
     @staticmethod
     def from_tensors(tensors: object, name: str | None = None) -> Dataset:
-        """One element: the whole nest.
+        """A dataset of one element, the whole nest.
 
         Source: tf.data.Dataset.from_tensors.
         """
@@ -80,9 +80,9 @@ class Dataset(Functions):
 
     @staticmethod
     def from_tensor_slices(tensors: object, name: str | None = None) -> Dataset:
-        """The rows of every array of a nest; arrays are not copied, so memory maps stay lazy.
+        """A dataset of the rows of all arrays of a nest; arrays are not copied, so memory maps stay lazy.
 
-        Rows of different lengths are given as an array of dtype object with an array for each row.
+        Rows of different lengths are passed as an array of dtype object that holds an array per row.
 
         Raises:
             RD15: a scalar has no rows.  RD26: arrays with different numbers of rows.
@@ -97,20 +97,20 @@ class Dataset(Functions):
                        output_shapes: object = None, args: Iterable[object] | None = None,
                        output_signature: object = None,
                        name: str | None = None) -> Dataset:
-        """What `generator(*args)` yields, called again for every iteration.
+        """A dataset of what `generator(*args)` yields; the generator is called again for every iteration.
 
         Args:
             generator: a function that returns an iterable of elements.
-            output_types: a nest of dtypes; use `output_signature`.
-            output_shapes: a nest of shapes for `output_types`; None for any.
-            args: its arguments.
+            output_types: a nest of dtypes; `output_signature` is preferred.
+            output_shapes: a nest of shapes for `output_types`; None for any shape.
+            args: the arguments of the generator.
             output_signature: a nest of TensorSpecs that every element must fit; without it, structure and dtypes
                 of the first element.
             name: without effect.
 
         Raises:
             RD25: not a function, or a bad signature.  RD26: an element that does not fit, with its number.
-            What the generator raises, with a note that says at which element.
+            What the generator raises, with a note that names the element.
 
         Source: tf.data.Dataset.from_generator.
         """
@@ -125,7 +125,7 @@ class Dataset(Functions):
     @staticmethod
     def list_files(file_pattern: object, shuffle: bool | None = None, seed: int | None = None,
                    name: str | None = None) -> Dataset:
-        """The names of the files that match one pattern or several, sorted, and then shuffled unless told not to.
+        """The names of the files that match one pattern or several: sorted if `shuffle` is False, else shuffled.
 
         Raises:
             RD30: no file matches.  RD25: a pattern is not a str, bytes or path.
@@ -141,11 +141,11 @@ class Dataset(Functions):
 
     @staticmethod
     def zip(*args: object, datasets: object = None, name: str | None = None) -> Dataset:
-        """Elements side by side, until the shortest dataset ends.
+        """Combines the elements of several datasets into one, until the shortest dataset ends.
 
         Args:
             args: datasets, or one nest of datasets.
-            datasets: the nest, when there are no `args`.
+            datasets: the nest, if `args` is empty.
             name: without effect.
 
         >>> import refdist
@@ -159,7 +159,7 @@ class Dataset(Functions):
         Source: tf.data.Dataset.zip.
         """
         if args and datasets is not None:
-            raise errors.error("RD25", "Dataset.zip", "there are both args and datasets", "Pass one of the two.")
+            raise errors.error("RD25", "Dataset.zip", "both args and datasets were passed", "Pass one of the two.")
         structure = datasets if not args else args[0] if len(args) == 1 else args
         return Dataset(*mixing.side_by_side(structure, _datasets(nest.flatten(structure), "zip")))
 
@@ -177,14 +177,14 @@ class Dataset(Functions):
     def sample_from_datasets(datasets: Sequence[Dataset], weights: npt.ArrayLike | None = None, seed: int | None = None,
                              stop_on_empty_dataset: bool = False,
                              rerandomize_each_iteration: bool | None = None) -> Dataset:
-        """Elements of several datasets: the dataset of the next one is drawn at random.
+        """Takes each element from one of several datasets, which is drawn at random.
 
         Args:
             datasets: a list of datasets.
-            weights: how often each is drawn, floats; None for equally often.  What has weight 0 is never drawn.
-            seed: with a seed the order is the same in every run; it is not the one that TensorFlow draws.
-            stop_on_empty_dataset: whether all ends with the first dataset that does.
-            rerandomize_each_iteration: whether each iteration draws another order; None means unless there is a seed.
+            weights: the relative frequency of each, floats; None for equal ones.  Weight 0 is never drawn.
+            seed: makes the order the same in every run; it is not the order that TensorFlow draws.
+            stop_on_empty_dataset: whether to end when any of the datasets ends.
+            rerandomize_each_iteration: whether each iteration draws another order; None means if `seed` is None.
 
         >>> import refdist
         >>> low, high = refdist.data.Dataset.range(3), refdist.data.Dataset.range(10, 13)
@@ -203,12 +203,12 @@ class Dataset(Functions):
     @staticmethod
     def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
                              stop_on_empty_dataset: bool = True) -> Dataset:
-        """Elements of several datasets: another dataset chooses the dataset of the next one.
+        """Takes each element from one of several datasets, which another dataset chooses.
 
         Args:
             datasets: a list of datasets.
-            choice_dataset: int64 numbers of datasets.
-            stop_on_empty_dataset: whether all ends when a dataset is chosen that has ended.
+            choice_dataset: a dataset of indices into `datasets`, int64 scalars.
+            stop_on_empty_dataset: whether to end when a dataset is chosen that has ended; else it is skipped.
 
         >>> import refdist
         >>> low, high = refdist.data.Dataset.range(3), refdist.data.Dataset.range(10, 13)
@@ -233,7 +233,7 @@ class TextLineDataset(Dataset):
         filenames: one name, several, or a dataset of names.
 
     Raises:
-        RD30: no such file.  RD25: no file name.
+        RD30: a file does not exist.  RD25: something is not a file name.
 
     Source: tf.data.TextLineDataset.
     """
@@ -245,7 +245,7 @@ class TextLineDataset(Dataset):
 
 
 class TFRecordDataset(Dataset):
-    """The records of files in TensorFlow's record format, as bytes; every checksum is compared.
+    """The records of files in TensorFlow's record format, as bytes; every checksum is verified.
 
     Args:
         filenames: one name, several, or a dataset of names.
@@ -256,8 +256,9 @@ class TFRecordDataset(Dataset):
     []
 
     Raises:
-        RD30: no such file, or a record that is truncated or damaged, with its number.
-        RD25: no file name, or another compression.  RD27: the package `google-crc32c` is not installed.
+        RD30: a file does not exist, or a record is truncated or damaged; the message has its number.
+        RD25: something is not a file name, or the compression is unknown.
+        RD27: the package `google-crc32c` is not installed.
 
     Source: tf.data.TFRecordDataset.
     """

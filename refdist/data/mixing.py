@@ -104,7 +104,7 @@ def _mixed(datasets: list[Dataset], all_of_them: list[Dataset], choices: Callabl
 
 
 def _spec(datasets: list[Dataset], change: Callable[[list[object]], object]) -> object:
-    # Now where the specs of all are known, else when it is asked for.
+    # Now if the specs of all are known, else a function that is called when the spec is needed.
     if any(callable(dataset._facts.spec) for dataset in datasets):
         return lambda: change([dataset.element_spec for dataset in datasets])
     return change([dataset._facts.spec for dataset in datasets])

@@ -8,10 +8,10 @@ from enum import Enum
 
 
 class AutoShardPolicy(Enum):
-    """How a dataset is divided.
+    """How the rows of a dataset are divided among the replicas.
 
-    AUTO and DATA cut every batch into pieces of the same rounded-up size.  OFF, FILE and HINT cut the stream of
-    rows, batch boundaries aside, into pieces whose sizes differ by at most one.
+    AUTO and DATA split every batch into pieces of the same, rounded-up size.  OFF, FILE and HINT split the stream of
+    rows, regardless of batch boundaries, into pieces whose sizes differ by at most one.
 
     Source: tf.data.experimental.AutoShardPolicy.
     """
@@ -27,8 +27,8 @@ class UnevenEnd(Enum):
     """What happens where the replicas would get different numbers of rows.
 
     EMPTY is what TensorFlow does: some replicas get fewer rows, or none.  DROP leaves rows out until all have
-    the same number.  PAD fills up with zeros and makes every element a pair of it and a mask that is true for
-    real rows.  ERROR refuses.
+    the same number.  PAD adds rows of zeros, and every element becomes a pair: the padded element, and a mask, bool
+    of shape [rows], that is True for real rows.  ERROR raises RD18.
     """
 
     EMPTY = "EMPTY"
@@ -39,7 +39,7 @@ class UnevenEnd(Enum):
 
 @dataclass
 class DistributeOptions:
-    """What concerns distribution.
+    """The options that concern distribution.
 
     Source: tf.data.experimental.DistributeOptions.
     """
@@ -61,7 +61,7 @@ class Options:
 
 
 def merged(options: Iterable[Options]) -> Options:
-    """The options of a dataset made of others: what one of them sets, the last one where several do.
+    """The options of a dataset that combines others: the last one that sets an option decides.
 
     Source: observed, TensorFlow 2.21.
     """

@@ -1,8 +1,8 @@
 """`Pipeline`: how a dataset is read, and what is known of it before.
 
 A dataset is a function.  `read(reading)` starts at the beginning, however often it is called, and returns an iterable
-of elements; a transformation is a new dataset whose `read` calls the one before it.  Nothing is read before somebody
-iterates, and two iterations share no state, except what `cache` keeps and which seed a `shuffle` draws next.  A
+of elements; a transformation is a new dataset whose `read` calls the one before it.  Nothing is read before the
+iteration, and two iterations share no state, except what `cache` keeps and which seed a `shuffle` draws next.  A
 `Reading` says which of the files this worker reads and which seed all workers agreed on; `peek` marks a look at the
 first element, after which the next reading is shuffled as if it had not happened.
 
@@ -15,7 +15,7 @@ magnitude in docs/performance.md come from.  The first transformation that looks
 ends this: from there on elements are passed on one at a time.
 
 **Facts before elements.**  The distribution must know the size of a batch, the files and the number of elements before
-it reads anything, and `element_spec` must not call a function of the user unless somebody asks.  So each
+it reads anything, and `element_spec` must not call a function of the user before it is needed.  So each
 transformation also computes the `Facts` of its result from those of its source; a spec that takes reading is kept as a
 function until it is needed.
 
@@ -115,7 +115,7 @@ class Pipeline:
         """The number of elements.
 
         Raises:
-            RD25: it is infinite or unknown.
+            RD25: the number is infinite or unknown.
 
         Source: tf.data.Dataset.__len__.
         """
@@ -123,7 +123,7 @@ class Pipeline:
         if count < 0:
             which = "infinite" if count == INFINITE_CARDINALITY else "not known before it is read"
             raise errors.error("RD25", "len(dataset)", f"the number of elements is {which}",
-                               "Ask `cardinality()`, or count while reading.")
+                               "Use `cardinality()`, or count while reading.")
         return count
 
     def as_numpy_iterator(self) -> Iterator[Any]:
@@ -142,10 +142,10 @@ class Pipeline:
 
     @property
     def element_spec(self) -> Any:
-        """A nest of TensorSpecs like an element.
+        """A nest of TensorSpecs like an element, which holds for all elements.
 
-        What is in a shape holds for all elements.  Where a function or a generator without a signature makes them,
-        the first one is read: it tells the structure and the dtypes, a function's the rank too, and no lengths.
+        If a function or a generator without a signature makes the elements, the first one is read: all others must have
+        its structure and dtypes, after a function also its ranks.  Lengths are then unknown.
 
         >>> import refdist
         >>> refdist.data.Dataset.range(5).batch(2).element_spec
@@ -161,7 +161,7 @@ class Pipeline:
         return self._facts.spec
 
     def reduce(self, initial_state: object, reduce_func: Callable[[Any, Any], object], name: str | None = None) -> Any:
-        """`reduce_func(state, element)` over all elements, beginning with `initial_state`.
+        """Calls `state = reduce_func(state, element)` for all elements, and returns the last state.
 
         Source: tf.data.Dataset.reduce.
         """
@@ -178,7 +178,7 @@ class Pipeline:
         array([1, 2], dtype=int32)
 
         Raises:
-            RD29: there is none, or more than one.
+            RD29: the dataset is empty, or has more than one element.
 
         Source: tf.data.Dataset.get_single_element.
         """
@@ -191,17 +191,17 @@ class Pipeline:
         return first[0]
 
     def options(self) -> Options:
-        """The options that `with_options` set, or the defaults.
+        """The options of this dataset.
 
         Source: tf.data.Dataset.options.
         """
         return self._options
 
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
-        """The same elements with more options; what was set before and is not set in these, stays.
+        """The same elements with these options; options that they do not set keep their values.
 
         Raises:
-            RD25: not an Options.
+            RD25: `options` is not an Options.
 
         Source: tf.data.Dataset.with_options.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from refdist.data.dataset import Dataset
 
 AUTOTUNE = -1
-_READ_AHEAD = 2  # elements, where AUTOTUNE leaves the number to us
+_READ_AHEAD = 2  # elements, for AUTOTUNE
 
 
 class Transformations(Pipeline):
@@ -39,16 +39,16 @@ class Transformations(Pipeline):
               deterministic: bool | None = None, name: str | None = None) -> Dataset:
         """Stacks `batch_size` elements; the last batch can be shorter unless it is dropped.
 
-        Batches of rows that lie side by side in an array are views of it.
+        Batches of consecutive rows of an array are views of it.
 
         Args:
-            batch_size: how many.
-            drop_remainder: whether a last, shorter batch is dropped.
+            batch_size: the number of elements in a batch.
+            drop_remainder: whether to drop a last, shorter batch.
             num_parallel_calls, deterministic: without effect.
             name: without effect.
 
         Raises:
-            RD25: a size below 1.  RD26: elements of different shapes or structures, with the row's number.
+            RD25: a size below 1.  RD26: shapes, dtypes or structures differ; the message has the numbers of the rows.
 
         Source: tf.data.Dataset.batch.
         """
@@ -72,9 +72,9 @@ class Transformations(Pipeline):
 
         Args:
             batch_size: rows of a batch.
-            padded_shapes: a nest like an element, of shapes; None in a shape, or for the whole argument, stands
-                for the longest length in the batch.
-            padding_values: a nest like an element, one value for all components, or None for zeros.
+            padded_shapes: a nest of shapes like an element; None in a shape, or instead of the nest, means the longest
+                length in the batch.
+            padding_values: a nest of values like an element, one value for all components, or None for zeros.
             drop_remainder: whether a last, shorter batch is dropped.
             name: without effect.
 
@@ -147,9 +147,9 @@ class Transformations(Pipeline):
 
     def window(self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False,
                name: str | None = None) -> Dataset:
-        """Elements that are datasets of `size` elements each, beginning every `shift` (by default `size`) elements.
+        """Elements that are datasets of `size` elements each; one begins every `shift` (by default `size`) elements.
 
-        Of a nested element each component becomes a dataset.
+        If elements are nests, each component becomes a dataset.
 
         >>> from refdist.data import Dataset
         >>> [list(map(int, one)) for one in Dataset.range(5).window(3, shift=2)]
@@ -178,7 +178,7 @@ class Transformations(Pipeline):
         return nest.pack_sequence_as(chunk[0], [of_column(i, column) for i, column in columns])
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
-        """Pairs of a number and an element.
+        """Pairs of a number, int64, and an element.
 
         Source: tf.data.Dataset.enumerate.
         """
@@ -192,10 +192,10 @@ class Transformations(Pipeline):
 
     def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True,
                 name: str | None = None) -> Dataset:
-        """Draws the next element at random from a buffer of `buffer_size`; UNKNOWN_CARDINALITY takes all elements.
+        """Draws each element at random from a buffer of `buffer_size`; UNKNOWN_CARDINALITY buffers all elements.
 
-        With a seed, the first iteration is the same in every run, and so is the second.  The order is not the
-        one that TensorFlow draws.
+        With a seed, the first iteration is the same in every run, and so is each later one.  The order is not that of
+        TensorFlow.
 
         Source: tf.data.Dataset.shuffle.
         """
@@ -207,7 +207,7 @@ class Transformations(Pipeline):
                             self._facts.cardinality)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
-        """The elements `count` times over; None and numbers below 0 mean for ever.
+        """The elements `count` times over; None and negative numbers mean without end.
 
         Source: tf.data.Dataset.repeat.
         """
@@ -216,11 +216,11 @@ class Transformations(Pipeline):
         times = None if count is None or count < 0 else count
         repeated = self._select(lambda read, reading: iterators.repeat(partial(read, reading), times),
                                 facts.repeated(self._facts.cardinality, times))
-        repeated._origin = None  # a look draws one order, and every repetition has another
+        repeated._origin = None  # a look draws one order, but every repetition has another
         return repeated
 
     def take(self, count: int, name: str | None = None) -> Dataset:
-        """The first `count` elements; numbers below 0 mean all.
+        """The first `count` elements; a negative number means all.
 
         Source: tf.data.Dataset.take.
         """
@@ -229,7 +229,7 @@ class Transformations(Pipeline):
                             facts.taken(self._facts.cardinality, count))
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
-        """All but the first `count` elements; numbers below 0 leave none.
+        """All but the first `count` elements; a negative number skips all.
 
         Source: tf.data.Dataset.skip.
         """
@@ -262,7 +262,7 @@ class Transformations(Pipeline):
         """Keeps the elements in memory once they have all been read.
 
         Raises:
-            RD20: a `filename`; TensorFlow would keep them there.
+            RD20: a `filename`, where TensorFlow would store them.
 
         Source: tf.data.Dataset.cache.
         """
@@ -284,7 +284,7 @@ class Transformations(Pipeline):
         return self._then(read, self._same())
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> Dataset:
-        """Reads up to `buffer_size` elements in another thread before they are asked for; AUTOTUNE means 2.
+        """Reads up to `buffer_size` elements ahead in another thread; AUTOTUNE means 2.
 
         Source: tf.data.Dataset.prefetch.
         """

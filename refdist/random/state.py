@@ -30,7 +30,7 @@ class Algorithm(Enum):
 
 
 def create_rng_state(seed: object, alg: object) -> Any:
-    """The state that is made of a seed.
+    """Computes the state for a seed.
 
     Args:
         seed: an int, of which the lowest 192 bits are used; or up to three ints of 64 bits, padded with zeros in front.
