@@ -5,8 +5,10 @@ The tables of calls and of variables have their own tests.
 
 from __future__ import annotations
 
+import ast
+import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -406,3 +408,52 @@ def test_every_action_is_explained_and_used(table: rules.Table) -> None:
     cells = {cell for row in table.values() for cell in row.values() if not rules.is_code(cell)}
     assert cells == set(table.actions)
     assert all(cell in CATALOGUE for row in table.values() for cell in row.values() if rules.is_code(cell))
+
+
+LISTED = rules.__doc__ or ""
+# Codes of what is wrong with one argument, one file or the start of a program.
+OF_ARGUMENTS = {"RD17", *(f"RD{number}" for number in range(24, 32))}
+ROOT = Path(refdist.__file__).parent
+
+
+def listed() -> dict[str, list[str]]:
+    """The functions in the list of what is not in the tables, by file."""
+    found: dict[str, list[str]] = {}
+    for path, names in re.findall(r"^    ([\w/]+\.py): ([^(\n]+)", LISTED, flags=re.MULTILINE):
+        found.setdefault(path, []).extend(names.strip().split(", "))
+    return found
+
+
+def definitions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """The names of functions and classes, with those they are in, and the nodes that are theirs alone."""
+    for node in ast.iter_child_nodes(tree):
+        inner = outer
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            inner = f"{outer}.{node.name}" if outer else node.name
+        yield inner, node
+        yield from definitions(node, inner)
+
+
+def test_every_function_in_the_list_exists() -> None:
+    assert sum(map(len, listed().values())) > 50
+    for path, names in listed().items():
+        known = {name for name, _ in definitions(ast.parse((ROOT / path).read_text()))}
+        assert set(names) <= known, path
+
+
+def test_every_decision_outside_the_tables_is_in_the_list() -> None:
+    """Wherever a code that is not about one argument is written in the code."""
+    [elsewhere] = re.findall(r"^Not of tf.distribute[^:]*: ([^:]*)\.$", LISTED, flags=re.MULTILINE)
+    skipped = tuple(elsewhere.replace("\n", " ").split(", "))
+    assert all((ROOT / path).exists() or (ROOT.parent / path).exists() for path in skipped)
+    missing = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith((*skipped, "core/rules/", "core/callers.py", "errors.py")):
+            continue
+        for function, node in definitions(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and re.fullmatch(r"RD\d\d", str(node.value)):
+                if node.value not in OF_ARGUMENTS and not any(
+                        function == one or function.startswith(f"{one}.") for one in listed().get(name, ())):
+                    missing.append(f"{name}: {function} {node.value}")
+    assert missing == []

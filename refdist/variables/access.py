@@ -15,25 +15,6 @@ from refdist.core.interfaces import Strategy
 if TYPE_CHECKING:
     from refdist.variables.variable import Variable
 
-# What to write instead, where it can be said better than in the catalogue: by the code, and the class of the
-# operation or the kind of context.
-ADVICE = {
-    ("RD12", context_stack.REPLICA):
-        "Reduce the value first, for example `get_replica_context().all_reduce(\"MEAN\", value)`, or give the "
-        "variable an aggregation (SUM, MEAN, ONLY_FIRST_REPLICA).",
-    ("RD12", context_stack.OUTSIDE):
-        "Reduce the value first: `strategy.reduce(\"MEAN\", value, axis=None)`.",
-    ("RD12", context_stack.UPDATE):
-        "Give every copy the same update; reduce per-replica values before it: "
-        "`strategy.reduce(\"MEAN\", value, axis=None)`.",
-    ("RD13", context_stack.REPLICA):
-        "Create the variable with an aggregation: SUM or MEAN where every replica brings a part, ONLY_FIRST_REPLICA "
-        "where all bring the same, as after `all_reduce`, which SUM would multiply.",
-    ("RD20", rules.SCATTER): "Assign the whole value instead.",
-    ("RD20", rules.SCATTER_PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
-    ("RD20", rules.BATCH_SCATTER): "Use `scatter_update`.",
-}
-
 
 def write_situation(strategy: Strategy | None) -> str:
     """The situation of a write: one of the columns of `rules.WRITES` or `rules.FOREIGN_WRITES`."""
@@ -51,8 +32,8 @@ def refused(code: str, attempted: str, variable: Variable, operation: str = "") 
         return foreign(attempted, variable, code)
     found = (f"the variable has {variable.synchronization} and {variable.aggregation} "
              f"and the code runs {context_stack.describe()}")
-    return errors.error(code, attempted, found, ADVICE.get((code, operation), "")
-                        or ADVICE.get((code, context_stack.frame().kind), ""))
+    return errors.error(code, attempted, found, rules.ADVICE.get((code, operation), "")
+                        or rules.ADVICE.get((code, context_stack.frame().kind), ""))
 
 
 def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.RefdistError:

@@ -24,7 +24,7 @@ from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.runtime import process
-from refdist.variables.access import ADVICE, refused, write_situation
+from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
 from refdist.variables.values import DistributedValues, Mirrored, is_splittable
@@ -103,7 +103,7 @@ class _Shared(Variable):
             return prepare(self._primary, operation, value, attempted)
         parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
         code = rules.PARTS_DIFFER[self._kind]
-        check_equal(parts, attempted, code, fix=ADVICE.get((code, context_stack.OUTSIDE), ""))
+        check_equal(parts, attempted, code, fix=rules.ADVICE.get((code, context_stack.OUTSIDE), ""))
         return parts[0]
 
     def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
@@ -145,7 +145,7 @@ class _Shared(Variable):
         extended = self._strategy.extended
         if action == rules.AGREED:
             check_equal(parts, attempted, "RD12", [call.line for call in calls],
-                        fix=ADVICE["RD12", context_stack.REPLICA])
+                        fix=rules.ADVICE["RD12", context_stack.REPLICA])
             extended.transport.check_same_bits(calls[0], parts[0], _brief)
             values = self._spread(parts[0])
         elif action == rules.REPLICA_0:
@@ -193,7 +193,7 @@ class _Shared(Variable):
         if code.startswith("RD"):
             arrays = [variable._array for variable in self._copies]
             check_equal(arrays, f"update of variable {self.name}", code, unit_name="copy",
-                        fix=ADVICE.get((code, context_stack.UPDATE), ""))
+                        fix=rules.ADVICE.get((code, context_stack.UPDATE), ""))
             self._store_each(self._share_equal_copies(arrays))
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:

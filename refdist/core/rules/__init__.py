@@ -1,15 +1,78 @@
-"""The tables: who may call what where, what a variable does, and which dtypes can be reduced.
+"""The tables of what a program may do and what becomes of it.  They are law: code looks a cell up and carries it out.
 
-Code looks its rule up here and carries it out; a test walks every cell, and docs/tables.md is printed from
-the same data.  Nothing here touches an array.
+A table is text (`table.py`): its rows and columns can be read where it stands, and `docs/tables.md` is printed from the
+same object, with the sentences that say what rows, columns and actions mean.  A cell is an action or the code of an
+error.  Three things keep tables and code from drifting apart:
+
+* There is no second place.  Code that has found its row and column does what the cell says, and asks nothing else.
+* A test changes every cell, one at a time, and something that a program sees must change (`tests/cells.py`).
+* "-" is a cell that no program reaches; what comes there is refused before.
+
+Nothing here touches an array or knows a class.  What to write instead is in one place for each kind of sentence: in
+`errors.CATALOGUE` what holds for every error of a code, in `advice.py` what replaces a call, or a read or write of a
+variable, that a table refuses, and beside the `raise` what needs the values that were found.
+
+Tried: the conditions as `if` statements beside the work, with tables for the largest of them.  Seventy-two cells of
+those tables then decided nothing, and three of them were wrong.
+
+Not in the tables, and why.  Checks of one argument (RD24 to RD31, RD17) stand where the argument is taken.  Otherwise:
+
+One rule without a second case, shorter as code than as a table:
+    core/lockstep.py: rendezvous (after a failure there is no further call)
+    core/agreement.py: _difference (which of several differences is reported: the call site first, then the fields)
+    core/context_stack.py: Scope.__exit__ (scopes are left in the reverse order)
+    array/backend.py: set_backend (not inside a scope)
+    strategies/replica_context.py: ReplicaContext._require (a replica's context is that replica's alone)
+    strategies/replica_context.py: get_strategy, get_replica_context, in_cross_replica_context (what the stack says)
+    strategies/base.py: OneOfAKind.__copy__, OneOfAKind.__reduce_ex__ (a strategy is one object)
+    strategies/default.py: DefaultStrategy.__deepcopy__, experimental_set_strategy (the default strategy is one object)
+    strategies/default.py: _NoScope, DefaultExtended.colocate_vars_with, DefaultExtended._nowhere (it has no devices)
+    strategies/default.py: DefaultStrategy.experimental_distribute_dataset (it returns the dataset)
+    strategies/default.py: DefaultStrategy.distribute_datasets_from_function (it returns the dataset)
+    strategies/extended.py: StrategyExtended.colocate_vars_with (copies are on the strategy's devices anyway)
+    strategies/mirrored.py: MirroredStrategy.__init__, _check (default devices, and NcclAllReduce between GPUs)
+    strategies/central_storage.py: CentralStorageStrategy.__init__ (default devices)
+    strategies/multi_worker.py: MultiWorkerMirroredExtended.__init__ (devices; RING and NCCL give up the order of a sum)
+    strategies/multi_worker.py: _default_resolver, _transport (who the other workers are)
+    strategies/reduction.py: Reduction.here (a result without a destination is on the current device)
+    strategies/cross_device_ops.py: destinations_of, _abstract (where results go; what a class must define)
+    strategies/update.py: Updates._call_for_each_copy, _the_same (an update is whole, and of one variable)
+    variables/values.py: splitter, Mirrored._read (a replica gets its component, other code the first)
+    variables/values.py: PerReplica._several, DistributedValues._local (several values are not one)
+    variables/values.py: ArrayOperators.__array_ufunc__ (NumPy does not write variables)
+    variables/access.py: refused, foreign (the words of refusals)
+    variables/creation.py: create, _check_copies, _take_first_worker_s_value (the initial value is replica 0's)
+    random/generator.py: Generator._skip, Generator._stream (replicas draw from streams of their own)
+    checkpoints/checkpoint.py: by_first_worker (the first worker writes)
+    cluster_resolver/cluster_spec.py: check_cluster (a chief is worker 0, an evaluator is alone, a ps does not train)
+    nn.py: compute_average_loss, scale_regularization_loss, _replicas, _weighted (in a replica, by the global number)
+
+Arithmetic and comparisons of arrays, of which a table could only name the function:
+    array/convert.py: to_array, cast, _cast_weak, _narrow, _same_kind
+    array/collectives.py: reduce, check_gather, dense, reduce_axes
+    array/transport.py: Transport.check_same_bits
+    variables/operations.py: prepare, declared_shape, _prepare_slices, update
+    variables/distributed.py: check_equal, _shares, _Shared._update_from_replicas
+    variables/values.py: _columns
+    random/generator.py: _fitting
+    nest.py: pack_sequence_as, assert_same_structure
+    input/split.py: split_batch, piece_sizes, split_stream, even_out, _check_rank
+    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of
+    input/distributed.py: DistributedIterator._next_of_all (empty elements until the rows of all workers have ended)
+
+Not of tf.distribute, or what one library cannot do: data/, checkpoints/, backends/, config.py, journal.py, missing.py,
+random/state.py, strategies/deprecated.py, strategies/plans.py.
 """
 
+from refdist.core.rules.advice import (
+    ADVICE,
+    INSTEAD,
+)
 from refdist.core.rules.calls import (
     CALLERS,
     CALLS,
     DEFAULT,
     GATHERS,
-    INSTEAD,
     MISMATCH,
     OTHER_CALLS,
 )
@@ -130,6 +193,7 @@ from refdist.core.rules.variables import (
 
 __all__ = [
     "ADD",
+    "ADVICE",
     "AGGREGATING",
     "AGREED",
     "AGREEMENT",

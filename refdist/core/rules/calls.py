@@ -58,14 +58,3 @@ MISMATCH = Table(
         dtype        RD05       RD05
         shape        RD07       RD04
     """)
-
-# What to write instead, where the catalogue's advice can be more exact.
-INSTEAD = {
-    "Strategy.gather": "In a replica use `get_replica_context().all_gather(value, axis)`.",
-    "Strategy.reduce": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
-    "Strategy.run": "Replicas run already; call the function itself, or use "
-                    "`get_replica_context().merge_call(...)` to leave them.",
-    "DistributedIterator.get_next": "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
-    "extended.colocate_vars_with": "Enter `with strategy.scope():` first.",
-    "ReplicaContext.merge_call": "Call `get_replica_context()` inside the function given to `strategy.run`.",
-}
