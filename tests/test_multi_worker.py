@@ -73,7 +73,7 @@ def test_bad_arguments() -> None:
     ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, "chief", 0, "2 chiefs"),
     ({"worker": ["a:1"], "evaluator": ["b:1", "c:1"]}, "worker", 0, "there are 2 evaluators"),
     ({"worker": ["a:1"], "evaluator": ["b:1"]}, "evaluator", 1, r"It has indices \[0\]"),
-    ({"worker": ["a:1", "b:1"]}, "worker", 1, "this is worker 1 of 2, and nothing has started the other workers.*"
+    ({"worker": ["a:1", "b:1"]}, "worker", 1, "this is worker 1 of 2, and the other workers were not started.*"
      "`pip install mpi4py mpich`.*`mpiexec -n 2 python ...`.*TF_CONFIG.*`python -m refdist run --workers 2 ...`"),
 ])
 def test_clusters_that_cannot_be(cluster: Any, job: Any, index: Any, says: str) -> None:

@@ -1,7 +1,23 @@
 """Workers simulated in one process: each runs the whole program, in lock step with the others.
 
-A worker has its own TF_CONFIG, strategy and variables, and its own state of the random number generators.
-Modules are shared, so what a program keeps in an imported module is seen by all workers.
+Lock step is used twice.  The outer run has a unit for each worker, and a worker's `strategy.run` is a run inside it
+with a unit for each of its replicas.  A collective between workers is a rendezvous of the outer run.  A worker that has
+returned, raised, or made another call is therefore found at once, and nothing ever waits: there are no threads, and no
+limit of time is needed.
+
+Simulated workers stand in for processes, so they must not be able to tell the difference:
+
+* A call that differs between workers is an error on each of them, and each may catch it and go on.  That is why calls
+  are compared while the rendezvous is executed, and the error is an answer; compared by the run itself, it would end
+  the run.  Every worker raises an exception of its own, because tracebacks of several workers in one object would mix.
+* What differs from process to process is put back whenever a worker goes on (`enter`): TF_CONFIG, the state of Python's
+  and NumPy's global random generators, and `process.simulated_worker`, by which refdist finds the rest.  The context
+  stack needs nothing, because lock step keeps one for each unit.
+
+What remains shared is what the process has once: imported modules and what a program keeps in them, files, the working
+directory, the rest of the environment.  Results are shared on purpose.  A sum is taken once, over the arrays of all
+workers, and every worker gets the same read-only array: memory does not grow with the number of workers, and copies of
+a mirrored variable on several workers are one array until a program writes to them.
 """
 
 from __future__ import annotations
@@ -65,14 +81,13 @@ class SimulatedWorker(ConnectableTransport):
 
     def _rendezvous(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
         def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
-            # As between processes, a difference is an error of every worker, and each may go on after it.
             try:
                 agreement.compare(calls, unit_name="worker")
             except errors.RefdistError as error:
                 return [(None, error)] * len(calls)
             return [(combine([one.contribution for one in calls]), None)] * len(calls)
 
-        # The program may have written another TF_CONFIG than the one it was given.
+        # The program may have set TF_CONFIG to something else.
         self._config = os.environ.get("TF_CONFIG")
         mine = random.getstate(), np.random.get_state()
         try:
@@ -121,9 +136,9 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     [3.0, 3.0, 3.0]
 
     Raises:
-        RD01 ... RD07: workers that do not meet, with the lines of both.  RD09: inside a scope or a replica.
+        RD01 ... RD07: workers that make different calls, with the lines of both.  RD09: inside a scope or a replica.
         RD25: bad arguments.
-        Whatever a worker raised first, with a note that says which one.
+        The first exception of a worker, with a note that says which one.
 
     Source: refdist's own; TensorFlow needs a process for each worker.
     """

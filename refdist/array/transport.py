@@ -1,6 +1,6 @@
 """The contract of a transport: collectives between workers, and their checks.
 
-A worker is a process, or a simulated one (`simulate_workers`), with replicas of its own.  Inside it replicas meet in
+A worker is a process, or a simulated one (`simulate_workers`), with replicas of its own.  Inside it replicas run in
 lock step; a transport carries arrays from worker to worker.  Its verbs are MPI's; which replica or variable is meant is
 not known here.
 
@@ -86,7 +86,7 @@ class Transport(ABC):
             call: what led here.
             columns: for every result the arrays of this worker's replicas; of one shape and dtype everywhere.
             ordered: whether the sum is taken left to right over worker 0's arrays, then worker 1's, and so on,
-                so that every world gives the same bits; False leaves the order to the transport.
+                so that the bits do not depend on the number of workers; False leaves the order to the transport.
 
         Returns:
             Read-only arrays.
@@ -187,7 +187,7 @@ class LoneWorker(Transport):
 _UNDESCRIBED = CollectiveCall("a call of one worker", NOTHING_TO_COMPARE, site=())
 
 
-# Both are arrays or IndexedSlices; of these the leaves travel.
+# Collectives on what replicas contribute, arrays or IndexedSlices; of IndexedSlices the leaves travel.
 
 def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Sequence[Sequence[Part]], count: int,
            ordered: bool = True) -> list[Any]:

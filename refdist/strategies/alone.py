@@ -13,7 +13,7 @@ from refdist.core import call_site
 def warn_of_copies(strategy: str) -> None:
     """Warns, on the first of several workers, that each of them trains a model of its own.
 
-    Not where a MultiWorkerMirroredStrategy was made before, nor of an evaluator.
+    No warning where a MultiWorkerMirroredStrategy was made before, and none for an evaluator.
     """
     launcher = connection.launcher()
     group = None if launcher is None else launcher.group()

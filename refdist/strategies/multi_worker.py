@@ -37,7 +37,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     1
 
     Raises:
-        RD17: the cluster is not described rightly, or nobody started the other workers.
+        RD17: the cluster is described wrongly, or the other workers were not started.
         RD25: bad arguments.
 
     Source: tf.distribute.MultiWorkerMirroredStrategy.
@@ -133,8 +133,8 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
         described = f"worker {member.number} of {member.size}"
         if transport.size == 1:
             raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, "
-                               "and nothing has started the other workers",
-                               "Workers meet through MPI, not at TF_CONFIG's addresses: run `pip install mpi4py "
+                               "and the other workers were not started",
+                               "Workers are connected by MPI, not at TF_CONFIG's addresses: run `pip install mpi4py "
                                f"mpich` and start all of them with `mpiexec -n {member.size} python ...`, without "
                                f"TF_CONFIG, or simulate them: `python -m refdist run --workers {member.size} ...`.",
                                kind=errors.InvalidContextError)
