@@ -10,9 +10,9 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import frozen, to_numpy
+from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
 from refdist.random import philox
-from refdist.variables.values import ArrayOperators
 
 SIZE = 3
 _MASK = 2**64 - 1

@@ -17,13 +17,13 @@ from refdist.array import collectives
 from refdist.array.collectives import Part
 from refdist.array.convert import to_array
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.callers import rule
 from refdist.runtime import process
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.variables.values import (
-    ArrayOperators,
     check_components,
     is_splittable,
     none_given,

@@ -15,9 +15,9 @@ from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.convert import cast, frozen, has_dtype, is_immutable, kind_of, on_device_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.operators import ArrayOperators
 from refdist.core import rules
 from refdist.runtime import process
-from refdist.variables.values import ArrayOperators
 
 
 def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:

@@ -6,7 +6,6 @@ Variables are distributed values too, but live in `variables`.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, TypeGuard
@@ -18,6 +17,7 @@ from refdist import errors, nest
 from refdist.array.backend import constant
 from refdist.array.convert import is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, devices, rules
 from refdist.core.agreement import names
 from refdist.runtime import process
@@ -135,94 +135,6 @@ def _refused(operation: str) -> Callable[..., Any]:
 
 for _name, _sign in _OPERATIONS.items():
     setattr(PerReplica, f"__{_name}__", _refused(_sign))
-
-
-# What NumPy raises for operands that do not fit, and what takes its place.
-_FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
-
-
-def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
-    kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
-            errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
-    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('.')}", "Pass operands that fit.", kind)
-
-
-class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
-    """Operators and NumPy functions for objects that stand for one array, given by `_read()`."""
-
-    __slots__ = ()
-
-    def _read(self) -> Any:
-        raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
-        return np.array(self._read(), dtype=dtype, copy=copy)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: Any) -> Any:
-        if any(isinstance(out, ArrayOperators) for out in kwargs.get("out", ())):
-            raise errors.error("RD20", f"numpy.{ufunc.__name__}(..., out={type(self).__name__})",
-                               "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
-                               kind=errors.InvalidTypeError)
-        arrays = [item._read() if isinstance(item, ArrayOperators) else item for item in inputs]
-        try:
-            return getattr(ufunc, method)(*arrays, **kwargs)
-        except errors.RefdistError:
-            raise
-        except _FROM_NUMPY as error:
-            raise _from_numpy(f"numpy.{ufunc.__name__} of a {type(self).__name__}", error) from error
-
-    def _asked(self, what: str, call: Callable[..., object], *args: object) -> Any:
-        array = self._read()
-        try:
-            return call(array, *args)
-        except errors.RefdistError:
-            raise
-        except _FROM_NUMPY as error:
-            raise _from_numpy(f"{what} of a {type(self).__name__}", error) from error
-
-    def __iadd__(self, other: Any) -> Any:
-        return self + other
-
-    def __isub__(self, other: Any) -> Any:
-        return self - other
-
-    def __imul__(self, other: Any) -> Any:
-        return self * other
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self / other
-
-    def __getitem__(self, key: object) -> Any:
-        return self._asked("an item", operator.getitem, key)
-
-    def __iter__(self) -> Any:
-        return self._asked("the rows", iter)
-
-    def __len__(self) -> int:
-        length: int = self._asked("the length", len)
-        return length
-
-    def __float__(self) -> float:
-        number: float = self._asked("float", float)
-        return number
-
-    def __int__(self) -> int:
-        number: int = self._asked("int", int)
-        return number
-
-    def __bool__(self) -> bool:
-        return bool(self._asked("bool", bool))
-
-    def __index__(self) -> int:
-        return int(self._asked("index", operator.index))
-
-    def numpy(self) -> Any:
-        """The value as a read-only numpy.ndarray."""
-        return to_numpy(self._read())
-
-    def __cupy_get_ndarray__(self) -> Any:
-        """The array, for CuPy's functions."""
-        return self._read()
 
 
 class Mirrored(DistributedValues, ArrayOperators):

@@ -17,13 +17,14 @@ from refdist import errors, journal
 from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, frozen, on_device_of, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.operators import ArrayOperators
 from refdist.core import call_site, context_stack, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.runtime import process
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
-from refdist.variables.values import ArrayOperators, DistributedValues
+from refdist.variables.values import DistributedValues
 
 
 class _VariableType(type):

@@ -39,7 +39,7 @@ One rule without a second case, shorter as code than as a table:
     strategies/update.py: Updates._call_for_each_copy, _the_same (an update is whole, and of one variable)
     variables/values.py: splitter, Mirrored._read (a replica gets its component, other code the first)
     variables/values.py: PerReplica._several, DistributedValues._local (several values are not one)
-    variables/values.py: ArrayOperators.__array_ufunc__ (NumPy does not write variables)
+    array/operators.py: ArrayOperators.__array_ufunc__ (NumPy does not write variables)
     variables/access.py: refused, foreign (the words of refusals)
     variables/creation.py: create, _check_copies, _take_first_worker_s_value (the initial value is replica 0's)
     random/generator.py: Generator._skip, Generator._stream (replicas draw from streams of their own)
