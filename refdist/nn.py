@@ -8,8 +8,8 @@ import numpy as np
 
 from refdist import errors
 from refdist.array import collectives
-from refdist.array.backend import constant
-from refdist.array.convert import as_array, astype, dtype_of, frozen, on_device_of, to_array, xp_of
+from refdist.array.backend import constant, current_backend
+from refdist.array.convert import as_array, astype, dtype_of, native, on_device_of, to_array, xp_of
 from refdist.array.types import Array
 from refdist.core import context_stack, rules
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
@@ -54,7 +54,7 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
         raise errors.error("RD25", attempted, "per_example_loss has rank 0", "Pass one loss for each example.",
                            kind=errors.InvalidValueError)
     if sample_weight is not None:
-        losses = _weighted(losses, as_array(constant(sample_weight)), attempted)
+        losses = _weighted(losses, constant(sample_weight), attempted)
     if global_batch_size is None:
         size = losses.shape[0] * _replicas(attempted, " or pass `global_batch_size`")
     else:
@@ -90,7 +90,7 @@ def scale_regularization_loss(regularization_loss: object) -> Any:
 
 
 def _numbers(value: object, attempted: str) -> Any:
-    array = as_array(constant(value))
+    array = constant(value)
     collectives.reducible(array, attempted)
     return array
 
@@ -136,9 +136,9 @@ def _size(value: object, attempted: str) -> int:
 
 
 def _quotient(losses: Array, size: int) -> Any:
+    own = dtype_of(losses)
+    dtype = np.dtype(rules.MEAN_DTYPE.get(own.name, own))
     with on_device_of(losses):
-        dtype = np.dtype(rules.MEAN_DTYPE.get(dtype_of(losses).name, dtype_of(losses)))
-        if dtype != dtype_of(losses):
-            losses = astype(losses, dtype)
-        total = as_array(xp_of(losses).sum(losses))
-        return frozen(as_array(total / float(dtype.type(size))))
+        total = as_array(xp_of(losses).sum(losses, dtype=native(dtype, losses)))
+    # The size in the dtype of the losses, which may round it.
+    return current_backend().divide(total, size if dtype.kind == "c" else float(dtype.type(size)))

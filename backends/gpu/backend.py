@@ -157,6 +157,12 @@ class GPU(Backend):
         with self.device(array):
             return array.astype(dtype)
 
+    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
+        if self._gpu(like) is None:
+            return self._host.zeros(shape, like)
+        with self.device(like):
+            return self._cupy.zeros(shape, like.dtype)
+
     def sum(self, arrays: Sequence[Any]) -> Any:
         gpu, parts = self._gathered(arrays)
         return self._host.sum(arrays) if gpu is None else self.sums([parts], gpu)[0]
@@ -232,7 +238,7 @@ class GPU(Backend):
         gpu, parts = self._gathered([array, other])
         return self._host.difference(array, other) if gpu is None else self.sums([parts], gpu, "sub")[0]
 
-    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+    def divide(self, total: Any, count: float, dtype: str | None = None) -> Any:
         if not isinstance(total, self._cupy.ndarray):
             return self._host.divide(total, count, dtype)
         with self.on(total.data.device_id, "mean"):

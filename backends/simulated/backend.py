@@ -62,7 +62,7 @@ class Simulated(Backend):
             _AT[operation].at(changed, indices, values)
         return frozen(changed)
 
-    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
+    def divide(self, total: Any, count: float, dtype: str | None = None) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
             return super().divide(total, count, dtype)
 

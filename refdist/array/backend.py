@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refdist import errors
-from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, to_array, xp_of
+from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, native, to_array, xp_of
 from refdist.array.plugins import Plugins
 from refdist.array.types import Array
 from refdist.core import context_stack
@@ -115,22 +115,26 @@ class Backend(ABC):
 
     def astype(self, array: Any, dtype: np.dtype[Any]) -> Any:
         """A new array with the values in another dtype, or a copy in the same one; it may be written to."""
-        xp = self.xp()
-        return xp.astype(array, getattr(xp, dtype.name))
+        return self.xp().astype(array, native(dtype, array))
+
+    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Zeros of the dtype of an array, on its device; they may be written to."""
+        return xp_of(like).zeros(shape, dtype=like.dtype, device=like.device)
 
     def sum(self, arrays: Sequence[Any]) -> Any:
         """Element-wise sum, left to right, on the first array's device; all of one shape and dtype."""
-        total = arrays[0]
-        for array in arrays[1:]:
+        total, *others = _together(arrays)
+        for array in others:
             total = total + array
         return frozen(copied(total) if len(arrays) == 1 else total)
 
     def difference(self, array: Any, other: Any) -> Any:
         """`array - other`, of one shape, dtype and device."""
+        array, other = _together([array, other])
         return frozen(array - other)
 
-    def divide(self, total: Any, count: int, dtype: str | None = None) -> Any:
-        """`total` divided by an int from 0 on, in a float or complex dtype; None means the dtype of `total`."""
+    def divide(self, total: Any, count: float, dtype: str | None = None) -> Any:
+        """`total` divided by a number of things, in a float or complex dtype; None means the dtype of `total`."""
         total = total if dtype is None else astype(total, np.dtype(dtype))
         own = dtype_of(total)
         if own.itemsize >= 4:
@@ -140,7 +144,7 @@ class Backend(ABC):
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
         """The arrays one after another along `axis`, on the first array's device."""
-        return frozen(xp_of(arrays[0]).concat(arrays, axis=axis))
+        return frozen(xp_of(arrays[0]).concat(_together(arrays), axis=axis))
 
     def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
         """The array on every device; devices of one memory share it."""
@@ -168,6 +172,7 @@ class Backend(ABC):
             values: shape [n, ...] and the array's dtype, on the same device.
         """
         xp, changed = xp_of(array), copied(array)
+        array, indices, values = _together([array, indices, values])
         for i in range(indices.shape[0]):
             row = int(indices[i])
             changed[row, ...] = _row(xp, operation, changed[row, ...], values[i, ...])
@@ -182,12 +187,19 @@ class Backend(ABC):
             return
         same = other.shape == first.shape and other.dtype == first.dtype
         if same:
+            first, other = _together([first, other])
             equal = first == other
             if kind_of(dtype_of(first)) in "fc":
                 equal = equal | ((first != first) & (other != other))
             same = bool(xp_of(first).all(equal))
         if not same:
             raise complain()
+
+
+def _together(arrays: Sequence[Any]) -> list[Any]:
+    # All where the first one is.
+    device = arrays[0].device
+    return [array if array.device == device else array.to_device(device) for array in arrays]
 
 
 def _row(xp: ModuleType, operation: str, old: Any, new: Any) -> Any:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.array import convert
 from refdist.array.backend import Backend, current_backend
-from refdist.array.convert import as_array, kind_of, on_device_of
+from refdist.array.convert import as_array, dtype_of, kind_of, numpy_dtype, on_device_of, xp_of
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.types import Array
 from refdist.core import rules
 from refdist.core.rules import ReduceOp
 
@@ -31,7 +33,7 @@ def reducible(part: Part, attempted: str) -> None:
     Raises:
         RD23: booleans, strings, objects.
     """
-    reducible_dtype(part.dtype, attempted)
+    reducible_dtype(numpy_dtype(part.dtype), attempted)
 
 
 def reducible_dtype(dtype: np.dtype[Any], attempted: str) -> None:
@@ -77,10 +79,13 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
 
 
 def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:
-    """(dtype, shape) of a part as compared between replicas; free dimensions are None."""
+    """(NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None."""
+    dtype = part.dtype
+    if not isinstance(dtype, np.dtype):
+        dtype = numpy_dtype(dtype)
     if axis is None and type(part) is not IndexedSlices:
-        return part.dtype, part.shape
-    return part.dtype, _rigid(part, axis)
+        return dtype, part.shape
+    return dtype, _rigid(part, axis)
 
 
 def _shape(part: Part) -> tuple[int, ...]:
@@ -108,25 +113,19 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
     >>> reduce(Simulated(), ReduceOp.MEAN, [np.int32([1]), np.int32([2])])
     array([1.5])
     """
-    first = parts[0]
-    if isinstance(first, IndexedSlices):
-        values = backend.concatenate([part.values for part in parts], 0)
-        indices = backend.concatenate([part.indices for part in parts], 0)
-        if op is ReduceOp.MEAN:
-            values = divide(values, len(parts))
-        return IndexedSlices(values, indices, first.dense_shape)
-    total = backend.sum(parts)
-    return total if op is ReduceOp.SUM else divide(total, len(parts))
+    if not isinstance(parts[0], IndexedSlices):
+        total = backend.sum(parts)
+        return total if op is ReduceOp.SUM else divide(total, len(parts))
+    values, indices = [backend.concatenate(arrays, 0) for arrays in zip(*map(leaves, parts), strict=True)]
+    return with_leaves(parts[0], (values if op is ReduceOp.SUM else divide(values, len(parts)), indices))
 
 
 def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Part]:
     """Each part on the device of the same number."""
-    if type(parts[0]) is not IndexedSlices:
+    if not isinstance(parts[0], IndexedSlices):
         return backend.put_all(parts, devices)
-    values = backend.put_all([part.values for part in parts], devices)
-    indices = backend.put_all([part.indices for part in parts], devices)
-    return [IndexedSlices(rows, numbers, part.dense_shape)
-            for rows, numbers, part in zip(values, indices, parts, strict=True)]
+    columns = [backend.put_all(arrays, devices) for arrays in zip(*map(leaves, parts), strict=True)]
+    return [with_leaves(part, arrays) for part, *arrays in zip(parts, *columns, strict=True)]
 
 
 def put(backend: Backend, part: Part, device: str) -> Part:
@@ -138,8 +137,27 @@ def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Part
     """The part on every device."""
     if not isinstance(part, IndexedSlices):
         return backend.broadcast(part, devices)
-    pairs = zip(backend.broadcast(part.values, devices), backend.broadcast(part.indices, devices), strict=True)
-    return [IndexedSlices(values, indices, part.dense_shape) for values, indices in pairs]
+    columns = [backend.broadcast(array, devices) for array in leaves(part)]
+    return [with_leaves(part, arrays) for arrays in zip(*columns, strict=True)]
+
+
+def nbytes(part: Part) -> int:
+    """The bytes of a part's elements."""
+    return sum(map(convert.nbytes, leaves(part)))
+
+
+def bounds(indices: Array) -> tuple[int, int]:
+    """The smallest and the largest index; (0, -1) where there is none.
+
+    >>> import numpy as np
+    >>> bounds(np.array([3, 1, 2]))
+    (1, 3)
+    """
+    if not indices.size:
+        return 0, -1
+    xp = xp_of(indices)
+    with on_device_of(indices):
+        return int(xp.min(indices)), int(xp.max(indices))
 
 
 def leaves(part: Part) -> tuple[Any, ...]:
@@ -157,7 +175,7 @@ def with_leaves(part: Part, arrays: Sequence[Any]) -> Part:
 
 def divide(total: Any, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
-    return current_backend().divide(total, count, rules.MEAN_DTYPE.get(total.dtype.name))
+    return current_backend().divide(total, count, rules.MEAN_DTYPE.get(dtype_of(total).name))
 
 
 def integer(value: Any, argument: str, attempted: str) -> int:
@@ -208,15 +226,12 @@ def dense(backend: Backend, part: Part, attempted: str) -> Any:
     if shape is None:
         raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
                            "Pass one: `IndexedSlices(values, indices, dense_shape)`.", kind=errors.InvalidValueError)
-    if not shape or part.values.shape[1:] != shape[1:] or (
-            indices.size and not (indices.min() >= 0 and indices.max() < shape[0])):
+    lowest, highest = bounds(indices)
+    if not shape or part.values.shape[1:] != shape[1:] or lowest < 0 or highest >= shape[0]:
         raise errors.error("RD25", attempted, f"slices of shape {part.values.shape[1:]} at {indices} do not fit "
                            f"into dense_shape {shape}", "Pass the shape of the whole array.",
                            kind=errors.InvalidValueError)
-    # Zeros like the values, so that they lie on the same device.
-    with on_device_of(part.values):
-        zeros = np.zeros_like(part.values, shape=part.shape)
-    return backend.scatter("add", zeros, part.indices, part.values)
+    return backend.scatter("add", backend.zeros(shape, part.values), part.indices, part.values)
 
 
 def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
@@ -247,6 +262,7 @@ def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, 
     count = 1
     for axis in positive:
         count *= part.shape[axis]
+    if not positive:
+        return part, count
     with on_device_of(part):
-        total = part.sum(axis=tuple(positive), dtype=part.dtype) if positive else part
-    return as_array(total), count
+        return as_array(xp_of(part).sum(part, axis=tuple(positive), dtype=part.dtype)), count

@@ -7,7 +7,7 @@ NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strateg
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -16,6 +16,16 @@ import numpy as np
 from refdist import errors
 from refdist.array.types import Array
 from refdist.runtime import process
+
+
+class HoldsArray:
+    """Base of what can be used as an array: a variable, a value that all replicas hold."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        """The array that is meant here."""
+        raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
 
 
 class Library(Protocol):
@@ -51,19 +61,46 @@ def dtype_of(array: Array) -> np.dtype[Any]:
     >>> dtype_of(np.zeros(1, np.int8)).name
     'int8'
     """
-    dtype = array.dtype
-    return dtype if isinstance(dtype, np.dtype) else _of_standard(dtype, xp_of(array))
+    return numpy_dtype(array.dtype)
+
+
+def numpy_dtype(dtype: object) -> np.dtype[Any]:
+    """A dtype of any library, or what NumPy takes for one, as NumPy's.
+
+    Raises:
+        TypeError, ValueError, SyntaxError: it is not a dtype.
+    """
+    if isinstance(dtype, np.dtype):
+        return dtype
+    try:
+        return np.dtype(dtype)  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        for library in process.array_types.values():
+            name = None if library is None else _standard_name(dtype, library.xp())
+            if name is not None:
+                return np.dtype(name)
+        raise
 
 
 @functools.cache
-def _of_standard(dtype: object, xp: ModuleType) -> np.dtype[Any]:
-    return np.dtype(next(name for name in _NAMES if dtype == getattr(xp, name, None)))
+def _standard_name(dtype: object, xp: ModuleType) -> str | None:
+    return next((name for name in _NAMES if dtype == getattr(xp, name, None)), None)
+
+
+def native(dtype: np.dtype[Any], array: Array) -> object:
+    """A dtype as the library of an array has it."""
+    return dtype if isinstance(array.dtype, np.dtype) else getattr(xp_of(array), dtype.name)
 
 
 def xp_of(array: Array) -> ModuleType:
     """The module whose functions take this array; of those, only the standard's are used."""
     library = process.array_types.get(type(array))
     return np if library is None else library.xp()
+
+
+def ignores_ufuncs(value: object) -> bool:
+    """Whether a value is an array of a library that NumPy's functions do not ask to compute."""
+    return process.array_types.get(type(value)) is not None and not hasattr(value, "__array_ufunc__")
 
 
 def nbytes(array: Array) -> int:
@@ -120,6 +157,8 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: 
             return value
         if type(value) is float:
             return np.array(value, _FLOAT32)
+    if isinstance(value, HoldsArray):
+        return to_array(value._read(), dtype, argument, attempted)
     if isinstance(value, np.generic) and dtype is None:
         return np.asarray(value)
     if dtype is None and isinstance(value, (bool, int, float, complex)):
@@ -183,15 +222,11 @@ def copied(array: Array) -> Any:
     return astype(array, dtype_of(array))
 
 
-def _dtype(dtype: Any, attempted: str) -> np.dtype[Any]:
+def _dtype(dtype: object, attempted: str) -> np.dtype[Any]:
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        return numpy_dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
-        for library in filter(None, process.array_types.values()):
-            with suppress(StopIteration, TypeError):
-                return _of_standard(dtype, library.xp())
         raise errors.error("RD25", attempted, f"dtype is {dtype!r}", "Pass a NumPy dtype or its name.") from error
-    return found
 
 
 def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any], attempted: str) -> Any:
@@ -277,11 +312,28 @@ def read_only(value: Any) -> Any:
     return value if library is None else library.freeze(value)
 
 
+def aliases(array: Any, value: object) -> bool:
+    """Whether `array`, which was made of `value`, may share its memory.
+
+    >>> mine = np.zeros(2, np.float64)
+    >>> aliases(to_array(mine), mine), aliases(to_array(mine, np.float32), mine), aliases(to_array([0.0]), [0.0])
+    (True, False, False)
+    """
+    if isinstance(value, (bool, int, float, complex, str, bytes, list, tuple)):
+        return False
+    return array is value or not isinstance(value, np.ndarray) or bool(np.may_share_memory(array, value))
+
+
 def is_immutable(array: Any) -> bool:
     """Whether nobody can write to the array any more, so that it may be stored without a copy."""
     if type(array) is np.ndarray:
         return not array.flags.writeable and array.flags.owndata
     return frozen(array) is array
+
+
+def kept(array: Any) -> Any:
+    """The array if it can no longer be written to, else a read-only copy."""
+    return array if is_immutable(array) else frozen(copied(array))
 
 
 def on_device_of(array: Any) -> AbstractContextManager[object]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from refdist import errors
-from refdist.array.convert import to_array
+from refdist.array.convert import dtype_of, nbytes, to_array, to_numpy
 
 
 class IndexedSlices:
@@ -34,8 +32,8 @@ class IndexedSlices:
         self._values = to_array(values, argument="values")
         self._indices = to_array(indices, argument="indices")
         self._dense_shape = None if dense_shape is None else to_array(dense_shape, argument="dense_shape")
-        shape = np.shape(self._indices)
-        if len(shape) != 1 or self._indices.dtype.kind not in "iu":
+        shape = self._indices.shape
+        if len(shape) != 1 or dtype_of(self._indices).kind not in "iu":
             raise errors.error("RD25", "IndexedSlices", f"indices have dtype {self._indices.dtype} and shape "
                                f"{shape}", "Pass a vector of integers.", kind=errors.InvalidValueError)
         if self._values.ndim < 1 or self._values.shape[0] != shape[0]:
@@ -59,21 +57,19 @@ class IndexedSlices:
         return self._dense_shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Any:
         """Dtype of the values."""
-        dtype: np.dtype[Any] = self._values.dtype
-        return dtype
+        return self._values.dtype
 
     @property
     def nbytes(self) -> int:
         """Bytes of the values and the indices."""
-        nbytes: int = self._values.nbytes + self._indices.nbytes
-        return nbytes
+        return nbytes(self._values) + nbytes(self._indices)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The dense shape as a tuple, or None."""
-        return None if self._dense_shape is None else tuple(int(n) for n in self._dense_shape)
+        return None if self._dense_shape is None else tuple(map(int, to_numpy(self._dense_shape)))
 
     def __repr__(self) -> str:
         return (f"IndexedSlices(values={self._values}, indices={self._indices}, "

@@ -13,10 +13,27 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refdist import errors
-from refdist.array.convert import to_numpy
+from refdist.array.convert import HoldsArray, ignores_ufuncs, to_numpy
+from refdist.array.types import Array
+
+# The functions of NumPy that are operators, for arrays whose library does not know NumPy's functions.
+_OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.matmul: operator.matmul,
+    np.true_divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod,
+    np.power: operator.pow, np.left_shift: operator.lshift, np.right_shift: operator.rshift,
+    np.bitwise_and: operator.and_, np.bitwise_or: operator.or_, np.bitwise_xor: operator.xor,
+    np.less: operator.lt, np.less_equal: operator.le, np.equal: operator.eq, np.not_equal: operator.ne,
+    np.greater: operator.gt, np.greater_equal: operator.ge, np.negative: operator.neg, np.positive: operator.pos,
+    np.absolute: operator.abs, np.invert: operator.invert}
 
 # What NumPy raises for operands that do not fit, and what takes its place.
 _FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
+
+
+def _length(array: Array) -> int:
+    if not array.ndim:
+        raise TypeError("len() of unsized object")
+    return array.shape[0]
 
 
 def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
@@ -25,13 +42,10 @@ def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
     return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('.')}", "Pass operands that fit.", kind)
 
 
-class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
+class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
     """Operators and NumPy functions for objects that stand for one array, given by `_read()`."""
 
     __slots__ = ()
-
-    def _read(self) -> Any:
-        raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.array(self._read(), dtype=dtype, copy=copy)
@@ -42,8 +56,11 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
                                "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
                                kind=errors.InvalidTypeError)
         arrays = [item._read() if isinstance(item, ArrayOperators) else item for item in inputs]
+        call = getattr(ufunc, method)
+        if method == "__call__" and not kwargs and any(map(ignores_ufuncs, arrays)):
+            call = _OPERATORS.get(ufunc, call)
         try:
-            return getattr(ufunc, method)(*arrays, **kwargs)
+            return call(*arrays, **kwargs)
         except errors.RefdistError:
             raise
         except _FROM_NUMPY as error:
@@ -77,7 +94,7 @@ class ArrayOperators(np.lib.mixins.NDArrayOperatorsMixin):
         return self._asked("the rows", iter)
 
     def __len__(self) -> int:
-        length: int = self._asked("the length", len)
+        length: int = self._asked("the length", _length)
         return length
 
     def __float__(self) -> float:

@@ -12,13 +12,13 @@ from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import Backend, current_backend
 from refdist.array.collectives import Part
-from refdist.array.convert import frozen, is_array, is_immutable, to_array
+from refdist.array.convert import copied, frozen, is_array, kept, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices, rules
 from refdist.core.rules import ReduceOp
 from refdist.strategies.communication import CommunicationOptions
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
-from refdist.variables.variable import Variable
+from refdist.variables.variable import ResourceVariable, Variable
 
 # (value, destinations) of a batch, as the hooks get them.
 Pairs = Sequence[tuple[DistributedValues, object]]
@@ -171,9 +171,9 @@ class CrossDeviceOps:
         """The hook behind `broadcast`; subclasses may replace it."""
         target = destinations_of(destinations, "broadcast")
         source = context_stack.frame().device or devices.CPU
-        write_transfers([Transfer(source, device, tensor.nbytes) for device in target.devices])
-        copied = target.distributed and not isinstance(tensor, IndexedSlices)
-        part = frozen(tensor.copy()) if copied else shared(tensor)
+        write_transfers([Transfer(source, device, collectives.nbytes(tensor)) for device in target.devices])
+        dense = target.distributed and not isinstance(tensor, IndexedSlices)
+        part = frozen(copied(tensor)) if dense else shared(tensor)
         return target.wrapped(target.copies(current_backend(), part))
 
 
@@ -228,11 +228,6 @@ def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:
                         "Use ReductionToOneDevice, NcclAllReduce or HierarchicalCopyAllReduce, or define it.")
 
 
-def kept(array: Any) -> Any:
-    """The array if it can no longer be written to, else a read-only copy."""
-    return array if is_immutable(array) else frozen(array.copy())
-
-
 def check_pairs(pairs: object, attempted: str) -> Sequence[tuple[Any, Any]]:
     """The (value, destinations) pairs of a batch.
 
@@ -274,7 +269,7 @@ def _checked(value: object, attempted: str) -> Any:
 
 
 def _read(value: object) -> Any:
-    return value._array if hasattr(value, "_array") else value
+    return value._array if isinstance(value, ResourceVariable) else value
 
 
 def devices_of(value: object) -> tuple[str, ...]:

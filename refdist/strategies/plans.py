@@ -13,6 +13,7 @@ from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
 from refdist.array.collectives import Part
+from refdist.array.convert import kept
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import devices
@@ -29,7 +30,6 @@ from refdist.strategies.cross_device_ops import (
     components,
     destinations_of,
     devices_of,
-    kept,
     write_transfers,
 )
 from refdist.variables.values import DistributedValues
@@ -104,7 +104,7 @@ class Plan(CrossDeviceOps):
 
     def record(self, leaves: Sequence[Sequence[Part]], sources: Sequence[str], target: Destinations) -> None:
         """Writes down the transfers of one call."""
-        for nbytes in self._packs([contributions[0].nbytes for contributions in leaves]):
+        for nbytes in self._packs([collectives.nbytes(contributions[0]) for contributions in leaves]):
             write_transfers(self.transfers(sources, target.devices, nbytes))
 
     def check_devices(self, sources: Sequence[str]) -> None:

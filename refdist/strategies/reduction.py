@@ -157,7 +157,7 @@ class Reduction:
         """The arrays of all replicas one after another."""
         if process.journal is not None:
             cross_device_ops.write_transfers([
-                cross_device_ops.Transfer(source, device, part.nbytes)
+                cross_device_ops.Transfer(source, device, collectives.nbytes(part))
                 for source, part in zip(self._devices, parts, strict=True) for device in self._devices])
         [gathered] = self._transport.all_gather(call, [parts], axis % parts[0].ndim)
         return gathered

@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import cast, frozen, has_dtype, is_array, kind_of, on_device_of, to_array
+from refdist.array.convert import aliases, cast, copied, dtype_of, frozen, has_dtype, kind_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, lockstep, rules
 from refdist.core.agreement import CollectiveCall, Signature
@@ -159,12 +159,11 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
     array = to_array(value, None if has_dtype(value) else spec.dtype, "initial_value", attempted)
     if spec.dtype is not None:
         array = cast(array, spec.dtype, attempted)
-    if array.dtype.hasobject:
+    if dtype_of(array).hasobject:
         raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
                            "Pass numbers, booleans or text.")
-    if not isinstance(initial_value, _CopyOf) and (is_array(value) or not array.flags.owndata):
-        with on_device_of(array):
-            array = array.copy()
+    if not isinstance(initial_value, _CopyOf) and aliases(array, value):
+        array = copied(array)
     device = context_stack.frame().device or devices.CPU
     array = frozen(current_backend().put(array, device))
     declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
@@ -299,7 +298,7 @@ def _described(name: object, synchronization: object, aggregation: object) -> st
 def _check_mean(strategy: Strategy, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
     code = rules.INTEGER_MEAN[kind]
     if (code.startswith("RD") and aggregation is VariableAggregation.MEAN
-            and kind_of(variable.dtype) not in "fc"):
+            and kind_of(dtype_of(variable._array)) not in "fc"):
         raise errors.error(code, f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
                            "Use a float dtype; the mean of integers is none.")

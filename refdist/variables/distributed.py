@@ -17,7 +17,7 @@ from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array import transport as transports
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, cast, frozen, kind_of, on_device_of, to_numpy
+from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, nbytes, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
@@ -172,7 +172,7 @@ class _Shared(Variable):
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
         if process.journal is not None:
-            journal.write("update", None, self.name, sum(array.nbytes for array in arrays))
+            journal.write("update", None, self.name, sum(map(nbytes, arrays)))
 
     def _assign_result(self) -> Any:
         returns = rules.RETURNS[self._kind]
@@ -366,9 +366,10 @@ def _brief(value: Any) -> str:
 def _shares(value: Any, count: int, attempted: str) -> list[Any]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
     collectives.reducible(value, attempted)
-    if kind_of(value.dtype) in "iu":
+    dtype = dtype_of(value)
+    if kind_of(dtype) in "iu":
         with on_device_of(value):
-            share = frozen(as_array(value // count).astype(value.dtype))
-            first = frozen(as_array(value - share * (count - 1)).astype(value.dtype))
+            share = frozen(astype(as_array(value // count), dtype))
+            first = frozen(astype(as_array(value - share * (count - 1)), dtype))
         return [first, *[share] * (count - 1)]
     return [collectives.divide(value, count)] * count

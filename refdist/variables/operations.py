@@ -13,11 +13,9 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import cast, frozen, has_dtype, is_immutable, kind_of, on_device_of, to_array
+from refdist.array.convert import aliases, astype, cast, dtype_of, frozen, has_dtype, kept, kind_of, to_array, xp_of
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.operators import ArrayOperators
 from refdist.core import rules
-from refdist.runtime import process
 
 
 def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
@@ -34,7 +32,7 @@ def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
         value = collectives.dense(current_backend(), value, attempted)
     dtype = variable._array.dtype
     array = value
-    if type(value) not in process.array_types or value.dtype != dtype:
+    if type(value) is not type(variable._array) or value.dtype != dtype:
         array = cast(to_array(value, None if has_dtype(value) else dtype, attempted=attempted), dtype, attempted)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
@@ -46,11 +44,7 @@ def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
             raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
                                f"{variable._array.shape}", "Bring the value into that shape.")
         return array
-    # What somebody else can still write to must be copied; a frozen array of its own is safe to keep.
-    if array is value or isinstance(value, ArrayOperators) or not array.flags.owndata:
-        with on_device_of(array):
-            array = array if is_immutable(array) else array.copy()
-    return frozen(array)
+    return kept(array) if aliases(array, value) else frozen(array)
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
@@ -86,16 +80,17 @@ def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -
     if not operation.endswith("scatter_update"):
         collectives.reducible(values, attempted)
     if operation in ("scatter_min", "scatter_max"):
-        code = rules.of_kind(rules.ORDERED, kind_of(values.dtype))
+        code = rules.of_kind(rules.ORDERED, kind_of(dtype_of(values)))
         if code != "ok":
             raise errors.error(code, attempted, f"the variable has dtype {values.dtype}, which has no order",
                                "Use real numbers.")
-    if operation == "scatter_div" and not values.all():
+    if operation == "scatter_div" and not xp_of(values).all(values):
         raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)
     indices = value.indices
-    if indices.size and not (indices.min() >= 0 and indices.max() < array.shape[0]):
-        raise errors.error("RD25", attempted, f"indices run from {indices.min()} to {indices.max()}, rows from 0 "
+    lowest, highest = collectives.bounds(indices)
+    if lowest < 0 or highest >= array.shape[0]:
+        raise errors.error("RD25", attempted, f"indices run from {lowest} to {highest}, rows from 0 "
                            f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
                            kind=errors.InvalidArgumentError)
     return IndexedSlices(values, indices, value.dense_shape)
@@ -111,6 +106,6 @@ def update(operation: str, old: Any, new: Any, device: str) -> Any:
         return backend.sum((old, new))
     if operation == "assign_sub":
         return backend.difference(old, new)
-    if old.dtype.kind in "US":
-        old = old.astype(np.result_type(old, new.values))  # a longer string must not be cut
+    if dtype_of(old).kind in "US":
+        old = astype(old, np.result_type(old, new.values))  # a longer string must not be cut
     return backend.scatter(operation.rpartition("_")[2], old, new.indices, new.values)

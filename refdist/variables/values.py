@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 
 from refdist import errors, nest
 from refdist.array.backend import constant
-from refdist.array.convert import is_array, read_only, to_array, to_numpy
+from refdist.array.convert import HoldsArray, is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, devices, rules
@@ -23,7 +23,7 @@ from refdist.core.agreement import names
 from refdist.runtime import process
 
 
-class DistributedValues:
+class DistributedValues(HoldsArray):
     """Base class for values that consist of one component per replica.
 
     >>> import refdist
@@ -58,8 +58,11 @@ class DistributedValues:
                 f"and the code runs {context_stack.describe()}")
         return self._values[i]
 
+    def _read(self) -> Any:
+        return shared(self._local())
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
-        return np.array(shared(self._local()), dtype=dtype, copy=copy)
+        return np.array(self._read(), dtype=dtype, copy=copy)
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = []
@@ -162,7 +165,7 @@ def _summary(value: object) -> str:
     if is_array(value):
         array: Any = value
         text = np.array2string(to_numpy(array), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
-        shape = "x".join(map(str, np.shape(array))) or "scalar"
+        shape = "x".join(map(str, array.shape)) or "scalar"
         return f"{array.dtype} {shape} {text}"
     return repr(value)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from refdist import errors, journal
+from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, frozen, on_device_of, short, to_array, to_numpy
+from refdist.array.convert import dtype_of, frozen, kind_of, nbytes, on_device_of, short, to_array, to_numpy, xp_of
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.core import call_site, context_stack, rules
@@ -114,14 +115,16 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
             RD25: indices that are no integers, or of rows that do not exist.
         """
         rows, wanted = self._read(), to_array(indices, argument="indices")
-        if wanted.dtype.kind not in "iu" or rows.ndim == 0 or (
-                wanted.size and not (wanted.min() >= 0 and wanted.max() < rows.shape[0])):
+        lowest, highest = collectives.bounds(wanted) if kind_of(dtype_of(wanted)) in "iu" else (-1, -1)
+        if rows.ndim == 0 or lowest < 0 or highest >= rows.shape[0]:
             raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
                                f"has shape {rows.shape}", "Pass integer indices of existing rows.",
                                kind=errors.InvalidArgumentError)
         wanted = current_backend().put(wanted, context_stack.frame().device or self.device)
+        xp = xp_of(rows)
         with on_device_of(rows):
-            return frozen(as_array(rows[wanted]))
+            found = xp.take(rows, xp.reshape(wanted, (-1,)), axis=0)
+            return frozen(xp.reshape(found, (*wanted.shape, *rows.shape[1:])))
 
     @property
     def name(self) -> str:
@@ -307,7 +310,7 @@ class ResourceVariable(Variable):
     def _store(self, array: Any) -> None:
         self._array = array
         if process.journal is not None:
-            journal.write("update", self._index, self.name, array.nbytes)
+            journal.write("update", self._index, self.name, nbytes(array))
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"
