@@ -1,0 +1,158 @@
+"""A backend needs no more of its arrays than the array API standard: one over array_api_strict passes the suite."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import array_api_strict as xp
+import pytest
+import strict_world
+
+import refdist
+from refdist.array.backend import Backend
+from refdist.array.convert import to_numpy
+from refdist.conformance.case import judge
+from refdist.conformance.cases import load
+from refdist.runtime import process
+
+ROOT = Path(__file__).parents[1]
+SUM = refdist.VariableAggregation.SUM
+ON_READ = refdist.VariableSynchronization.ON_READ
+
+
+@pytest.fixture
+def two() -> Iterator[Any]:
+    """A MirroredStrategy over two devices that do not share memory."""
+    with process.fresh():
+        process.backends["apart"] = strict_world.Apart()
+        refdist.set_backend("apart")
+        yield refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+
+def number() -> int:
+    return int(refdist.get_replica_context().replica_id_in_sync_group)
+
+
+def all_reduce(value: Any) -> Any:
+    return refdist.get_replica_context().all_reduce("SUM", value)
+
+
+def host(value: Any) -> Any:
+    """Of an array of the backend the values as nested lists, of several a list."""
+    if isinstance(value, refdist.PerReplica):
+        return [host(part) for part in value.values]
+    assert isinstance(value, strict_world.Strict.array_types), type(value)
+    return to_numpy(value).tolist()
+
+
+@pytest.mark.parametrize(("name", "adapter", "failures"), [("strict", "Adapter", 8), ("apart", "ApartAdapter", 20)])
+def test_a_backend_over_array_api_strict_passes_the_suite(tmp_path: Path, name: str, adapter: str,
+                                                          failures: int) -> None:
+    info = tmp_path / "refdist_strict-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: refdist-strict\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[refdist.backends]\nstrict = strict_world:Strict\napart = strict_world:Apart\n")
+    path = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT)))
+    done = subprocess.run([sys.executable, "-m", "refdist.conformance", "--adapter", f"strict_world:{adapter}",
+                           "--expected-failures", str(ROOT / "tests" / "expected" / f"{name}.txt")],
+                          capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(load()) - failures} passed, {failures} xfailed" in done.stdout
+
+
+class Liar(strict_world.Strict):
+    """Its arrays are NumPy's."""
+
+    def put(self, array: Any, device: str) -> Any:
+        return array
+
+
+@pytest.mark.parametrize(("backend", "outcomes"), [(strict_world.Strict, {"passed"}), (Liar, {"failed"})])
+def test_a_backend_whose_arrays_are_numpy_s_does_not_pass(backend: type[Backend], outcomes: set[str]) -> None:
+    cases = [case for case in load() if case.name.startswith("all_reduce: SUM of float32")]
+    with process.fresh():
+        process.backends["strict"] = backend()
+        adapter = strict_world.Adapter()
+        assert len(cases) >= 4 and {judge(case, adapter).outcome for case in cases} == outcomes
+
+
+def test_the_backend_is_small_and_declares_everything_refdist_asks_for() -> None:
+    source = (ROOT / "tests" / "strict_world.py").read_text()
+    assert len(source.splitlines()) <= 150
+    assert Backend.__abstractmethods__ == {"xp", "put", "to_numpy", "freeze"}
+    assert not [name for name in re.findall(r"^from (refdist\S*)", source, re.M) if "convert" in name]
+
+
+def test_variables_compute_with_the_operators_of_their_arrays(two: Any) -> None:
+    with two.scope():
+        variable, counter = refdist.Variable([1.0, 2.0]), refdist.Variable([7, 8], aggregation=SUM)
+    assert [host(value) for value in (variable + 1.0, 1.0 - variable, variable * variable, -variable, abs(-variable))] \
+        == [[2, 3], [0, -1], [1, 4], [-1, -2], [1, 2]]
+    assert [host(value) for value in (variable == variable, variable < 2.0, counter // 2, counter % 4, counter & 6)] \
+        == [[True, True], [True, False], [3, 4], [3, 0], [6, 0]]
+    assert len(variable) == 2 and host(variable[1]) == 2 and [host(item) for item in variable] == [1, 2]
+    assert float(variable[0] + 0.5) == 1.5 and variable.numpy().tolist() == [1, 2]
+    assert host(two.run(lambda: variable * refdist.constant(3.0))) == [[3, 6], [3, 6]]
+    assert "float32 2 [1., 2.]" in repr(variable)
+
+
+def test_every_way_of_writing_keeps_the_arrays(two: Any) -> None:
+    with two.scope():
+        one, other = refdist.Variable([1.0, 2.0]), refdist.Variable([5.0, 6.0], aggregation=SUM)
+        shares = refdist.Variable([7, 8], synchronization=ON_READ, aggregation=SUM)
+    one.assign(other)
+    assert host(one.read_value()) == [5, 6]
+    one.assign(refdist.IndexedSlices([1.0], [1], [2]))
+    assert host(one.read_value()) == [0, 1]
+    for method, row in (("add", 3.0), ("sub", 1.0), ("mul", 4.0), ("div", 2.0), ("min", 1.5), ("max", 2.5)):
+        getattr(one, f"scatter_{method}")(refdist.IndexedSlices([row], [0]))
+    assert host(one.sparse_read([[0], [1]])) == [[2.5], [1]]
+    two.run(lambda: other.assign_add([1.0, number() + 1.0]))
+    assert host(other.read_value()) == [7, 9]
+    shares.assign([7, 8])
+    assert [host(part.read_value()) for part in shares.values] == [[4, 4], [3, 4]]
+    assert host(shares.read_value()) == [7, 8]
+    assert host(refdist.Variable(one).read_value()) == [2.5, 1]
+    assert host(refdist.Variable(xp.asarray([1, 2], dtype=xp.int8), dtype=xp.int16).read_value()) == [1, 2]
+
+
+def test_what_a_program_can_still_write_to_is_copied(two: Any) -> None:
+    mine = xp.asarray([1.0, 2.0], device=strict_world.Apart.gpus[0], dtype=xp.float32)
+    with two.scope():
+        variable = refdist.Variable(mine)
+    mine[0] = 9.0
+    assert host(variable.read_value()) == [1, 2]
+    variable.assign(mine)
+    mine[0] = 5.0
+    assert host(variable.read_value()) == [9, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        variable.read_value()[0] = 1.0
+
+
+def test_losses_slices_and_sums_over_axes(two: Any) -> None:
+    def loss(dtype: str) -> Any:
+        return refdist.nn.compute_average_loss(refdist.constant([1, 2], dtype), global_batch_size=4)
+
+    assert host(two.run(lambda: loss("float32"))) == [0.75, 0.75]
+    assert host(two.run(lambda: loss("int32"))) == [0.75, 0.75]
+    assert host(two.run(lambda: refdist.nn.scale_regularization_loss([1.0, 2.0]))) == [1.5, 1.5]
+    weighted = two.run(lambda: refdist.nn.compute_average_loss([[1.0], [2.0]], refdist.constant([1.0, 3.0])))
+    assert host(weighted) == [1.75, 1.75]
+    rows = two.run(lambda: refdist.constant([[1.0, 2.0], [3.0, number() * 1.0]]))
+    assert host(two.reduce("MEAN", rows, axis=0)) == [2, 1.25]
+    assert host(two.reduce("SUM", rows, axis=(0, 1))) == 13
+    slices = two.run(lambda: all_reduce(refdist.IndexedSlices([1.0], [number()], [3])))
+    assert [host(part.values) + host(part.indices) for part in slices.values] == [[1, 1, 0, 1]] * 2
+
+
+def test_the_journal_counts_bytes(two: Any) -> None:
+    with refdist.journal.record() as events:
+        two.run(lambda: all_reduce(refdist.constant([1.0, 2.0, 3.0])))
+    assert sum(event.nbytes for event in events if event.kind == "transfer") == 4 * 12 // 2
