@@ -133,7 +133,7 @@ def exists(name: str) -> bool:
 
 
 def missing_names() -> list[str]:
-    # Of coordinator.* and the like the module itself: nobody gets further.
+    # Of coordinator.* and the like the module itself, because its members cannot be reached.
     return sorted({name.removesuffix(".*") for name in " ".join(LATER.values()).split()})
 
 

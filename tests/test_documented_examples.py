@@ -1,4 +1,4 @@
-"""What the documents of tf.distribute show, written anew; where a document is wrong the test says so.
+"""What the documents of tf.distribute show, written out again; where a document is wrong the test says so.
 
 Pages are those of TensorFlow 2.21's API reference.
 """
