@@ -69,8 +69,8 @@ def shows(program, gives=None, fails=(), dtype=None, then=None, strategy=("mirro
     assert verdict.outcome == "passed", verdict.message
 ```
 
-A program gives nested lists, with the `dtype` stated, or fails with an error of one of the kinds; `then` is a program
-that afterwards still gives what follows it.
+A program returns nested lists, with the `dtype` stated, or fails with an error of one of the kinds; `then` is a program
+that afterwards still returns what follows it.
 """]
     clauses: dict[tuple[str, ...], list[Case]] = {}
     for case in load():

@@ -99,7 +99,7 @@ def read_with(uneven: str, split: bool, full: bool = False) -> Any:
     """A stream of seven rows that is split, or batches that a function made; three of two rows with `full`."""
     options = refdist.InputOptions(uneven_end=UnevenEnd[uneven])
     if full:
-        # What `map` makes is known after reading, so that an empty array can stand for a batch.
+        # What `map` makes is known after reading, so that an empty array can replace a batch.
         batches = Dataset.range(6).batch(2, drop_remainder=True).map(lambda x: x)
     else:
         batches = with_policy(Dataset.range(7).batch(5), AutoShardPolicy.OFF)
@@ -368,7 +368,7 @@ def test_which_code_a_mismatch_has() -> None:
     def observe(cell: tuple[str, str]) -> Any:
         what, column = cell
         if what == "axis" and column == rules.OTHER_CALLS:
-            # Replicas never bring an axis to other calls, and workers do.
+            # Replicas pass an axis only to gathers; workers also reduce along one.
             def program() -> Any:
                 workers = refdist.MultiWorkerMirroredStrategy()
                 axis = workers.extended.layout.worker

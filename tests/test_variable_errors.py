@@ -221,5 +221,5 @@ def test_drifting_copies_are_told_what_helps_there() -> None:
 
 def test_a_missing_aggregation_is_told_which_one_does_what() -> None:
     v = made(CENTRAL, 1.0, {})
-    assert "ONLY_FIRST_REPLICA where all bring the same, as after `all_reduce`" in message(
+    assert "ONLY_FIRST_REPLICA where all contribute the same value, as after `all_reduce`" in message(
         "RD13", lambda: CENTRAL.run(lambda: v.assign(1.0)))

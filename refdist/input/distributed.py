@@ -1,6 +1,6 @@
 """Distributed datasets: which replica gets which rows of every batch.
 
-How the rows are shared out is chosen in `sharding.py`; elements become PerReplica values here.
+How the rows are divided is chosen in `sharding.py`; elements become PerReplica values here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DistributedIterator(Iterator):
         return regroup(step, self._devices, "dataset element", rules.ELEMENT, extended.value_container)
 
     def _next_of_all(self, transport: Transport) -> list[Any]:
-        # A worker whose rows have ended gets empty elements until those of all have.
+        # A worker that has read all its rows returns empty elements until every worker has.
         step = next(self._steps, None)
         call = transport.call("next element of a distributed dataset")
         if not any(transport.all_gather_object(call, step is not None)):
@@ -147,7 +147,7 @@ class DistributedDataset:
         replica 1  2-3     6
 
         Raises:
-            RD15: what is read cannot be split.  RD25: `steps` is no int.
+            RD15: what is read cannot be split.  RD25: `steps` is not an int.
         """
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise errors.error("RD25", "DistributedDataset.explain", f"steps is {steps!r}", "Pass an int of 1 or more.")
@@ -226,8 +226,8 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
     per_replica_mode = mode == "PER_REPLICA"
     if options.experimental_place_dataset_on_device and not (
             per_replica_mode and not options.experimental_fetch_to_device):
-        found = ("it is to be fetched to the device too" if per_replica_mode else "the replication mode is PER_WORKER")
-        raise errors.error("RD25", attempted, f"the dataset is to be placed on the device, and {found}",
+        found = "experimental_fetch_to_device is True too" if per_replica_mode else "the replication mode is PER_WORKER"
+        raise errors.error("RD25", attempted, f"experimental_place_dataset_on_device is True, and {found}",
                            "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
                            "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
     where = "one worker" if workers == 1 else "several workers"
@@ -292,15 +292,15 @@ def _spec_of(source: Iterable[object]) -> Any:
     specs = [spec_of(element) for element in (source if isinstance(source, (list, tuple)) else islice(source, 1))]
     if specs:
         return with_rows(common(specs if nest.compare(specs) is None else specs[:1]), None)
-    raise errors.error("RD29", "DistributedDataset.element_spec", "there is no element to tell it from",
-                       "Give a dataset with at least one element.")
+    raise errors.error("RD29", "DistributedDataset.element_spec", "the dataset has no element to take the spec from",
+                       "Pass a dataset with at least one element.")
 
 
 def _check_arrays(spec: object, attempted: str) -> None:
     for one in nest.flatten(spec):
         if not isinstance(one, TensorSpec):
             what = "None" if one is None else "a dataset"
-            raise errors.error("RD25", attempted, f"a component of the elements is {what}, and only arrays are divided",
+            raise errors.error("RD25", attempted, f"a component of the elements is {what}, not an array",
                                "Leave it out, for example `dataset.map(lambda x, _: x)`.")
 
 

@@ -13,7 +13,7 @@ from refdist.data.options import UnevenEnd
 
 
 class InputReplicationMode(Enum):
-    """For whom an input function is called.
+    """Whether an input function is called once per worker or once per replica.
 
     Source: tf.distribute.InputReplicationMode.
     """
@@ -27,7 +27,7 @@ class InputOptions(NamedTuple):
 
     Attributes:
         experimental_fetch_to_device: whether arrays are put on the device of their replica.
-        experimental_replication_mode: for whom an input function is called.
+        experimental_replication_mode: whether an input function is called per worker or per replica.
         experimental_place_dataset_on_device: without effect, as functions of datasets run on the host; for an input
             function only with PER_REPLICA and without experimental_fetch_to_device.
         experimental_per_replica_buffer_size: without effect; `Dataset.prefetch` reads ahead.
@@ -80,7 +80,7 @@ class InputContext:
         """The global batch size divided by the number of replicas.
 
         Raises:
-            RD25: it is no int, or the number of replicas does not divide it.
+            RD25: it is not an int, or not a multiple of the number of replicas.
         """
         if isinstance(global_batch_size, bool) or not isinstance(global_batch_size, int):
             raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {global_batch_size!r}",

@@ -1,4 +1,4 @@
-"""How the rows of a dataset are shared out between workers and replicas: the policy, and what follows from it.
+"""How the rows of a dataset are divided among workers and replicas: the policy, and what follows from it.
 
 The arithmetic of a split is in `input/split.py`; nothing here knows PerReplica values.
 """
@@ -226,9 +226,9 @@ def _check_rows(known: Facts, count: int) -> None:
 
 def _empty_shares(sizes: list[int], size: int) -> list[str]:
     if not any(sizes):
-        raise errors.error("RD18", "experimental_distribute_dataset", f"a batch of {size} rows gives none of "
-                           f"{len(sizes)} replicas a row when the uneven end is dropped",
-                           "Take larger batches.", kind=errors.InvalidValueError)
+        raise errors.error("RD18", "experimental_distribute_dataset", f"a batch of {size} rows leaves no row for "
+                           f"any of {len(sizes)} replicas when the uneven end is dropped",
+                           "Use larger batches.", kind=errors.InvalidValueError)
     empty = [i for i, rows in enumerate(sizes) if not rows]
     if not empty:
         return []
@@ -243,7 +243,7 @@ class _OfPipelines(Split):
     """The elements of datasets that an input function made: one for this worker, or one for each of its replicas.
 
     Attributes:
-        fixed: whether no empty array can stand for an element that is missing.
+        fixed: whether elements have a fixed number of rows, so that an empty array cannot replace one that is missing.
     """
 
     fixed: bool
@@ -304,7 +304,7 @@ def _empty(like: object, replica: int, step: int, fixed: bool) -> Any:
         if fixed or not np.ndim(array):
             what = "a scalar" if not np.ndim(array) else f"an element of shape {array.shape}, which all have"
             raise errors.error("RD15", "reading a distributed dataset", f"replica {replica} has no element left in "
-                               f"step {step}, and no empty array can stand for {what}",
+                               f"step {step}, and an empty array cannot replace {what}",
                                "Batch the dataset, make its length a multiple of the number of replicas, or choose "
                                "`InputOptions(uneven_end=UnevenEnd.DROP)`.")
         return array[:0]
@@ -313,16 +313,16 @@ def _empty(like: object, replica: int, step: int, fixed: bool) -> Any:
 
 
 def empty_of(spec: object) -> Any:
-    """An element without rows, for a replica that has none left; a distributed spec stands for its first part.
+    """An element without rows, for a replica that has none left; of a distributed spec its first component counts.
 
     Raises:
-        RD15: scalars, for which no empty array can stand.
+        RD15: scalars, which an empty array cannot replace.
     """
     def none_of(one: object) -> Any:
         leaf: Any = getattr(one, "values", (one,))[0]
         if not leaf.shape:
-            raise errors.error("RD15", "reading a distributed dataset", "this worker has no element left, and no "
-                               "empty array can stand for a scalar", "Batch the dataset.")
+            raise errors.error("RD15", "reading a distributed dataset", "this worker has no element left, and an "
+                               "empty array cannot replace a scalar", "Batch the dataset.")
         return np.empty((0, *(n or 0 for n in leaf.shape[1:])), leaf.dtype)
 
     return nest.map_structure(none_of, spec)

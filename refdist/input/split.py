@@ -28,7 +28,7 @@ def split_batch(batch: object, num_replicas: int, position: int, whole: bool = T
         batch: a nest of arrays.
         num_replicas: on all workers.
         position: the number of the batch in the dataset, for messages.
-        whole: False to give every replica floor(rows / num_replicas) rows and to leave the rest out.
+        whole: False for floor(rows / num_replicas) rows on every replica, without the rest.
 
     >>> import numpy as np
     >>> split_batch(np.arange(6), 4, 0)
@@ -112,7 +112,7 @@ def even_out(step: list[object], action: str, rows: int | None, number: int) -> 
     Args:
         step: one element per replica.
         action: what to do where replicas have different numbers of rows.
-        rows: to how many rows PAD brings each element; None for the longest of the step.
+        rows: the number of rows that PAD fills each element up to; None for the longest of the step.
         number: of the step, for messages.
 
     Raises:
@@ -137,7 +137,7 @@ def even_out(step: list[object], action: str, rows: int | None, number: int) -> 
 
 
 def _filler(column: Sequence[NDArray[np.generic]]) -> Any:
-    # What stands for a missing row: zero, and where items have lengths of their own, as text has, an empty one.
+    # What fills a missing row: zero, or an empty item where items have lengths of their own, as text has.
     if not column[0].dtype.hasobject:
         return 0
     item = next((leaf.flat[0] for leaf in column if leaf.size), b"")

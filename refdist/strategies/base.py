@@ -168,7 +168,7 @@ class Strategy(OneOfAKind, Deprecated):
                 and along an axis it counts once per replica.
             axis: None to reduce across replicas only; an int or a tuple to reduce each replica's array along
                 those dimensions too.  MEAN divides by the true number of elements, so a last partial batch
-                counts rightly.
+                is weighted correctly.
 
         Returns:
             A read-only array, or a nest of them.

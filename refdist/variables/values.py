@@ -213,7 +213,7 @@ def _part(leaf: object, i: int) -> Any:
 
 
 def on_device(structure: object) -> Any:
-    """The same structure with its arrays on the current device, whoever made them."""
+    """The same structure with its arrays on the current device."""
     if not structure:
         return structure
     if type(structure) is tuple and not any(map(nest.is_nested, structure)):
@@ -245,15 +245,15 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
 
 
 def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
-    """What the replicas gave, as arrays; IndexedSlices stay what they are.
+    """The contributions of the replicas as arrays; IndexedSlices stay what they are.
 
     Raises:
-        RD25: None, with the replicas that gave it, or something else that is not an array.
+        RD25: None, with the replicas that contributed it, or something else that is not an array.
     """
     without = [i for i, value in enumerate(values) if value is None]
     if without:
         who = "every replica" if len(without) == len(values) else names(without, "replica")
-        raise none_given(attempted, f"{who} gave None")
+        raise none_given(attempted, f"{who} contributed None")
     return [value if isinstance(value, IndexedSlices) else to_array(value) for value in values]
 
 

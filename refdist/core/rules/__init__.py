@@ -1,6 +1,6 @@
 """The tables of what a program may do and what becomes of it.  They are law: code looks a cell up and carries it out.
 
-A table is text (`table.py`): its rows and columns can be read where it stands, and `docs/tables.md` is printed from the
+A table is text (`table.py`): its rows and columns can be read in the source, and `docs/tables.md` is printed from the
 same object, with the sentences that say what rows, columns and actions mean.  A cell is an action or the code of an
 error.  Three things keep tables and code from drifting apart:
 
@@ -15,7 +15,7 @@ variable, that a table refuses, and beside the `raise` what needs the values tha
 Tried: the conditions as `if` statements beside the work, with tables for the largest of them.  Seventy-two cells of
 those tables then decided nothing, and three of them were wrong.
 
-Not in the tables, and why.  Checks of one argument (RD24 to RD31, RD17) stand where the argument is taken.  Otherwise:
+Not in the tables, and why.  Checks of one argument (RD24 to RD31, RD17) are where the argument is taken.  Otherwise:
 
 One rule without a second case, shorter as code than as a table:
     core/lockstep.py: rendezvous (after a failure there is no further call)

@@ -27,8 +27,8 @@ ADVICE = {
         "Give every copy the same update; reduce per-replica values before it: "
         "`strategy.reduce(\"MEAN\", value, axis=None)`.",
     ("RD13", REPLICA):
-        "Create the variable with an aggregation: SUM or MEAN where every replica brings a part, ONLY_FIRST_REPLICA "
-        "where all bring the same, as after `all_reduce`, which SUM would multiply.",
+        "Create the variable with an aggregation: SUM or MEAN where every replica contributes a part, "
+        "ONLY_FIRST_REPLICA where all contribute the same value, as after `all_reduce`, which SUM would multiply.",
     ("RD20", SCATTER): "Assign the whole value instead.",
     ("RD20", SCATTER_PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
     ("RD20", BATCH_SCATTER): "Use `scatter_update`.",

@@ -44,7 +44,7 @@ MISMATCH = Table(
     "Calls that do not fit together",
     "Rows: what differs between the calls that replicas, or workers, make at a rendezvous (\"missing\": some of them "
     "have ended), or between the components of a value that is reduced or gathered across replicas.  Columns: whether "
-    "arrays are gathered.  Source: refdist's own; in TensorFlow such programs wait for ever, or go on with values that "
+    "arrays are gathered.  Source: refdist's own; in TensorFlow such programs hang, or go on with values that "
     "differ.",
     {"-": "a gather has neither"}, """
                      gathers    other calls

@@ -1,4 +1,4 @@
-"""How values become one and when copies are brought together: the words that callers choose from."""
+"""How values are combined, and when copies are: the options that programs choose from."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ReduceOp(Enum):
         """The op of an aggregation.
 
         Raises:
-            RD13: NONE and ONLY_FIRST_REPLICA are no reductions.
+            RD13: NONE and ONLY_FIRST_REPLICA are not reductions.
         """
         if aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN):
             return ReduceOp[aggregation.name]
-        raise errors.error("RD13", "ReduceOp.from_variable_aggregation", f"{aggregation} is no reduction",
+        raise errors.error("RD13", "ReduceOp.from_variable_aggregation", f"{aggregation} is not a reduction",
                            "Use SUM or MEAN.")
 
 
@@ -49,7 +49,7 @@ class VariableAggregation(Enum):
 
 
 class VariableSynchronization(Enum):
-    """When the copies of a variable are brought together.
+    """When the copies of a variable are combined.
 
     Source: tf.VariableSynchronization.
     """

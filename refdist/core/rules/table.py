@@ -1,4 +1,4 @@
-"""What a table is: text that can be read where it stands, and the words that a reader needs."""
+"""What a table is: text that can be read in the source, and the sentences that a reader needs."""
 
 from __future__ import annotations
 
