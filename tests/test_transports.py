@@ -290,6 +290,22 @@ def test_with_one_worker_callers_go_through_the_lone_worker_s_verbs(monkeypatch:
     assert used == set(names)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_journal_has_the_transfers_inside_each_worker(workers: int) -> None:
+    def gather(strategy: Any) -> None:
+        strategy.gather(strategy.run(lambda: np.zeros(2, np.float32)), 0)
+
+    def all_reduce(strategy: Any) -> None:
+        strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32([1])))
+
+    for act, nbytes in ((gather, 8), (all_reduce, 4)):
+        with refdist.journal.record() as events:
+            refdist.simulate_workers(lambda act=act: act(refdist.MultiWorkerMirroredStrategy()), workers, 2)
+        found = sorted((event.name, event.nbytes) for event in events if event.kind == "transfer")
+        assert found == [(f"worker:{worker} GPU:{gpu} -> worker:{worker} GPU:{1 - gpu}", nbytes)
+                         for worker in range(workers) for gpu in range(2)]
+
+
 def test_no_caller_asks_how_many_workers_there_are() -> None:
     asked = []
     for path in sorted((ROOT / "refdist").rglob("*.py")):
