@@ -314,11 +314,13 @@ def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argu
         RD24: no such device.  RD25: a device twice, or one of another task.
     """
     full = [check_device(device, argument) for device in wanted]
-    for i, name in enumerate(full):
-        if name in full[:i]:
+    seen: set[str] = set()
+    for name in full:
+        if name in seen:
             raise errors.error("RD25", strategy, f"{devices.short(name)} occurs twice",
                                "Name each device once; use more simulated devices for more replicas.",
                                kind=errors.InvalidValueError)
+        seen.add(name)
         spec = devices.parse(name)
         if (spec.job, spec.task) != ("localhost", 0):
             raise errors.error("RD25", strategy, f"{name} belongs to another task",
