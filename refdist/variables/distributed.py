@@ -19,6 +19,7 @@ from refdist.array import transport as transports
 from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, nbytes, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.types import Array
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.interfaces import Written
@@ -77,7 +78,7 @@ class _Shared(Variable):
         call = extended.transport.call(attempted, self.name, op, like=arrays[0])
         return extended.reduction.onto_current(op, arrays, call)
 
-    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+    def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         situation = write_situation(self._strategy)
         attempted = f"{operation} of variable {self.name}"
         action = (self._writes.get((rules.OPERATIONS[operation], situation))
@@ -97,7 +98,7 @@ class _Shared(Variable):
         new = self._rendezvous(operation, action, attempted, prepared)
         return self._to_current_device(new) if read_value else None
 
-    def _cross_replica_value(self, operation: str, value: Any, attempted: str) -> Any:
+    def _cross_replica_value(self, operation: str, value: object, attempted: str) -> Any:
         # The one value of a cross-replica write, checked and converted.
         if not is_splittable(value):
             return prepare(self._primary, operation, value, attempted)
@@ -106,7 +107,7 @@ class _Shared(Variable):
         check_equal(parts, attempted, code, fix=rules.ADVICE.get((code, context_stack.OUTSIDE), ""))
         return parts[0]
 
-    def _write_across(self, operation: str, action: str, attempted: str, value: Any) -> None:
+    def _write_across(self, operation: str, action: str, attempted: str, value: Array | IndexedSlices) -> None:
         copies = self._copies
         extended = self._strategy.extended
         transport = extended.transport
@@ -118,13 +119,13 @@ class _Shared(Variable):
             return
         self._store_each(self._updated(operation, self._spread(value)))
 
-    def _spread(self, value: Any) -> list[Any]:
+    def _spread(self, value: Array | IndexedSlices) -> list[Any]:
         # The value beside every copy.
         return collectives.broadcast(self._strategy.extended.backend, value, self._devices)
 
-    def _updated(self, operation: str, values: Sequence[Any]) -> list[Any]:
+    def _updated(self, operation: str, values: Sequence[Array | IndexedSlices]) -> list[Array]:
         # What every copy becomes; copies that share one array keep sharing one.
-        made: dict[int, Any] = {}
+        made: dict[int, Array] = {}
         new = []
         for variable, mine in zip(self._copies, values, strict=True):
             key = id(variable._array)
@@ -133,13 +134,13 @@ class _Shared(Variable):
             new.append(made[key])
         return new
 
-    def _rendezvous(self, operation: str, action: str, attempted: str, value: Any) -> Any:
+    def _rendezvous(self, operation: str, action: str, attempted: str, value: Array | IndexedSlices) -> Any:
         execute = functools.partial(self._update_from_replicas, operation, action)
         call = CollectiveCall(attempted, signature_of(*collectives.signature(value)), value, execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 
     def _update_from_replicas(self, operation: str, action: str,
-                              calls: list[CollectiveCall]) -> Sequence[Any]:
+                              calls: list[CollectiveCall]) -> Sequence[Array]:
         attempted = calls[0].kind
         parts = [*map(contribution_of, calls)]
         extended = self._strategy.extended
@@ -160,14 +161,14 @@ class _Shared(Variable):
         self._store_each(new)
         return new if len(new) == len(parts) else new * len(parts)
 
-    def _share_equal_copies(self, arrays: Sequence[Any]) -> list[Any]:
+    def _share_equal_copies(self, arrays: Sequence[Array]) -> list[Array]:
         # Equal copies on devices of one place become one array.
         place = self._strategy.extended.backend.memory_space
-        firsts: dict[Hashable, Any] = {}
+        firsts: dict[Hashable, Array] = {}
         return [firsts.setdefault(place(copy._device), array)
                 for copy, array in zip(self._copies, arrays, strict=True)]
 
-    def _store_each(self, arrays: Sequence[Any]) -> None:
+    def _store_each(self, arrays: Sequence[Array]) -> None:
         self._record_for_undo()
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
@@ -218,7 +219,7 @@ class _Shared(Variable):
         rows = Mirrored(arrays, self._devices)._rows()
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies], self._aggregation)
         memo[id(self)] = twin
         return twin
@@ -311,24 +312,24 @@ def _hold(variable: DistributedVariable | AggregatingVariable, copies: Sequence[
     variable._writes = rules.WRITES_OF[variable._kind, aggregation]
 
 
-def _own_copies(variable: Any) -> None:
+def _own_copies(variable: _Shared) -> None:
     for i, component in enumerate(variable._copies):
         component._owner = variable
         component._index = i
 
 
-def _component(value: Any) -> Any:
+def _component(value: object) -> object:
     return value._local() if is_splittable(value) else value
 
 
-def _cast(value: Any, dtype: Any, attempted: str) -> Any:
+def _cast(value: Array | IndexedSlices, dtype: object, attempted: str) -> Any:
     if isinstance(value, IndexedSlices):
         return IndexedSlices(cast(value.values, dtype, attempted), value.indices, value.dense_shape)
     return frozen(cast(value, dtype, attempted))
 
 
-def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence[str] = (), unit_name: str = "replica",
-                fix: str = "") -> None:
+def check_equal(parts: Sequence[Array | IndexedSlices], attempted: str, code: str, lines: Sequence[str] = (),
+                unit_name: str = "replica", fix: str = "") -> None:
     """Raises unless the values for all copies are equal to the bit.
 
     Args:
@@ -342,29 +343,27 @@ def check_equal(parts: Sequence[Any], attempted: str, code: str, lines: Sequence
         if part is first:
             continue
         complain = functools.partial(_differ, first, part, i, attempted, code, lines, unit_name, fix)
-        pairs = [(first, part)]
-        if isinstance(first, IndexedSlices):
-            pairs = [(first.values, part.values), (first.indices, part.indices)]
-        for mine, theirs in pairs:
+        for mine, theirs in zip(collectives.leaves(first), collectives.leaves(part), strict=True):
             backend.expect_equal(mine, theirs, complain)
 
 
-def _differ(first: Any, part: Any, i: int, attempted: str, code: str, lines: Sequence[str], unit_name: str,
-            fix: str) -> errors.RefdistError:
+def _differ(first: Array | IndexedSlices, part: Array | IndexedSlices, i: int, attempted: str, code: str,
+            lines: Sequence[str], unit_name: str, fix: str) -> errors.RefdistError:
     here, there = (f" ({lines[0]})", f" ({lines[i]})") if lines else ("", "")
     return errors.error(code, attempted, f"{unit_name} 0 has {_brief(first)}{here}, "
                         f"{unit_name} {i} has {_brief(part)}{there}", fix)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: Array | IndexedSlices) -> str:
     if isinstance(value, IndexedSlices):
         return f"rows {_brief(value.indices)} = {_brief(value.values)}"
     array = to_numpy(value)
     return str(array[()]) if array.ndim == 0 else np.array2string(array, threshold=6, edgeitems=2).replace("\n", "")
 
 
-def _shares(value: Any, count: int, attempted: str) -> list[Any]:
+def _shares(given: Array | IndexedSlices, count: int, attempted: str) -> list[Array]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
+    value = collectives.dense(current_backend(), given, attempted)
     collectives.reducible(value, attempted)
     dtype = dtype_of(value)
     if kind_of(dtype) in "iu":

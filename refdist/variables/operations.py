@@ -6,7 +6,8 @@ Pure: nothing here stores anything, and which replica or copy is meant is not kn
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +16,14 @@ from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.convert import aliases, astype, cast, dtype_of, frozen, has_dtype, kept, kind_of, to_array, xp_of
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.types import Array
 from refdist.core import rules
 
+if TYPE_CHECKING:
+    from refdist.variables.variable import ResourceVariable
 
-def prepare(variable: Any, operation: str, value: Any, attempted: str) -> Any:
+
+def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: str) -> Any:
     """`value` as what `update` takes for this variable.
 
     Raises:
@@ -52,7 +57,7 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
 
 
-def declared_shape(shape: Any, found: tuple[int, ...], attempted: str) -> tuple[int | None, ...]:
+def declared_shape(shape: Iterable[int | None], found: tuple[int, ...], attempted: str) -> tuple[int | None, ...]:
     """`shape` as a tuple of ints and None, into which an initial value of shape `found` fits.
 
     Raises:
@@ -68,7 +73,7 @@ def declared_shape(shape: Any, found: tuple[int, ...], attempted: str) -> tuple[
     return declared
 
 
-def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -> IndexedSlices:
+def _prepare_slices(variable: ResourceVariable, operation: str, attempted: str, value: object) -> IndexedSlices:
     if not isinstance(value, IndexedSlices):
         raise errors.error("RD25", attempted, f"sparse_delta is a {type(value).__name__}",
                            "Pass a refdist.IndexedSlices.")
@@ -96,16 +101,16 @@ def _prepare_slices(variable: Any, operation: str, attempted: str, value: Any) -
     return IndexedSlices(values, indices, value.dense_shape)
 
 
-def update(operation: str, old: Any, new: Any, device: str) -> Any:
+def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) -> Any:
     """The array on `device` after an operation; `old`, which is there, and `new` are not changed."""
     backend = current_backend()
-    new = collectives.put(backend, new, device)
+    there = collectives.put(backend, new, device)
     if operation == "assign":
-        return frozen(new)
+        return frozen(there)
     if operation == "assign_add":
-        return backend.sum((old, new))
+        return backend.sum((old, there))
     if operation == "assign_sub":
-        return backend.difference(old, new)
+        return backend.difference(old, there)
     if dtype_of(old).kind in "US":
-        old = astype(old, np.result_type(old, new.values))  # a longer string must not be cut
-    return backend.scatter(operation.rpartition("_")[2], old, new.indices, new.values)
+        old = astype(old, np.result_type(dtype_of(old), dtype_of(there.values)))  # a longer string must not be cut
+    return backend.scatter(operation.rpartition("_")[2], old, there.indices, there.values)

@@ -8,10 +8,11 @@ of a variable share one array.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refdist import errors, journal
 from refdist.array import collectives
@@ -19,6 +20,7 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import dtype_of, frozen, kind_of, nbytes, on_device_of, short, to_array, to_numpy, xp_of
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
+from refdist.array.types import Array
 from refdist.core import call_site, context_stack, rules
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.runtime import process
@@ -29,7 +31,7 @@ from refdist.variables.values import DistributedValues
 
 
 class _VariableType(type):
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         return Variable._create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
 
 
@@ -65,11 +67,13 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     __slots__ = ()
 
     if TYPE_CHECKING:  # the metaclass hides the parameters from type checkers
-        def __init__(self, initial_value: Any = None, trainable: bool | None = None, validate_shape: bool = True,
-                     caching_device: Any = None, name: str | None = None, variable_def: Any = None, dtype: Any = None,
-                     import_scope: str | None = None, constraint: Callable[[Any], Any] | None = None,
+        def __init__(self, initial_value: object = None, trainable: bool | None = None, validate_shape: bool = True,
+                     caching_device: object = None, name: str | None = None, variable_def: object = None,
+                     dtype: DTypeLike | None = None, import_scope: str | None = None,
+                     constraint: Callable[..., object] | None = None,
                      synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
-                     aggregation: VariableAggregation | None = VariableAggregation.NONE, shape: Any = None,
+                     aggregation: VariableAggregation | None = VariableAggregation.NONE,
+                     shape: Iterable[int | None] | None = None,
                      experimental_enable_variable_lifting: bool = True) -> None: ...
 
     # How one is created: `creation` says so, which knows all kinds of variables and stands above them.
@@ -79,7 +83,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     _aggregation: VariableAggregation
 
-    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+    def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         raise errors.InternalError("abstract")
 
     @property
@@ -96,7 +100,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Reading.
 
-    def _to_current_device(self, array: Any) -> Any:
+    def _to_current_device(self, array: Array) -> Any:
         device = context_stack.frame().device
         return current_backend().put(array, device) if device and device != self._primary._device else array
 
@@ -108,7 +112,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The value as a read-only array."""
         return self._read()
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+    def sparse_read(self, indices: object, name: str | None = None) -> Any:
         """The rows at `indices` of the first dimension, as a read-only array.
 
         Raises:
@@ -134,8 +138,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the value; it never changes."""
-        dtype: np.dtype[Any] = self._primary._array.dtype
-        return dtype
+        return dtype_of(self._primary._array)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -167,7 +170,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         return self._aggregation
 
     @property
-    def constraint(self) -> Callable[[Any], Any] | None:
+    def constraint(self) -> Callable[..., object] | None:
         """The projection given at creation, for optimizers to apply."""
         return self._primary._constraint
 
@@ -186,7 +189,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Writing.  `use_locking` and `name` are accepted for TensorFlow's sake and have no effect.
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None,
+    def assign(self, value: object, use_locking: bool = False, name: str | None = None,
                read_value: bool = True) -> Any:
         """Replaces the value; returns the new one, or None with `read_value=False`.
 
@@ -198,12 +201,12 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """
         return self._write("assign", value, read_value)
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None,
+    def assign_add(self, delta: object, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> Any:
         """Adds to the value; otherwise as `assign`."""
         return self._write("assign_add", delta, read_value)
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None,
+    def assign_sub(self, delta: object, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> Any:
         """Subtracts from the value; otherwise as `assign`."""
         return self._write("assign_sub", delta, read_value)
@@ -262,9 +265,9 @@ class ResourceVariable(Variable):
     __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_made",
                  "_name", "_owner", "_shape", "_synchronization", "_trainable")
 
-    def __init__(self, array: Any, name: str, shape: tuple[int | None, ...], device: str, strategy: Strategy | None,
+    def __init__(self, array: Array, name: str, shape: tuple[int | None, ...], device: str, strategy: Strategy | None,
                  trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
-                 constraint: Callable[[Any], Any] | None) -> None:
+                 constraint: Callable[..., object] | None) -> None:
         self._array = array
         self._name = name
         self._shape = shape
@@ -293,7 +296,7 @@ class ResourceVariable(Variable):
     def _read(self) -> Any:
         return self._to_current_device(self._array)
 
-    def _write(self, operation: str, value: Any, read_value: bool = True) -> Any:
+    def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self.name}"
         if self._owner is not None:
             self._owner._check_component_write(self, attempted)
@@ -307,7 +310,7 @@ class ResourceVariable(Variable):
         self._store(update(operation, self._array, prepare(self, operation, value, attempted), self._device))
         return self._array if read_value else None
 
-    def _store(self, array: Any) -> None:
+    def _store(self, array: Array) -> None:
         self._array = array
         if process.journal is not None:
             journal.write("update", self._index, self.name, nbytes(array))
@@ -315,7 +318,7 @@ class ResourceVariable(Variable):
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ResourceVariable:
+    def __deepcopy__(self, memo: dict[int, object]) -> ResourceVariable:
         twin = copy.copy(self)
         twin._owner, twin._index = None, 0
         memo[id(self)] = twin
