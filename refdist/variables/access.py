@@ -1,7 +1,6 @@
-"""Whether a variable may be read or written where the code runs, and what to write instead where it may not.
+"""The situation that a write is looked up by in the tables, and the errors for cells that refuse.
 
-The answers are in `rules.READS` and `rules.WRITES`; here are the situation that is looked up there and the
-words of the refusals.
+`rules.READS`, `rules.WRITES` and `rules.FOREIGN_WRITES` decide; nothing here does.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def refused(code: str, attempted: str, variable: Variable, operation: str = "") 
 
 
 def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.RefdistError:
-    """The error for a variable that was made elsewhere: where, and under which strategy."""
+    """The error for a variable of another strategy; it says where the variable was made, and by which strategy."""
     strategy, made = variable._strategy, variable._primary._made
     if strategy is None:
         whose, fix = "was made outside every scope" + (f" at {made}" if made else ""), ""

@@ -11,8 +11,8 @@ the strategy's scope see copies, and can no longer change it.  Whatever concerns
 at the end of the stack, because until then creators may change it.
 
 There is one initial value.  Later copies share the array of the first, of which that of the first worker counts; in
-replicas it is replica 0's, as replica 0 reads it.  A creator that gives copies other values is an error where copies
-must not differ.
+replicas it is replica 0's, as replica 0 reads it.  Where copies must not differ, a creator that passes different values
+for them is an error.
 """
 
 from __future__ import annotations
@@ -189,11 +189,12 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
            kwargs: Mapping[str, object]) -> object:
     """Makes one variable with a copy on each of `devices`; in a replica, all replicas call it together.
 
-    The kind and the aggregation are what `kwargs` say: creators outside the strategy's scope, which
-    `next_creator` calls for each copy, change the copies and not what replicas do together.
-
     Args:
+        strategy: the strategy whose variable it becomes.
         keeps: what the strategy keeps of a variable, a column of `rules.CREATION`.
+        devices: canonical names; a strategy that keeps one copy names one.
+        next_creator: called for each copy: creators outside the strategy's scope, or `default_creator`.
+        kwargs: what the variable is asked for with, as creators inside the scope have left it.
 
     Raises:
         RD04, RD05: the copies have different shapes or dtypes.
@@ -201,7 +202,7 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
         RD13: MEAN of a variable that is not a float, where copies are averaged.
         RD20: a synchronization the strategy does not have.
         RD02: replicas ask for variables with different names, synchronizations or aggregations.
-        RD25: an unknown synchronization or aggregation, or no initial value.
+        RD25: an unknown synchronization or aggregation, no initial value, or a creator that returned something else.
     """
     spec = VariableSpec.of(kwargs)
     attempted, synchronization = spec.attempted, spec.synchronization
@@ -268,7 +269,7 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
 
 
 def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
-    # Creators outside the scope are called for each copy and may make each one another.
+    # A creator outside the scope is called for each copy, and may make each one different.
     first = copies[0]
     attempted = f"Variable(name={first._name!r})"
     advice = "A variable creator outside the strategy's scope is called once for each copy: "
@@ -301,4 +302,4 @@ def _check_mean(strategy: Strategy, kind: str, aggregation: VariableAggregation,
             and kind_of(dtype_of(variable._array)) not in "fc"):
         raise errors.error(code, f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
-                           "Use a float dtype; the mean of integers is none.")
+                           "Use a float dtype; the mean of integers is not an integer.")

@@ -1,7 +1,15 @@
 """Variables with a copy per replica, or with one copy that several replicas update.
 
-What a read or a write does is looked up in `rules.READS` and `rules.WRITES` by kind, aggregation and
-situation, and carried out here.  Before replicas update a variable together they have a rendezvous in lock step.
+A read or a write looks up its action by the situation that it is made in, in the rows that the variable keeps of
+`rules.READS` and `rules.WRITES`.  An action concerns one of three:
+
+* the local copy: no other replica takes part;
+* all copies, written across replicas: there is one value, on several workers the same one, and it goes to every copy;
+* all copies, written in replicas: each contributes a value at a rendezvous, and the update is carried out once for all.
+
+Values are checked and converted before the first copy is stored, so that a write that fails has changed nothing.  A
+stored array is never written again: equal copies share one array where their devices share memory, and an update is
+undone by storing the arrays from before it, which every variable records at its first write inside the update.
 """
 
 from __future__ import annotations

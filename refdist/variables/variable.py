@@ -45,7 +45,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         trainable: None means True, except for variables that are synchronized on read.
         name: None means "Variable"; copies are called `name/replica_1` and so on.
         dtype: None keeps the dtype of the initial value.
-        synchronization: when copies are brought together.
+        synchronization: when the copies are synchronized.
         aggregation: how the updates of several replicas become one.
         shape: None means the shape of the initial value; a tuple with None allows other sizes later.
 
@@ -76,7 +76,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                      shape: Iterable[int | None] | None = None,
                      experimental_enable_variable_lifting: bool = True) -> None: ...
 
-    # How one is created: `creation` says so, which knows all kinds of variables and stands above them.
+    # What `Variable(...)` calls; set by `creation`, which imports all kinds of variables and cannot be imported here.
     _create: ClassVar[Callable[..., Any]]
 
     # Subclasses answer these.
@@ -161,7 +161,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     @property
     def synchronization(self) -> VariableSynchronization:
-        """When copies are brought together."""
+        """When the copies are synchronized."""
         return self._primary._synchronization
 
     @property
@@ -197,7 +197,9 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
             RD04: another shape.  RD05: a dtype that cannot be converted.
             RD10, RD11: the variable belongs to another strategy.
             RD12: copies of a mirrored variable would get different values.
-            RD13, RD14: see the catalogue.
+            RD13: its aggregation, NONE, does not say what becomes of the values of several replicas.
+            RD14: `assign_add` and `assign_sub` to an ON_READ variable with the aggregation SUM, across replicas.
+            RD20: an operation on slices that the variable does not have.
         """
         return self._write("assign", value, read_value)
 

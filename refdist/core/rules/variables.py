@@ -24,7 +24,7 @@ CREATION = Table(
     "one; OneDeviceStrategy one.  Outside every scope, and in that of the default strategy, variables are plain.  "
     "Source: tf.VariableSynchronization; observed, TensorFlow 2.21.",
     {PLAIN: "one array", MIRRORED: "a copy for each replica; all have the same value at all times",
-     ON_READ: "a copy for each replica, which it updates alone; they are brought together when they are read outside",
+     ON_READ: "a copy for each replica, which it updates alone; reads outside replicas aggregate the copies",
      AGGREGATING: "one copy, which several replicas update"}, """
                     a copy per replica    one copy       one copy, one replica    one device
         AUTO        mirrored              aggregating    plain                    plain
