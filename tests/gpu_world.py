@@ -5,6 +5,7 @@ On the stand-in no GPU code runs: neither the bits of a GPU's kernels nor its st
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import shutil
@@ -20,7 +21,7 @@ import pytest
 
 import refdist
 from refdist.array import convert as arrays
-from refdist.backends.gpu import devices
+from refdist.backends.gpu import cupy_types, devices
 from refdist.runtime import process
 
 ROOT = Path(__file__).parents[1]
@@ -74,6 +75,46 @@ def imported_anew(package: str) -> Iterator[None]:
 def modules_of(package: str) -> list[str]:
     """The modules of a package that were imported."""
     return [name for name in sys.modules if name.partition(".")[0] == package]
+
+
+# What of CuPy each protocol of `cupy_types` describes: modules, classes, and the class whose instances it means.
+DESCRIBED = {
+    "Cupy": "cupy", "Cuda": "cupy.cuda", "Runtime": "cupy.cuda.runtime", "Driver": "cupy.cuda.driver",
+    "MemoryModule": "cupy.cuda.memory", "DeviceArray": "cupy.ndarray", "CompiledModule": "cupy.RawModule",
+    "MemoryPointer": "cupy.cuda.memory.MemoryPointer", "Pool": "cupy.cuda.MemoryPool", "Event": "cupy.cuda.Event",
+    "Streams": "cupy.cuda.Stream", "DeviceStream": "cupy.cuda.Stream.null", "CudaDevice": "cupy.cuda.Device",
+    "Nccl": "cupy.cuda.nccl", "NcclCommunicators": "cupy.cuda.nccl.NcclCommunicator",
+    "NcclCommunicator": "cupy.cuda.nccl.NcclCommunicator"}
+# Set in `__init__`, so that the class does not have them.
+OF_INSTANCES = {"cupy.cuda.memory.MemoryPointer.ptr", "cupy.cuda.memory.MemoryPointer.device_id", "cupy.ndarray.data",
+                "cupy.ndarray.base"}
+
+
+def names_declared() -> set[str]:
+    """Everything of CuPy that the GPU backend declares that it uses, as "cupy.cuda.Device.use"."""
+    found = set()
+    for kind in ast.parse(Path(cupy_types.__file__).read_text()).body:
+        if isinstance(kind, ast.ClassDef):
+            own = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)} | {
+                node.target.id for node in kind.body
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+            assert kind.name in DESCRIBED or own <= {"__call__", "__dlpack_device__"}, kind.name
+            found |= {f"{DESCRIBED.get(kind.name)}.{name}" for name in own - {"__call__", "__dlpack_device__"}}
+    return found
+
+
+def names_missing(cupy: Any) -> list[str]:
+    """Those of them that this CuPy, or the stand-in for it, does not have."""
+    importlib.import_module("cupy.cuda.nccl")
+
+    def has(name: str) -> bool:
+        value = cupy
+        for part in name.split(".")[1:]:
+            if not hasattr(value, part):
+                return False
+            value = getattr(value, part)
+        return True
+    return sorted(name for name in names_declared() if not has(name))
 
 
 def why_no_gpu() -> str:

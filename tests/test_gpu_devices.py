@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_world import SUM, host, mirrored, number, replica, stand_in
+from gpu_world import OF_INSTANCES, SUM, host, mirrored, names_declared, names_missing, number, replica, stand_in
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -145,6 +145,11 @@ def test_nothing_of_cupy_is_replaced(cupy: Any) -> None:
     found = {name: value for kind in kinds for base in kind.__mro__ if base.__module__.startswith("cupy")
              for name, value in functions(base).items()}
     assert [name for name, value in found.items() if not getattr(value, "__module__", "cupy").startswith("cupy")] == []
+
+
+def test_the_stand_in_has_every_name_that_is_used(cupy: Any) -> None:
+    assert {"cupy.cuda.runtime.getDeviceCount", "cupy.argsort", "cupy.cuda.nccl.groupStart"} <= names_declared()
+    assert set(names_missing(cupy)) == OF_INSTANCES
 
 
 def test_a_stream_that_a_replica_leaves_current_is_nobody_else_s(cupy: Any) -> None:

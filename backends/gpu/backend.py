@@ -8,20 +8,22 @@ and `synchronize`, which say so.  Between GPUs NCCL carries the data (`nccl`), b
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from refdist import errors
 from refdist.array.backend import Backend
-from refdist.array.convert import frozen
+from refdist.array.convert import frozen, nbytes
 from refdist.array.transport import Transport
 from refdist.array.types import Array
 from refdist.backends.gpu import nccl, readonly
+from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Event, Exporter, HostArray
 from refdist.backends.gpu.devices import Devices, DeviceSwitchHooks, library
 from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
 from refdist.backends.gpu.transport import DeviceTransport
@@ -45,22 +47,22 @@ class GPU(Backend):
     name = "gpu"
 
     def __init__(self) -> None:
-        self._cupy: Any = library()
+        self._cupy = library()
+        self._module = sys.modules["cupy"]
         self._devices = Devices(self._cupy)
         self._programs = Programs(self._cupy)
-        self._read_only: Any = readonly.read_only(self._cupy)
+        self._read_only = readonly.read_only(self._cupy)
         self.array_types = (self._cupy.ndarray, self._read_only)
         # Arrays on the CPU are NumPy's.
         self._host = Simulated()
         self._communicators: dict[tuple[int, ...], nccl.Communicator | None] = {}
         self._between: list[nccl.Communicator] = []
         # Comparisons whose outcome the devices have not said yet.
-        self._unsure: deque[tuple[Any, Any, Callable[[], Exception]]] = deque()
+        self._unsure: deque[tuple[Event, HostArray, Callable[[], Exception]]] = deque()
         self.ordered = nccl.way() != "fastest"
 
     def xp(self, device: str = "") -> ModuleType:
-        module: ModuleType = np if device and self._devices.of(device) is None else self._cupy
-        return module
+        return np if device and self._devices.of(device) is None else self._module
 
     def counts(self) -> dict[str, int] | None:
         return {"CPU": 1, "GPU": len(self._devices.mine)}
@@ -75,9 +77,12 @@ class GPU(Backend):
         gpu = self._devices.of(where) if isinstance(where, str) else self._gpu(where)
         return nullcontext() if gpu is None else self._cupy.cuda.Device(gpu)
 
-    def _gpu(self, array: Any) -> int | None:
+    def _is_on_gpu(self, array: Array) -> TypeGuard[DeviceArray]:
+        return isinstance(array, self._cupy.ndarray)
+
+    def _gpu(self, array: Array) -> int | None:
         # Where an array is; None for the host.
-        return array.data.device_id if isinstance(array, self._cupy.ndarray) else None
+        return array.data.device_id if self._is_on_gpu(array) else None
 
     def on(self, gpu: int, what: str) -> device_errors:
         """Makes a GPU current for a `with` block, and turns its errors into refdist's."""
@@ -85,8 +90,8 @@ class GPU(Backend):
 
     # Moving.
 
-    def to_numpy(self, array: Any) -> Any:
-        if not isinstance(array, self._cupy.ndarray):
+    def to_numpy(self, array: Array) -> Any:
+        if not self._is_on_gpu(array):
             return np.asarray(array)
         gpu = array.data.device_id
         with self.on(gpu, "copy to the host"):
@@ -95,9 +100,9 @@ class GPU(Backend):
         self._settle()
         return found
 
-    def put(self, array: Any, device: str) -> Any:
+    def put(self, array: Array, device: str) -> Any:
         gpu = self._devices.of(device)
-        if isinstance(array, self._cupy.ndarray):
+        if self._is_on_gpu(array):
             if gpu is None:
                 return self.to_numpy(array)
             return array if array.data.device_id == gpu else self._across(array, gpu)
@@ -106,24 +111,20 @@ class GPU(Backend):
         with self.on(gpu, f"{array.nbytes} bytes to the device"):
             return self._cupy.asarray(array)
 
-    def freeze(self, array: Any) -> Any:
-        if not isinstance(array, self._cupy.ndarray):
-            return self._host.freeze(array)
-        if isinstance(array, self._read_only) and array._read_only:
-            return array
-        view = array.view(self._read_only)
-        view._read_only = True
-        return view
+    def freeze(self, array: Array) -> Any:
+        return readonly.freeze(array, self._read_only) if self._is_on_gpu(array) else self._host.freeze(array)
 
-    def adopt(self, value: Any) -> Any:
+    def adopt(self, value: object) -> DeviceArray | None:
         # Arrays of PyTorch, JAX ... on a GPU, without a copy.
-        return self._cupy.from_dlpack(value) if value.__dlpack_device__()[0] == readonly.CUDA else None
+        if isinstance(value, Exporter) and value.__dlpack_device__()[0] == readonly.CUDA:
+            return self._cupy.from_dlpack(value)
+        return None
 
-    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+    def put_all(self, arrays: Sequence[Array], devices: Sequence[str]) -> Sequence[Any]:
         self._settle()
         return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 
-    def _across(self, array: Any, gpu: int) -> Any:
+    def _across(self, array: DeviceArray, gpu: int) -> DeviceArray:
         # The copy waits for what is still computed there, and what comes next there waits for the copy.
         cuda, source = self._cupy.cuda, array.data.device_id
         with self.on(source, f"{array.nbytes} bytes to GPU {gpu}"):
@@ -138,36 +139,36 @@ class GPU(Backend):
             cuda.get_current_stream().wait_event(done)
         return moved
 
-    def _gathered(self, arrays: Sequence[Any]) -> tuple[int | None, Sequence[Any]]:
-        # All arrays where the first one on a GPU is; None when none is on one.
-        gpu = next((array.data.device_id for array in arrays if isinstance(array, self._cupy.ndarray)), None)
-        if gpu is None:
-            return None, arrays
-        return gpu, [self._onto(array, gpu) for array in arrays]
+    def _gathered(self, *arrays: Array) -> tuple[int, list[DeviceArray]] | None:
+        # Copies all arrays to the GPU of the first one that is on a GPU; None if all are on the host.
+        gpu = next((array.data.device_id for array in arrays if self._is_on_gpu(array)), None)
+        return None if gpu is None else (gpu, [self._onto(array, gpu) for array in arrays])
 
-    def _onto(self, array: Any, gpu: int) -> Any:
-        if isinstance(array, self._cupy.ndarray):
+    def _onto(self, array: Array, gpu: int) -> DeviceArray:
+        if self._is_on_gpu(array):
             return array if array.data.device_id == gpu else self._across(array, gpu)
-        with self.on(gpu, f"{array.nbytes} bytes to the device"):
+        with self.on(gpu, f"{nbytes(array)} bytes to the device"):
             return self._cupy.asarray(array)
 
     # Computing.
 
-    def astype(self, array: Any, dtype: np.dtype[Any]) -> Any:
+    def astype(self, array: Array, dtype: DType) -> Any:
+        if not self._is_on_gpu(array):
+            return self._host.astype(array, dtype)
         with self.device(array):
             return array.astype(dtype)
 
-    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
-        if self._gpu(like) is None:
+    def zeros(self, shape: tuple[int, ...], like: Array) -> Any:
+        if not self._is_on_gpu(like):
             return self._host.zeros(shape, like)
         with self.device(like):
             return self._cupy.zeros(shape, like.dtype)
 
-    def sum(self, arrays: Sequence[Any]) -> Any:
-        gpu, parts = self._gathered(arrays)
-        return self._host.sum(arrays) if gpu is None else self.sums([parts], gpu)[0]
+    def sum(self, arrays: Sequence[Array]) -> Any:
+        found = self._gathered(*arrays)
+        return self._host.sum(arrays) if found is None else self.sums([found[1]], found[0])[0]
 
-    def sums(self, columns: Sequence[Sequence[Any]], gpu: int, operation: str = "add") -> list[Any]:
+    def sums(self, columns: Sequence[Sequence[DeviceArray]], gpu: int, operation: str = "add") -> list[DeviceArray]:
         """The sum of each column of arrays on one GPU, in as few kernels as they fit into."""
         cupy = self._cupy
         results, kept = [], []
@@ -190,17 +191,19 @@ class GPU(Backend):
         """Adds arrays on the current GPU that are given by their addresses."""
         self._programs.combine(dtype, "add", jobs)
 
-    def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
+    def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
         places = [self._devices.of(device) for device in devices]
         gpus = tuple(dict.fromkeys(place for place in places if place is not None))
-        here = all(isinstance(array, self._cupy.ndarray) for column in columns for array in column)
-        if here and len(gpus) == 1 and None not in places:
-            return [[total] * len(devices) for total in self.sums(columns, gpus[0])]
-        communicator = self._communicator(gpus) if columns and here and None not in places else None
+        here = [[array for array in column if self._is_on_gpu(array)] for column in columns]
+        if None in places or list(map(len, here)) != list(map(len, columns)):
+            return super().all_reduce(columns, devices)
+        if len(gpus) == 1:
+            return [[total] * len(devices) for total in self.sums(here, gpus[0])]
+        communicator = self._communicator(gpus) if columns else None
         if communicator is None:
             return super().all_reduce(columns, devices)
         owners = [gpus.index(place) for place in places if place is not None]
-        return nccl.all_reduce(self, communicator, columns, owners, owners, self.ordered)
+        return [[*column] for column in nccl.all_reduce(self, communicator, here, owners, owners, self.ordered)]
 
     def _communicator(self, gpus: tuple[int, ...]) -> nccl.Communicator | None:
         communicator = self._communicators.get(gpus)
@@ -208,17 +211,19 @@ class GPU(Backend):
             communicator = self._communicators[gpus] = nccl.alone(self._cupy, gpus)
         return communicator
 
-    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
-        gpu, parts = self._gathered(arrays)
-        if gpu is None:
+    def concatenate(self, arrays: Sequence[Array], axis: int) -> Any:
+        found = self._gathered(*arrays)
+        if found is None:
             return self._host.concatenate(arrays, axis)
+        gpu, parts = found
         with self.on(gpu, "concatenate"):
             return frozen(self._cupy.concatenate(parts, axis=axis))
 
-    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
-        gpu, (array, indices, values) = self._gathered([array, indices, values])
-        if gpu is None:
+    def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
+        found = self._gathered(array, indices, values)
+        if found is None:
             return self._host.scatter(operation, array, indices, values)
+        gpu, (array, indices, values) = found
         if array.dtype.kind == "c" and operation not in ("add", "sub", "update"):
             raise errors.error("RD20", f"scatter_{operation}", f"the dtype is {array.dtype} and the array is on a GPU",
                                "Compute the whole array and assign it.")
@@ -234,12 +239,12 @@ class GPU(Backend):
                                        width)
         return frozen(changed)
 
-    def difference(self, array: Any, other: Any) -> Any:
-        gpu, parts = self._gathered([array, other])
-        return self._host.difference(array, other) if gpu is None else self.sums([parts], gpu, "sub")[0]
+    def difference(self, array: Array, other: Array) -> Any:
+        found = self._gathered(array, other)
+        return self._host.difference(array, other) if found is None else self.sums([found[1]], found[0], "sub")[0]
 
-    def divide(self, total: Any, count: float, dtype: str | None = None) -> Any:
-        if not isinstance(total, self._cupy.ndarray):
+    def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
+        if not self._is_on_gpu(total):
             return self._host.divide(total, count, dtype)
         with self.on(total.data.device_id, "mean"):
             total = self._cupy.ascontiguousarray(total).astype(dtype or total.dtype, copy=False)
@@ -251,18 +256,19 @@ class GPU(Backend):
 
     # Waiting.
 
-    def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
+    def expect_equal(self, first: Array, other: Array, complain: Callable[[], Exception]) -> None:
         if first is other:
             return
         if first.shape != other.shape or first.dtype != other.dtype:
             raise complain()
-        gpu, (mine, theirs) = self._gathered([first, other])
-        if gpu is None:
+        found = self._gathered(first, other)
+        if found is None:
             self._host.expect_equal(first, other, complain)
             return
+        gpu, (mine, theirs) = found
         with self.on(gpu, "comparing copies"):
             differs = mine != theirs
-            if first.dtype.kind in "fcV":  # V: bfloat16
+            if mine.dtype.kind in "fcV":  # V: bfloat16
                 differs = differs & ((mine == mine) | (theirs == theirs))
             said = self._cupy.cuda.alloc_pinned_memory(1)
             outcome = np.frombuffer(said, np.bool_, 1).reshape(())
@@ -289,9 +295,15 @@ class GPU(Backend):
     def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
         return DeviceTransport(self, transport, devices)
 
-    def keep(self, communicator: nccl.Communicator) -> None:
-        """Remembers a communicator with other processes, so that waiting for a GPU looks at it."""
+    def connect(self, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> nccl.Communicator:
+        """A communicator with other processes, see `nccl.among`; whatever waits for a GPU looks at it from now on."""
+        communicator = nccl.among(self._cupy, here, size, unique_id, limit)
         self._between.append(communicator)
+        return communicator
+
+    def pci_bus_id(self, gpu: int) -> str:
+        """What a GPU is called on its host, by whichever process."""
+        return self._cupy.cuda.Device(gpu).pci_bus_id
 
     def gpu_of(self, device: str) -> int | None:
         """The number of the GPU that a device name means; None for the host."""
@@ -303,7 +315,7 @@ class device_errors:  # noqa: N801 - written like a function, as contextlib.supp
 
     __slots__ = ("_cupy", "_device", "_gpu", "_what")
 
-    def __init__(self, cupy: Any, gpu: int, what: str) -> None:
+    def __init__(self, cupy: Cupy, gpu: int, what: str) -> None:
         self._cupy = cupy
         self._gpu = gpu
         self._what = what
@@ -322,7 +334,7 @@ class device_errors:  # noqa: N801 - written like a function, as contextlib.supp
             raise raised from error
 
 
-def translated(cupy: Any, error: BaseException, attempted: str) -> errors.RefdistError | None:
+def translated(cupy: Cupy, error: BaseException, attempted: str) -> errors.RefdistError | None:
     """An error of CUDA or NCCL as refdist's; None for anything else."""
     cuda = cupy.cuda
     if isinstance(error, cuda.memory.OutOfMemoryError):

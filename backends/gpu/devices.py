@@ -5,15 +5,13 @@ What is computed on them is not known here.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from refdist import config, errors
+from refdist.backends.gpu.cupy_types import Cupy, DeviceStream, Pool
 from refdist.core import context_stack, devices, launcher
 from refdist.core.agreement import CollectiveCall
 
@@ -22,14 +20,14 @@ CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525
 _ATTEMPTED = "backend 'gpu'"
 
 
-def library() -> ModuleType:
+def library() -> Cupy:
     """CuPy, if it and a GPU are here.
 
     Raises:
         RD27: CuPy, the driver or a GPU is missing; the error says which and what to do.
     """
     try:
-        cupy = importlib.import_module("cupy")
+        import cupy
     except ImportError as error:
         raise errors.error("RD27", _ATTEMPTED, f"CuPy cannot be imported: {error}", advice(_driver())) from error
     runtime = cupy.cuda.runtime
@@ -43,7 +41,8 @@ def library() -> ModuleType:
     if not count:
         raise errors.error("RD27", _ATTEMPTED, "there is no GPU",
                            "Look at CUDA_VISIBLE_DEVICES: it names the GPUs that a process may use.")
-    return cupy
+    module: Cupy = cupy
+    return module
 
 
 def _driver() -> int | None:
@@ -93,14 +92,14 @@ class Devices:
         mine: CUDA's numbers of the GPUs that this process uses.
     """
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Cupy) -> None:
         self._cupy = cupy
         self.mine = share(cupy.cuda.runtime.getDeviceCount(), os.environ)
         # Outside replicas, too, work belongs to a GPU of this process.
         cupy.cuda.Device(self.mine[0]).use()
         self._known: dict[str, int | None] = {}
         self._parts: list[config.LogicalPart] = []
-        self._pools: dict[str, Any] = {}
+        self._pools: dict[str, Pool] = {}
         config.when_changed(self._known.clear)
 
     def of(self, name: str) -> int | None:
@@ -149,6 +148,10 @@ def _here() -> str:
     return devices.short(device) if device else ""
 
 
+# The device that was current, and the streams of other than the default kind, with their devices.
+Place = tuple[int, list[tuple[int, DeviceStream]]]
+
+
 class DeviceSwitchHooks:
     """Keeps every replica on its own device while replicas take turns in one thread, in the default streams.
 
@@ -157,7 +160,7 @@ class DeviceSwitchHooks:
     The code that calls `strategy.run` may be inside such a block: replicas start in the default stream all the same.
     """
 
-    def __init__(self, cupy: Any, known: Devices) -> None:
+    def __init__(self, cupy: Cupy, known: Devices) -> None:
         self._cuda = cupy.cuda
         self._known = known
 
@@ -168,11 +171,11 @@ class DeviceSwitchHooks:
         if gpu is not None and len(self._known.mine) > 1:
             self._cuda.Device(gpu).use()
 
-    def suspend(self, call: CollectiveCall | None) -> tuple[int, list[tuple[int, Any]]]:
+    def suspend(self, call: CollectiveCall | None) -> Place:
         """What runs is suspended, at a meeting or to run replicas.
 
         Returns:
-            The device that was current, and the streams of other than the default kind, with their devices.
+            What `resume` puts back.
 
         Raises:
             RD09: at a meeting, in such a stream.
@@ -196,7 +199,7 @@ class DeviceSwitchHooks:
                     held.append((gpu, stream))
         return device, held
 
-    def resume(self, where: tuple[int, list[tuple[int, Any]]]) -> None:
+    def resume(self, where: Place) -> None:
         """Goes on where `suspend` was called."""
         self._rest()
         cuda = self._cuda

@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Kernel
 
 # The words of a launch's table travel with its arguments, of which there may be 4 KiB.
 WORDS = 480
@@ -34,7 +36,7 @@ _SOURCE = Path(__file__).with_name("kernels.cu")
 
 
 @functools.cache
-def stored(dtype: Any) -> tuple[str, int]:
+def stored(dtype: DType) -> tuple[str, int]:
     """How elements of a NumPy dtype are kept: a key of TYPES, and how many of it one element is.
 
     >>> stored(np.dtype("complex64"))
@@ -45,7 +47,7 @@ def stored(dtype: Any) -> tuple[str, int]:
 
 
 @functools.cache
-def on_device(dtype: Any) -> bool:
+def on_device(dtype: DType) -> bool:
     """Whether arrays of a dtype can be on a GPU: numbers and booleans, not text and objects."""
     return stored(dtype)[0] in TYPES
 
@@ -100,17 +102,17 @@ def launches(jobs: Sequence[Job]) -> Iterator[Launch]:
 
 
 class Programs:
-    """The kernels of one array module, compiled when a dtype is first used."""
+    """The kernels, compiled when a dtype is first used."""
 
-    def __init__(self, xp: Any) -> None:
-        self._xp = xp
-        self._made: dict[tuple[int, str], dict[str, Any]] = {}
+    def __init__(self, cupy: Cupy) -> None:
+        self._cupy = cupy
+        self._made: dict[tuple[int, str], dict[str, Kernel]] = {}
 
-    def _kernels(self, dtype: str) -> dict[str, Any]:
+    def _kernels(self, dtype: str) -> dict[str, Kernel]:
         # Compiled code is loaded into a device, so each has its own.
-        key = self._xp.cuda.runtime.getDevice(), dtype
+        key = self._cupy.cuda.runtime.getDevice(), dtype
         if key not in self._made:
-            module = self._xp.RawModule(code=source(dtype), options=("-fmad=false", "--std=c++17"))
+            module = self._cupy.RawModule(code=source(dtype), options=("-fmad=false", "--std=c++17"))
             self._made[key] = {name: module.get_function(name) for name in ("combine", "divide", "scatter")}
         return self._made[key]
 
@@ -123,15 +125,16 @@ class Programs:
             kernel(launch.grid, (THREADS,), (table, np.int32(launch.arrays), np.int32(OPERATIONS[operation]),
                                              np.int32(launch.aligned)))
 
-    def divide(self, dtype: str, result: Any, array: Any, length: int, divisor: float, parts: bool) -> None:
+    def divide(self, dtype: str, result: DeviceArray, array: DeviceArray, length: int, divisor: float,
+               parts: bool) -> None:
         """Divides the elements of a contiguous array, or the parts of its complex numbers."""
         self._kernels(dtype)["divide"]((_blocks(length),), (THREADS,), (
             result, array, np.int64(length), np.float64(divisor), np.int32(parts)))
 
-    def scatter(self, dtype: str, operation: str, array: Any, values: Any, rows: Any, order: Any,
-                width: int) -> None:
+    def scatter(self, dtype: str, operation: str, array: DeviceArray, values: DeviceArray, rows: DeviceArray,
+                order: DeviceArray, width: int) -> None:
         """Changes rows of a contiguous array in place; `rows` are sorted, int64 like `order`."""
-        count = len(order)
+        count = order.size
         self._kernels(dtype)["scatter"]((_blocks(count * width),), (THREADS,), (
             array, values, rows, order, np.int64(count), np.int64(width), np.int32(OPERATIONS[operation])))
 

@@ -11,10 +11,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from refdist import errors
 from refdist.array.convert import frozen
+from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Nccl, NcclCommunicator
 from refdist.backends.gpu.kernels import Job, stored
 
 if TYPE_CHECKING:
@@ -43,17 +44,17 @@ def way() -> str:
     return found
 
 
-def library() -> Any:
+def library() -> Nccl | None:
     """CuPy's module for NCCL; None where NCCL is not installed or not wanted."""
-    from cupy.cuda import nccl
-
+    nccl = _nccl()
     return nccl if nccl.available and way() != "off" else None
 
 
-def _nccl() -> Any:
+def _nccl() -> Nccl:
     from cupy.cuda import nccl
 
-    return nccl
+    module: Nccl = nccl
+    return module
 
 
 def is_nccl_error(error: BaseException) -> bool:
@@ -71,7 +72,7 @@ class Communicator:
         broken: whether it was given up after an error.
     """
 
-    def __init__(self, cupy: Any, here: Sequence[tuple[int, int]], size: int, comms: Sequence[Any],
+    def __init__(self, cupy: Cupy, here: Sequence[tuple[int, int]], size: int, comms: Sequence[NcclCommunicator],
                  limit: float | None = None) -> None:
         self.cupy = cupy
         self.here = list(here)
@@ -80,7 +81,7 @@ class Communicator:
         self.broken = False
         self._comms = list(comms)
 
-    def group(self, calls: Callable[[int, int, Any, int], None], what: str) -> None:
+    def group(self, calls: Callable[[int, int, NcclCommunicator, int], None], what: str) -> None:
         """Issues `calls(rank, gpu, communicator, stream)` for every rank here, as one call of NCCL."""
         nccl, cuda = _nccl(), self.cupy.cuda
         if self.broken:
@@ -120,7 +121,7 @@ class Communicator:
             comm.abort()
 
 
-def alone(cupy: Any, gpus: Sequence[int]) -> Communicator | None:
+def alone(cupy: Cupy, gpus: Sequence[int]) -> Communicator | None:
     """A communicator over GPUs of this process; None where NCCL is not installed."""
     nccl = library()
     if nccl is None:
@@ -135,14 +136,14 @@ def alone(cupy: Any, gpus: Sequence[int]) -> Communicator | None:
     return Communicator(cupy, list(enumerate(gpus)), len(gpus), comms)
 
 
-def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> Communicator:
+def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> Communicator:
     """A communicator over GPUs of several processes, each of which calls this.
 
     Raises:
         RD28: NCCL refuses, or somebody does not come within `limit` seconds.
     """
     nccl = _nccl()
-    made: list[Any] = []
+    made: list[NcclCommunicator] = []
     failed: list[BaseException] = []
 
     def connect() -> None:
@@ -173,7 +174,7 @@ def among(cupy: Any, here: Sequence[tuple[int, int]], size: int, unique_id: byte
     return Communicator(cupy, here, size, made, limit)
 
 
-def wait(cupy: Any, communicators: Sequence[Communicator], gpu: int) -> None:
+def wait(cupy: Cupy, communicators: Sequence[Communicator], gpu: int) -> None:
     """Waits for the current stream of a GPU, while communicators with other processes may still be at work.
 
     Raises:
@@ -196,8 +197,8 @@ def wait(cupy: Any, communicators: Sequence[Communicator], gpu: int) -> None:
         time.sleep(0)
 
 
-def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Sequence[Any]], owners: Sequence[int],
-               mine: Sequence[int], ordered: bool) -> list[list[Any]]:
+def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Sequence[DeviceArray]],
+               owners: Sequence[int], mine: Sequence[int], ordered: bool) -> list[list[DeviceArray]]:
     """The sum of each column over the replicas of all ranks.
 
     Args:
@@ -209,8 +210,8 @@ def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Seque
     Returns:
         For each column a read-only array per replica here.
     """
-    results: list[list[Any]] = [[] for _ in columns]
-    by_dtype: dict[Any, list[int]] = {}
+    results: list[list[DeviceArray]] = [[] for _ in columns]
+    by_dtype: dict[DType, list[int]] = {}
     for number, column in enumerate(columns):
         by_dtype.setdefault(column[0].dtype, []).append(number)
     for dtype, numbers in by_dtype.items():
@@ -233,14 +234,15 @@ def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Seque
     return results
 
 
-def _packed(cupy: Any, parts: Sequence[Any]) -> Any:
+def _packed(cupy: Cupy, parts: Sequence[DeviceArray]) -> DeviceArray:
     flat = [cupy.ascontiguousarray(part).reshape(-1) for part in parts]
     whole = flat[0] if len(flat) == 1 else cupy.concatenate(flat)
     return whole.view(stored(whole.dtype)[0]) if whole.dtype.kind == "c" else whole
 
 
-def _unpacked(total: Any, dtype: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
-    total, start, arrays = total.view(dtype), 0, []
+def _unpacked(total: DeviceArray, dtype: DType, shapes: Sequence[tuple[int, ...]]) -> list[DeviceArray]:
+    total, start = total.view(dtype), 0
+    arrays: list[DeviceArray] = []
     for shape in shapes:
         stop = start + math.prod(shape)
         arrays.append(frozen(total[start:stop].reshape(shape)))
@@ -258,13 +260,13 @@ def slices(length: int, size: int) -> tuple[int, list[tuple[int, int]]]:
     return each, [(min(rank * each, length), min((rank + 1) * each, length)) for rank in range(size)]
 
 
-def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequence[Any], owners: Sequence[int],
-              mine: Sequence[int]) -> dict[int, Any]:
+def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequence[DeviceArray],
+              owners: Sequence[int], mine: Sequence[int]) -> dict[int, DeviceArray]:
     cupy, nccl = communicator.cupy, _nccl()
     length, itemsize = flats[0].size, flats[0].dtype.itemsize
     each, cuts = slices(length, communicator.size)
     # For every rank here, each replica's slice: a view where the replica is its own, else a buffer.
-    pieces: dict[int, list[Any]] = {}
+    pieces: dict[int, list[DeviceArray]] = {}
     for rank, gpu in communicator.here:
         own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
         start, stop = cuts[rank]
@@ -272,7 +274,7 @@ def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequen
             pieces[rank] = [next(own)[start:stop] if owner == rank else cupy.empty(stop - start, flats[0].dtype)
                             for owner in owners]
 
-    def exchange(rank: int, gpu: int, comm: Any, stream: int) -> None:
+    def exchange(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:
         own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
         for piece, owner in zip(pieces[rank], owners, strict=True):
             if owner == rank:
@@ -293,7 +295,7 @@ def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequen
             backend.combine(name, [Job(target.data.ptr, target.size, [piece.data.ptr for piece in pieces[rank]])])
             totals[rank] = whole
 
-    def share(rank: int, gpu: int, comm: Any, stream: int) -> None:
+    def share(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:
         whole = totals[rank]
         if each:
             comm.allGather(whole[rank * each:].data.ptr, whole.data.ptr, each * itemsize, nccl.NCCL_UINT8, stream)
@@ -302,14 +304,14 @@ def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequen
     return {rank: whole[:length] for rank, whole in totals.items()}
 
 
-def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequence[Any],
-             mine: Sequence[int]) -> dict[int, Any]:
+def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequence[DeviceArray],
+             mine: Sequence[int]) -> dict[int, DeviceArray]:
     nccl = _nccl()
     totals = {rank: backend.sums([[flat for flat, owner in zip(flats, mine, strict=True) if owner == rank]], gpu)[0]
               for rank, gpu in communicator.here}
     kind = getattr(nccl, f"NCCL_{NCCL_TYPES[name]}")
 
-    def reduce(rank: int, gpu: int, comm: Any, stream: int) -> None:
+    def reduce(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:
         total = totals[rank]
         if total.size:
             comm.allReduce(total.data.ptr, total.data.ptr, total.size, kind, nccl.NCCL_SUM, stream)
@@ -318,8 +320,8 @@ def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequenc
     return totals
 
 
-def gather(backend: GPU, communicator: Communicator, parts: Sequence[Any], mine: Sequence[int], owners: Sequence[int],
-           shapes: Sequence[tuple[int, ...]]) -> dict[int, list[Any]]:
+def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray], mine: Sequence[int],
+           owners: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> dict[int, list[DeviceArray]]:
     """Every replica's array on every rank here; shapes may differ, and are known.
 
     Args:
@@ -330,14 +332,14 @@ def gather(backend: GPU, communicator: Communicator, parts: Sequence[Any], mine:
     """
     cupy, nccl = communicator.cupy, _nccl()
     dtype = parts[0].dtype
-    found: dict[int, list[Any]] = {}
+    found: dict[int, list[DeviceArray]] = {}
     for rank, gpu in communicator.here:
         own = iter([part for part, owner in zip(parts, mine, strict=True) if owner == rank])
         with backend.on(gpu, "receiving"):
             found[rank] = [cupy.ascontiguousarray(next(own)) if owner == rank else cupy.empty(shape, dtype)
                            for owner, shape in zip(owners, shapes, strict=True)]
 
-    def exchange(rank: int, gpu: int, comm: Any, stream: int) -> None:
+    def exchange(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:
         for array, owner in zip(found[rank], owners, strict=True):
             for peer in range(communicator.size) if owner == rank and array.size else ():
                 if peer != rank:

@@ -6,9 +6,10 @@ Which device an array should be on is not known here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, cast
 
 from refdist import errors
+from refdist.backends.gpu.cupy_types import Cupy, DeviceArray
 
 CUDA = 2  # the device type of DLPack
 _WRITERS = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
@@ -16,7 +17,22 @@ _WRITERS = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "
             "scatter_add", "scatter_max", "scatter_min")
 
 
-def read_only(cupy: Any) -> type:
+class ReadOnlyArray(DeviceArray, Protocol):
+    """What `read_only` makes."""
+
+    _read_only: bool
+
+
+def freeze(array: DeviceArray, kind: type[ReadOnlyArray]) -> ReadOnlyArray:
+    """A read-only view of an array; itself where it is one already."""
+    if isinstance(array, kind) and array._read_only:
+        return array
+    view = array.view(kind)
+    view._read_only = True
+    return view
+
+
+def read_only(cupy: Cupy) -> type[ReadOnlyArray]:
     """A subclass of cupy.ndarray whose instances can be made read-only.
 
     CuPy's arrays cannot say that they are read-only, and several replicas share one, so that writing to it in place
@@ -27,16 +43,16 @@ def read_only(cupy: Any) -> type:
     cannot: they take the pointer without asking.
     """
 
-    def refuse(array: Any, name: str) -> None:
+    def refuse(array: ReadOnlyArray, name: str) -> None:
         if array._read_only:
             raise errors.error("RD20", f"{name} of an array that replicas share", f"it is read-only ({array.shape})",
                                "Write to a copy (`x = x.copy()`), or compute a new array (`x = x + 1`).",
                                kind=errors.InvalidValueError)
 
-    def guarded(name: str) -> Callable[..., Any]:
-        write = getattr(cupy.ndarray, name)
+    def guarded(name: str) -> Callable[..., object]:
+        write: Callable[..., object] = getattr(cupy.ndarray, name)
 
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def method(self: ReadOnlyArray, *args: object, **kwargs: object) -> object:
             refuse(self, name)
             return write(self, *args, **kwargs)
         return method
@@ -45,38 +61,36 @@ def read_only(cupy: Any) -> type:
         # CuPy makes the real and the imaginary part without saying of what they are views.
         own = getattr(cupy.ndarray, name)
 
-        def take(self: Any) -> Any:
-            found = own.__get__(self)
-            if self._read_only and found is not self:
-                found = found.view(type(self))
-                found._read_only = True
-            return found
+        def take(self: ReadOnlyArray) -> DeviceArray:
+            found: DeviceArray = own.__get__(self)
+            return freeze(found, type(self)) if self._read_only and found is not self else found
 
-        def write(self: Any, value: Any) -> None:
+        def write(self: ReadOnlyArray, value: object) -> None:
             refuse(self, f"{name} =")
             own.__set__(self, value)
         return property(take, write)
 
-    def byteswap(self: Any, inplace: bool = False) -> Any:
+    def byteswap(self: ReadOnlyArray, inplace: bool = False) -> DeviceArray:
         if inplace:
             refuse(self, "byteswap")
         return cupy.ndarray.byteswap(self, inplace)
 
-    def interface(self: Any) -> dict[str, Any]:
+    def interface(self: ReadOnlyArray) -> dict[str, object]:
         found: dict[str, Any] = cupy.ndarray.__cuda_array_interface__.__get__(self)
         return {**found, "data": (found["data"][0], self._read_only)}
 
-    def dlpack(self: Any, **options: Any) -> Any:
+    def dlpack(self: ReadOnlyArray, **options: object) -> object:
         if not options.get("copy"):
             refuse(self, "__dlpack__")
         return cupy.ndarray.__dlpack__(self, **options)
 
-    def finalize(self: Any, template: Any) -> None:
+    def finalize(self: ReadOnlyArray, template: object) -> None:
         # Views have a base, new arrays have not.
         self._read_only = self.base is not None and getattr(template, "_read_only", False)
 
-    return type("ReadOnlyArray", (cupy.ndarray,), {
+    made = type("ReadOnlyArray", (cupy.ndarray,), {
         "__doc__": "A cupy.ndarray that may be read-only.", "__module__": __name__, "_read_only": False,
         "__array_finalize__": finalize, "real": part("real"), "imag": part("imag"), "byteswap": byteswap,
         "__cuda_array_interface__": property(interface), "__dlpack__": dlpack,
         **{name: guarded(name) for name in _WRITERS if hasattr(cupy.ndarray, name)}})
+    return cast("type[ReadOnlyArray]", made)

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from refdist import nest
 from refdist.array import convert as arrays
 from refdist.array.convert import frozen
-from refdist.array.transport import Transport
+from refdist.array.transport import Columns, Transport
+from refdist.array.types import Array
 from refdist.backends.gpu import nccl
+from refdist.backends.gpu.cupy_types import DeviceArray
 from refdist.core.agreement import CollectiveCall
 from refdist.runtime import process
 
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU
+
+Shapes = list[list[tuple[int, ...]]]  # of each column, of each of a worker's replicas
 
 
 class DeviceTransport(Transport):
@@ -45,10 +49,10 @@ class DeviceTransport(Transport):
         self._owners: list[int] = []
         self._mine: list[int] = []
 
-    def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
+    def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         return self._inner.all_gather_object(call, nest.map_structure(_to_host, value))
 
-    def all_reduce(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], ordered: bool = True) -> list[Any]:
+    def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         communicator, direct, _ = self._agree(call, columns, None)
         results: list[Any] = [None] * len(columns)
         staged = [number for number in range(len(columns)) if number not in direct]
@@ -59,12 +63,12 @@ class DeviceTransport(Transport):
         if communicator is not None and direct:
             there = [columns[number] for number in direct]
             totals = nccl.all_reduce(self._backend, communicator, there, self._owners, self._mine,
-                                          ordered and self._backend.ordered)
+                                     ordered and self._backend.ordered)
             for number, total in zip(direct, totals, strict=True):
                 results[number] = total[0]
         return results
 
-    def all_gather(self, call: CollectiveCall, columns: Sequence[Sequence[Any]], axis: int) -> list[Any]:
+    def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         mine = [[part.shape for part in column] for column in columns]
         communicator, direct, shapes = self._agree(call, columns, mine)
         if communicator is None or len(direct) < len(columns):
@@ -77,21 +81,21 @@ class DeviceTransport(Transport):
             results.append(self._backend.concatenate(found[self._mine[0]], axis))
         return results
 
-    def broadcast(self, call: CollectiveCall, array: Any) -> Any:
+    def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         return self._back(self._inner.broadcast(call, _to_host(array)), array)
 
     # The way through the host.
 
-    def _on_host(self, columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def _on_host(self, columns: Columns) -> list[list[Any]]:
         return [[_to_host(part) for part in column] for column in columns]
 
-    def _back(self, result: Any, like: Any) -> Any:
+    def _back(self, result: Array, like: Array) -> Any:
         return frozen(self._backend.put(result, self._devices[0])) if _is_foreign(like) else result
 
     # Connecting.
 
-    def _agree(self, call: CollectiveCall, columns: Sequence[Sequence[Any]],
-               say: Any) -> tuple[nccl.Communicator | None, list[int], list[Any]]:
+    def _agree(self, call: CollectiveCall, columns: Columns,
+               say: Shapes | None) -> tuple[nccl.Communicator | None, list[int], list[Shapes]]:
         # The communicator, which columns go over it, and what everybody says; the same on every worker.
         here = [len(column) == len(self._devices) and all(map(_is_foreign, column)) for column in columns]
         usable = not self._asked or self._communicator is None or not self._communicator.broken
@@ -109,29 +113,28 @@ class DeviceTransport(Transport):
         return self._communicator, direct, [words for _, _, words in said]
 
     def _connect(self, call: CollectiveCall) -> nccl.Communicator | None:
-        cupy, backend = self._backend.xp(), self._backend
+        backend = self._backend
         gpus = [backend.gpu_of(device) for device in self._devices]
         mine = list(dict.fromkeys(gpus))
         library = nccl.library()
-        usable = None not in mine and library is not None
-        known = [(socket.gethostname(), cupy.cuda.Device(gpu).pci_bus_id) for gpu in mine] if usable else None
+        known = None
+        if library is not None and None not in mine:
+            known = [(socket.gethostname(), backend.pci_bus_id(gpu)) for gpu in mine if gpu is not None]
         everybody = self._inner.all_gather_object(call, (known, [mine.index(gpu) for gpu in gpus]))
         places = [place for worker, _ in everybody for place in worker or [None]]
-        if None in places or len(set(places)) < len(places):
+        if library is None or None in places or len(set(places)) < len(places):
             return None  # NCCL refuses two ranks on one GPU
         unique_id = self._inner.all_gather_object(call, library.get_unique_id() if self.rank == 0 else None)[0]
         starts = np.cumsum([0, *(len(worker) for worker, _ in everybody)]).tolist()
         self._owners = [start + i for start, (_, replicas) in zip(starts, everybody, strict=False) for i in replicas]
         self._mine = [starts[self.rank] + i for i in everybody[self.rank][1]]
         here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(mine) if gpu is not None]
-        communicator = nccl.among(cupy, here, len(places), unique_id, self._inner.timeout)
-        backend.keep(communicator)
-        return communicator
+        return backend.connect(here, len(places), unique_id, self._inner.timeout)
 
 
-def _is_foreign(value: Any) -> bool:
+def _is_foreign(value: object) -> TypeGuard[DeviceArray]:
     return process.array_types.get(type(value)) is not None
 
 
-def _to_host(value: Any) -> Any:
+def _to_host(value: object) -> object:
     return arrays.to_numpy(value) if _is_foreign(value) else value
