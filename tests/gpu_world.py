@@ -77,6 +77,30 @@ def modules_of(package: str) -> list[str]:
     return [name for name in sys.modules if name.partition(".")[0] == package]
 
 
+def attributes(package: str) -> dict[str, object]:
+    """Functions, classes and modules of a package that was imported, and whatever its classes have, by their names.
+
+    Without what its modules keep for themselves, which changes when they are used.
+    """
+    found: dict[str, object] = {}
+    for name in modules_of(package):
+        for key, value in vars(sys.modules[name]).items():
+            if callable(value) and key[0] != "_":
+                found[f"{name}.{key}"] = value
+            if isinstance(value, type) and value.__module__.partition(".")[0] == package:
+                found |= {f"{name}.{key}.{own}": one for own, one in vars(value).items()
+                          if not isinstance(one, (int, str))}
+    return found
+
+
+def changed(before: dict[str, object], package: str) -> list[str]:
+    """What is not the same object as before, or was not there in a module that was."""
+    after = attributes(package)
+    modules = {name.rpartition(".")[0] for name in before}
+    return sorted(name for name in before.keys() | after.keys() if name.rpartition(".")[0] in modules
+                  and before.get(name) is not after.get(name))
+
+
 # What of CuPy each protocol of `cupy_types` describes: modules, classes, and the class whose instances it means.
 DESCRIBED = {
     "Cupy": "cupy", "Cuda": "cupy.cuda", "Runtime": "cupy.cuda.runtime", "Driver": "cupy.cuda.driver",

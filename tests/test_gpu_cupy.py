@@ -4,6 +4,7 @@ has no names that CuPy lacks.  `make cupy` installs it and runs this file."""
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 from contextlib import nullcontext
@@ -11,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_world import STAND_IN, names_missing, why_no_gpu
+from gpu_world import STAND_IN, attributes, changed, names_missing, why_no_gpu
 
 import refdist
 from refdist.backends.gpu import kernels, nccl, readonly
 from refdist.backends.gpu.backend import translated
+from refdist.runtime import process
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +137,23 @@ def test_cupy_passes_the_kernels_arguments(array: Any) -> None:
             function((1, 1), (1,), arguments, stream=cupy.cuda.Stream.null)
     with pytest.raises(TypeError):
         function((1, 1), (1,), (np.zeros(2),), stream=cupy.cuda.Stream.null)
+
+
+def test_nothing_of_cupy_is_replaced(array: Any) -> None:
+    importlib.import_module("cupy.cuda.nccl")
+    before = attributes("cupy")
+    assert {"cupy.exp", "cupy.cuda.stream._BaseStream.use", "cupy._core.core.ndarray.__array_finalize__"} <= set(before)
+    with process.fresh():
+        with pytest.raises(LookupError, match="RD27") if why_no_gpu() else nullcontext():
+            refdist.set_backend("gpu")
+        frozen = readonly.freeze(array, readonly.read_only(cupy))
+        with pytest.raises(ValueError, match="RD20"):
+            frozen.fill(0)
+        kernels.Programs(cupy)
+        if not why_no_gpu():
+            refdist.MirroredStrategy().run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+        refdist.set_backend("simulated")
+    assert changed(before, "cupy") == []
 
 
 def test_every_name_of_cupy_that_is_used_exists() -> None:

@@ -5,11 +5,27 @@ No GPU code runs here; see `gpu_world`.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_world import OF_INSTANCES, SUM, host, mirrored, names_declared, names_missing, number, replica, stand_in
+from gpu_world import (
+    OF_INSTANCES,
+    STAND_IN,
+    SUM,
+    attributes,
+    changed,
+    host,
+    imported_anew,
+    mirrored,
+    names_declared,
+    names_missing,
+    number,
+    replica,
+    skip_without_compiler,
+    stand_in,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +34,7 @@ from refdist import errors
 from refdist.array.backend import current_backend
 from refdist.backends.gpu import devices
 from refdist.core.devices import canonical
+from refdist.runtime import process
 
 pytestmark = pytest.mark.slow
 
@@ -132,19 +149,41 @@ def test_whoever_runs_the_replicas_may_be_in_a_stream(cupy: Any) -> None:
     cupy.cuda.Stream.null.use()
 
 
-def test_nothing_of_cupy_is_replaced(cupy: Any) -> None:
-    # The stand-in has been imported afresh, and its source says what everything was.
-    def functions(kind: Any) -> dict[str, Any]:
-        return {f"{kind.__module__}.{kind.__name__}.{name}": value for name, value in vars(kind).items()
-                if callable(value)}
+def test_nothing_of_cupy_is_replaced(monkeypatch: Any) -> None:
+    skip_without_compiler()
+    with process.fresh(STAND_IN_GPUS="2"), imported_anew("cupy"):
+        monkeypatch.syspath_prepend(STAND_IN)
+        cupy = importlib.import_module("cupy")
+        importlib.import_module("cupy.cuda.nccl")
+        before = attributes("cupy")
+        assert {"cupy.cuda.Stream.use", "cupy.ndarray.__setitem__", "cupy.cuda.set_allocator"} <= before.keys()
+        refdist.set_backend("gpu")
+        assert refdist.array_module() is cupy
+        limit = refdist.config.LogicalDeviceConfiguration(memory_limit=64)
+        refdist.config.set_logical_device_configuration("GPU:0", [limit, limit])
+        refdist.config.set_logical_device_configuration("GPU:1", [limit, limit])
+        strategy = mirrored()
+        with strategy.scope():
+            rows = refdist.Variable(np.zeros((4, 2), np.float32), aggregation=SUM)
 
-    mirrored().run(lambda: replica().all_reduce("SUM", 1.0))
-    kinds = [kind for module in (cupy, cupy.cuda) for kind in vars(module).values()
-             if isinstance(kind, type) and kind.__module__.startswith("cupy")]
-    assert cupy.cuda.Stream in kinds
-    found = {name: value for kind in kinds for base in kind.__mro__ if base.__module__.startswith("cupy")
-             for name, value in functions(base).items()}
-    assert [name for name, value in found.items() if not getattr(value, "__module__", "cupy").startswith("cupy")] == []
+        def step(inside: bool) -> Any:
+            mine = refdist.constant(np.float32([1, 2])) + number()
+            with cupy.cuda.Stream():
+                if inside:
+                    replica().all_reduce("SUM", mine)
+            rows.scatter_add(refdist.IndexedSlices(replica().all_gather(mine[None], 0), np.arange(4)))
+            return replica().all_reduce("MEAN", mine)
+
+        shared = strategy.run(step, args=(False,)).values[0]
+        with pytest.raises(RuntimeError, match="RD09"):
+            strategy.run(step, args=(True,))
+        with pytest.raises(ValueError, match="RD20"):
+            shared[0] = 1
+        current_backend().synchronize()
+        assert changed(before, "cupy") == []
+        refdist.config.reset_simulated_devices()
+        refdist.set_backend("simulated")
+        assert changed(before, "cupy") == []
 
 
 def test_the_stand_in_has_every_name_that_is_used(cupy: Any) -> None:
