@@ -22,10 +22,10 @@ LINE = r"faults\.py:\d+"
 # kind: (what every survivor says of the victim, what is said once)
 SAYS = {
     "kill": (r"\[RD01\] all_reduce \(.*{line}\): worker {v} died:", r"worker {v} on \S+ \(process \d+\) is dead"),
-    "stop": (r"\[RD01\] all_reduce \(.*{line}\): not all workers came within 2 s:",
+    "stop": (r"\[RD01\] all_reduce \(.*{line}\): not all workers arrived within 2 s:",
              r"worker {v} on \S+ \(process \d+\) is stopped"),
-    "linger": (r"\[RD01\] all_reduce \(.*{line}\): not all workers came within 2 s:",
-               r"worker {v} on \S+ \(process \d+\) is still on its way; its last meeting was 1: all_reduce"),
+    "linger": (r"\[RD01\] all_reduce \(.*{line}\): not all workers arrived within 2 s:",
+               r"worker {v} on \S+ \(process \d+\) is elsewhere in the program; its last call was 1: all_reduce"),
     "return": (r"\[RD02\] rendezvous of all workers: .*; worker {v} at the end of the program",
                r"workers? [\d, ]+ at all_reduce \({line}\); worker"),
 }
@@ -89,5 +89,5 @@ def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatc
     transport._poll(slow)
     assert slow.left == 0
     slow.left = 10**9
-    with pytest.raises(RuntimeError, match=r"\[RD01\] starting: not all workers came within 30 s"):
+    with pytest.raises(RuntimeError, match=r"\[RD01\] starting: not all workers arrived within 30 s"):
         transport._poll(slow)

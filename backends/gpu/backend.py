@@ -1,8 +1,23 @@
 """CuPy arrays on the GPUs of this process, and NumPy arrays on its CPU.
 
-Work is issued and not waited for: nothing here copies to the host or synchronizes, but `to_numpy`, `put` on a CPU
-and `synchronize`, which say so.  Between GPUs NCCL carries the data (`nccl`), between workers too
-(`transport`).
+Work is issued and not waited for.  All replicas of a process share a thread, so what one of them waits for, all of them
+wait for, and their GPUs stand idle.  Nothing here copies to the host or synchronizes but `to_numpy`, `put` on a CPU
+and `synchronize`, whose callers ask for it.  From that follows:
+
+* Errors of a GPU may appear at a later call than the one that caused them.
+* Whether copies hold equal values (`expect_equal`) is computed on the GPU and copied to pinned memory; the error is
+  raised by the first later `to_numpy`, `put_all` or `synchronize` that finds the copy done, with a note that says so.
+* A copy between GPUs is ordered by events, both ways: the target's stream waits for what computes the array, and the
+  source's stream for the copy, because CuPy's pool hands freed memory out again in the order of one stream only.
+
+Where a result is: on the GPU of the first argument that is on one; arguments that are elsewhere are copied there.  What
+is on the host altogether is left to the simulated backend, which is a part of this one and not its base class.
+
+Replicas on one GPU: one kernel reads all contributions (`kernels`).  Several GPUs: NCCL (`nccl`), else copies to the
+first GPU and back.  Several processes: `transport`.  The sum is taken left to right in all of them.
+
+One result is shared by all replicas of a GPU.  CuPy's arrays cannot be read-only; a subclass of them refuses what an
+array itself is asked to do (`readonly`).
 """
 
 from __future__ import annotations
@@ -33,9 +48,7 @@ from refdist.core.interfaces import ReplicaSwitchHooks
 
 
 class GPU(Backend):
-    """The GPUs of this process.
-
-    Sums are taken left to right and rounded like NumPy's, so that the bits are those of the simulated world.
+    """The GPUs of this process; sums have the bits of the simulated world.
 
     Raises:
         RD27: CuPy, the driver or a GPU is missing.
@@ -57,7 +70,7 @@ class GPU(Backend):
         self._host = Simulated()
         self._communicators: dict[tuple[int, ...], nccl.Communicator | None] = {}
         self._between: list[nccl.Communicator] = []
-        # Comparisons whose outcome the devices have not said yet.
+        # Comparisons that a GPU may still be at: (done, outcome, the error).
         self._unsure: deque[tuple[Event, HostArray, Callable[[], Exception]]] = deque()
         self.ordered = nccl.way() != "fastest"
 
@@ -85,7 +98,7 @@ class GPU(Backend):
         return array.data.device_id if self._is_on_gpu(array) else None
 
     def on(self, gpu: int, what: str) -> device_errors:
-        """Makes a GPU current for a `with` block, and turns its errors into refdist's."""
+        """Makes a GPU current for a `with` block, and raises its errors as RD28; `what` is done there."""
         return device_errors(self._cupy, gpu, what)
 
     # Moving.
@@ -125,7 +138,7 @@ class GPU(Backend):
         return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 
     def _across(self, array: DeviceArray, gpu: int) -> DeviceArray:
-        # The copy waits for what is still computed there, and what comes next there waits for the copy.
+        # The copy waits for the source's stream, and the source's stream for the copy.
         cuda, source = self._cupy.cuda, array.data.device_id
         with self.on(source, f"{array.nbytes} bytes to GPU {gpu}"):
             array = self._cupy.ascontiguousarray(array)
@@ -169,13 +182,13 @@ class GPU(Backend):
         return self._host.sum(arrays) if found is None else self.sums([found[1]], found[0])[0]
 
     def sums(self, columns: Sequence[Sequence[DeviceArray]], gpu: int, operation: str = "add") -> list[DeviceArray]:
-        """The sum of each column of arrays on one GPU, in as few kernels as they fit into."""
+        """The sum ("sub": the difference) of each column of arrays on one GPU, in as few launches as they fit into."""
         cupy = self._cupy
         results, kept = [], []
         jobs: dict[tuple[str, int], list[Job]] = {}
         with self.on(gpu, "sum"):
             for column in columns:
-                # Contiguous copies live until the kernel has been issued; the pool does the rest.
+                # Kept until the kernel is issued; the pool reuses memory in the order of the stream.
                 parts = [cupy.ascontiguousarray(array) for array in column]
                 result = cupy.empty(parts[0].shape, parts[0].dtype)
                 kept.append(parts)
@@ -188,7 +201,7 @@ class GPU(Backend):
         return [frozen(result) for result in results]
 
     def combine(self, dtype: str, jobs: Sequence[Job]) -> None:
-        """Adds arrays on the current GPU that are given by their addresses."""
+        """Adds up arrays on the current GPU, given by their addresses."""
         self._programs.combine(dtype, "add", jobs)
 
     def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
@@ -268,7 +281,7 @@ class GPU(Backend):
         gpu, (mine, theirs) = found
         with self.on(gpu, "comparing copies"):
             differs = mine != theirs
-            if mine.dtype.kind in "fcV":  # V: bfloat16
+            if mine.dtype.kind in "fcV":  # V is bfloat16
                 differs = differs & ((mine == mine) | (theirs == theirs))
             said = self._cupy.cuda.alloc_pinned_memory(1)
             outcome = np.frombuffer(said, np.bool_, 1).reshape(())
@@ -276,13 +289,13 @@ class GPU(Backend):
             self._unsure.append((self._cupy.cuda.get_current_stream().record(), outcome, complain))
 
     def _settle(self) -> None:
-        # Comparisons that are done by now; nothing is waited for.
+        # Raises for comparisons that are done; waits for none.
         while self._unsure and self._unsure[0][0].done:
             _, differs, complain = self._unsure.popleft()
             if differs:
                 error = complain()
-                error.add_note("found after the call, because GPUs work on their own; "
-                               "`strategy.extended.backend.synchronize()` after it finds it there")
+                error.add_note("found after the call, because GPUs compute asynchronously; "
+                               "`strategy.extended.backend.synchronize()` right after a call finds it there")
                 raise error
 
     def synchronize(self) -> None:
@@ -296,22 +309,22 @@ class GPU(Backend):
         return DeviceTransport(self, transport, devices)
 
     def connect(self, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> nccl.Communicator:
-        """A communicator with other processes, see `nccl.among`; whatever waits for a GPU looks at it from now on."""
+        """A communicator with other processes (`nccl.among`); its errors are raised wherever a GPU is waited for."""
         communicator = nccl.among(self._cupy, here, size, unique_id, limit)
         self._between.append(communicator)
         return communicator
 
     def pci_bus_id(self, gpu: int) -> str:
-        """What a GPU is called on its host, by whichever process."""
+        """The name of a GPU on its host, equal in all processes."""
         return self._cupy.cuda.Device(gpu).pci_bus_id
 
     def gpu_of(self, device: str) -> int | None:
-        """The number of the GPU that a device name means; None for the host."""
+        """The GPU of a device; None for the host."""
         return self._devices.of(device)
 
 
 class device_errors:  # noqa: N801 - written like a function, as contextlib.suppress is
-    """A `with` block on one GPU, whose errors say what was done where."""
+    """A `with` block on one GPU; its errors become RD28 and say what was done, on which GPU, in which replica."""
 
     __slots__ = ("_cupy", "_device", "_gpu", "_what")
 

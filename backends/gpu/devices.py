@@ -1,6 +1,27 @@
 """The GPUs of this process: what is missing where there is none, logical devices, memory limits, streams.
 
-What is computed on them is not known here.
+GPUs of a process.  Every process of a host sees all its GPUs, unless CUDA_VISIBLE_DEVICES or Slurm says otherwise; the
+processes that a launcher started share them out by their number on the host (`share`).
+
+Logical devices.  "GPU:3" is a name; which part of which GPU it means is in `config`.  A part with a memory limit has a
+memory pool.  CuPy has one allocator for the whole process, which picks the pool of the device that the context stack
+says is current.  `cupy.cuda.using_allocator` would not do: it belongs to the thread, and so to all its replicas.
+
+Replicas and threads.  CUDA's current device, and the stacks behind CuPy's `with device:` and `with stream:`, belong to
+the thread.  Replicas are greenlets of one thread.  A switch of replicas inside such a block would let one replica pop
+what another one pushed, so:
+
+* the device of a replica is made current when it starts and when it goes on (`DeviceSwitchHooks`);
+* replicas meet in default streams only; a collective in another stream is refused (RD09);
+* `strategy.run` may be called inside a block, because all its replicas begin and end within it.  For its length the
+  default streams are pushed on top: a replica that closes a block of its own falls back to these.  They wait for the
+  block's stream, and it waits for them afterwards;
+* a collective inside a `with cupy.cuda.Device(...):` block is not noticed, because CuPy does not show that stack.
+
+What was tried before is to remember blocks by replica, by replacing `Stream.__enter__` and `__exit__`.  It changed CuPy
+for the whole process, also after the backend was no longer in use.  Nothing of CuPy is replaced now.
+
+What is computed on the devices is not known here.
 """
 
 from __future__ import annotations
@@ -21,10 +42,10 @@ _ATTEMPTED = "backend 'gpu'"
 
 
 def library() -> Cupy:
-    """CuPy, if it and a GPU are here.
+    """The module cupy, on a machine where it can be used.
 
     Raises:
-        RD27: CuPy, the driver or a GPU is missing; the error says which and what to do.
+        RD27: CuPy, the driver or a GPU is missing; the error says which, and what to do.
     """
     try:
         import cupy
@@ -46,7 +67,7 @@ def library() -> Cupy:
 
 
 def _driver() -> int | None:
-    # The major version of the driver, without any library.
+    # The major version of the driver, read without any library; None where it cannot be read.
     try:
         found = re.search(r"Kernel Module.*?\s(\d+)\.\d", _DRIVER.read_text())
     except OSError:
@@ -55,7 +76,7 @@ def _driver() -> int | None:
 
 
 def advice(driver: int | None) -> str:
-    """Which package fits a driver of this major version; None where none was found.
+    """Which package to install for a driver of this major version, or where no driver was found (None).
 
     >>> advice(570)
     "Install CuPy for this machine's driver (570): pip install 'cupy-cuda12x[ctk]'."
@@ -86,7 +107,7 @@ def share(visible: int, environment: Mapping[str, str]) -> list[int]:
 
 
 class Devices:
-    """Which GPU each logical device is, and what of its memory it may use.
+    """Which GPU each logical device is on, and how much of its memory it may use.
 
     Attributes:
         mine: CUDA's numbers of the GPUs that this process uses.
@@ -95,7 +116,7 @@ class Devices:
     def __init__(self, cupy: Cupy) -> None:
         self._cupy = cupy
         self.mine = share(cupy.cuda.runtime.getDeviceCount(), os.environ)
-        # Outside replicas, too, work belongs to a GPU of this process.
+        # GPU 0 may belong to another process, also outside replicas.
         cupy.cuda.Device(self.mine[0]).use()
         self._known: dict[str, int | None] = {}
         self._parts: list[config.LogicalPart] = []
@@ -129,8 +150,8 @@ class Devices:
         return self.mine[self._parts[index].physical]
 
     def _limit(self, parts: list[config.LogicalPart]) -> None:
-        # A pool of its own for every logical device with a limit; whose turn it is says the current frame, because
-        # replicas share the thread.
+        # One memory pool per limited logical device; the allocator picks it from the current frame, because replicas
+        # share a thread.
         cuda, self._pools = self._cupy.cuda, {}
         for number, part in enumerate(parts):
             if part.memory_limit is not None:
@@ -148,37 +169,32 @@ def _here() -> str:
     return devices.short(device) if device else ""
 
 
-# The device that was current, and the streams of other than the default kind, with their devices.
+# The current device; and, where it is not a default stream, the current stream of each device.
 Place = tuple[int, list[tuple[int, DeviceStream]]]
 
 
 class DeviceSwitchHooks:
-    """Keeps every replica on its own device while replicas take turns in one thread, in the default streams.
-
-    CuPy remembers by thread which streams to go back to after `with stream:`.  Replicas that took turns inside such
-    blocks would get each other's streams back, so a meeting in another stream than the default one is refused.
-    The code that calls `strategy.run` may be inside such a block: replicas start in the default stream all the same.
-    """
+    """Called when lock step switches replicas: each runs on its own device, in the default stream."""
 
     def __init__(self, cupy: Cupy, known: Devices) -> None:
         self._cuda = cupy.cuda
         self._known = known
 
     def start(self, device: str) -> None:
-        """A replica begins on `device`, whatever stream the one before it has left current."""
+        """A replica begins on `device`, whatever stream the replica before it has left current."""
         self._rest()
         gpu = self._known.of(device)
         if gpu is not None and len(self._known.mine) > 1:
             self._cuda.Device(gpu).use()
 
     def suspend(self, call: CollectiveCall | None) -> Place:
-        """What runs is suspended, at a meeting or to run replicas.
+        """Suspends a replica at a collective, or (None) the code that calls `strategy.run`.
 
         Returns:
-            What `resume` puts back.
+            What `resume` restores.
 
         Raises:
-            RD09: at a meeting, in such a stream.
+            RD09: a collective in a stream that is not the default one.
         """
         cuda = self._cuda
         device = cuda.runtime.getDevice()
@@ -200,7 +216,7 @@ class DeviceSwitchHooks:
         return device, held
 
     def resume(self, where: Place) -> None:
-        """Goes on where `suspend` was called."""
+        """Restores the device and the streams that `suspend` returned."""
         self._rest()
         cuda = self._cuda
         device, held = where
@@ -213,7 +229,7 @@ class DeviceSwitchHooks:
             cuda.Device(device).use()
 
     def _rest(self) -> None:
-        # Back to the default stream, which waits for the one that was left current.
+        # Makes the default stream current, which waits for the one that was.
         stream = self._cuda.get_current_stream()
         if stream.ptr:
             self._cuda.Stream.null.wait_event(stream.record())

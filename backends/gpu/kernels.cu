@@ -8,7 +8,7 @@ enum { ADD, SUB, MUL, DIV, MIN, MAX, UPDATE };  // OPERATIONS in kernels.py
 #ifdef __CUDACC__
 #define DEVICE static __device__ __forceinline__
 #define PARAMETER __grid_constant__
-// Written out, because the compiler is told to flush subnormal numbers and these instructions are not.
+// Inline PTX: the compiler is told to flush subnormal numbers, and leaves these instructions alone.
 #define ROUNDED(name, instruction) DEVICE float name(float a, float b) { \
     float r; asm(instruction " %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 ROUNDED(add_f, "add.rn.f32")
@@ -22,7 +22,7 @@ DEVICE float of_bits(unsigned int u) { return __uint_as_float(u); }
 DEVICE unsigned int bits_of(float f) { return __float_as_uint(f); }
 #endif
 DEVICE bool nan_f(float f) { return (bits_of(f) & 0x7fffffffu) > 0x7f800000u; }
-// By bits, because a comparison flushes subnormal numbers too.
+// Orders floats by their bits, because a comparison flushes subnormal numbers too.
 DEVICE int rank_f(float f) { int u = (int)bits_of(f); return u < 0 ? (int)0x80000000 - u : u; }
 
 struct Single {
@@ -94,7 +94,8 @@ DEVICE STORED apply(int op, STORED a, STORED b) { return KIND::down(compute(op, 
 struct Table { unsigned long long word[WORDS]; };
 struct alignas(16) Lanes { STORED lane[16 / sizeof(STORED)]; };
 
-// Each job, one per row of the grid: length, result, k arrays.  The result may be the first array.
+// One job per row of the grid.  In the table: length, address of the result, addresses of k arrays.  The result may be
+// the first array.
 template <int OP> DEVICE void combine_by(const Table& table, int k, int aligned) {
     const int job = blockIdx.y * (k + 2);
     const long long length = (long long)table.word[job];
@@ -123,7 +124,7 @@ extern "C" __global__ void combine(const PARAMETER Table table, int k, int op, i
     else combine_by<SUB>(table, k, aligned);
 }
 
-// By a divisor that the dtype holds; parts of complex numbers are multiplied by its reciprocal, as NumPy does.
+// The divisor is exact in the dtype.  Parts of complex numbers are multiplied by its reciprocal, as in NumPy.
 extern "C" __global__ void divide(STORED* result, const STORED* array, long long length, double divisor, int parts) {
     const KIND::Wide by = parts ? compute(DIV, (KIND::Wide)1, (KIND::Wide)divisor) : (KIND::Wide)divisor;
     const long long step = (long long)gridDim.x * blockDim.x;
@@ -131,8 +132,8 @@ extern "C" __global__ void divide(STORED* result, const STORED* array, long long
         result[i] = KIND::down(compute(parts ? MUL : DIV, KIND::up(array[i]), by));
 }
 
-// `rows` is sorted and `order` says which row of `values` each entry is, equal rows in their first order.  One
-// thread carries out everything that happens to one element.
+// `rows` is sorted; entry i changes row rows[i] by row order[i] of `values`, equal rows in the order of the indices.
+// The first entry of a row does what all of them do, element by element.
 extern "C" __global__ void scatter(STORED* array, const STORED* values, const long long* rows, const long long* order,
                                    long long count, long long width, int op) {
     const long long step = (long long)gridDim.x * blockDim.x;

@@ -1,8 +1,29 @@
-"""The CUDA kernels: sums of many arrays in a stated order, and rows changed in the order of their indices.
+"""The CUDA kernels: sums of many arrays, means, and rows changed in the order of their indices, with NumPy's bits.
 
-NumPy's bits come from here: every addition is rounded to the array's dtype, from left to right, and subnormal
-numbers are kept, which CuPy's own arithmetic flushes to zero.  Devices, streams and who owns an array are not
-known here.
+Why kernels of our own.  A sum here is taken left to right over the replica ids and rounded to the array's dtype after
+every addition; these bits are the contract of every backend.  CuPy's arithmetic has others:
+
+* CuPy compiles everything with -ftz=true, after the caller's options, so float32 arithmetic takes subnormal numbers for
+  zero.  Neither -ftz=false nor `__fadd_rn` helps: the last flag wins, and the intrinsic becomes `add.rn.ftz.f32`.
+  Inline PTX (`add.rn.f32`) is left as it is written.  Comparisons flush too, so minima and maxima compare bits.
+* a + b + c in float16 is computed in float32 and rounded once.  Here every step is rounded.  The 24 bits of float32 are
+  at least 2 p + 2 for float16 (p = 11) and bfloat16 (p = 8), so rounding its sum is rounding the exact one.
+* The compiler would contract a * b + c into one instruction with one rounding: -fmad=false.
+
+How.  `kernels.cu` is compiled for each dtype on each device when it is first used there.  Complex numbers are two of
+their parts and booleans uint8.  One thread computes an element from beginning to end, so no order between threads
+matters; there are no atomics and no trees.
+
+* `combine` reads k arrays and writes one, in one pass.  Many small sums ("jobs") share a launch.  Addresses travel with
+  the arguments, because CuPy passes an array of one element by value: nothing is copied to the device and nothing
+  waits.  Arguments are limited to 4 KiB; more arrays than fit are added in several launches, each beginning with what
+  the one before it left in the result, which is stored in the same dtype and so changes no bit.
+* `scatter` is given its rows sorted by index, equal ones in their first order; the first entry of each row does all
+  that happens to it.
+* `divide` is a kernel for the sake of subnormal numbers and of float16.
+
+CuPy checks nothing of a bare address: callers keep arrays alive until the launch is issued, contiguous, and on the
+current device.  Devices, streams and owners of arrays are not known here.
 """
 
 from __future__ import annotations
@@ -16,13 +37,13 @@ import numpy as np
 
 from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Kernel
 
-# The words of a launch's table travel with its arguments, of which there may be 4 KiB.
+# 64-bit words of a launch's table, which is passed by value; all arguments together may take 4 KiB.
 WORDS = 480
-_TABLE = np.dtype([("word", np.uint64, (WORDS,))])  # an array of one element travels by value
+_TABLE = np.dtype([("word", np.uint64, (WORDS,))])  # an array of one element, which CuPy passes by value
 THREADS = 256
 BLOCKS = 2048  # per job; a thread takes several elements of longer arrays
 
-# name of the dtype: (C type it is kept as, how it is computed with, whether complex numbers are pairs of it)
+# Name of the dtype: (C type of an element in memory, the struct in kernels.cu that computes with it).
 TYPES = {
     "int8": ("signed char", "Integer"), "int16": ("short", "Integer"), "int32": ("int", "Integer"),
     "int64": ("long long", "Integer"), "uint8": ("unsigned char", "Integer"), "uint16": ("unsigned short", "Integer"),
@@ -37,7 +58,7 @@ _SOURCE = Path(__file__).with_name("kernels.cu")
 
 @functools.cache
 def stored(dtype: DType) -> tuple[str, int]:
-    """How elements of a NumPy dtype are kept: a key of TYPES, and how many of it one element is.
+    """How elements of a dtype lie in memory: a key of TYPES, and how many of them one element is.
 
     >>> stored(np.dtype("complex64"))
     ('float32', 2)
@@ -59,7 +80,7 @@ def source(dtype: str) -> str:
 
 
 class Job(NamedTuple):
-    """One sum: where the result goes, how long it is in elements, and where the arrays are."""
+    """One sum: address of the result, its length in elements, addresses of the arrays."""
 
     result: int
     length: int
@@ -76,10 +97,10 @@ class Launch(NamedTuple):
 
 
 def launches(jobs: Sequence[Job]) -> Iterator[Launch]:
-    """The calls that carry out jobs over the same number of arrays, in as few as the table allows.
+    """The launches that carry out jobs over the same number of arrays, as few as the table allows.
 
-    More arrays than a table holds are added in several calls, left to right, each beginning with what the one
-    before it has left in the result.
+    More arrays than a table holds are added in several launches, left to right, each beginning with what the one
+    before it left in the result.
 
     >>> [launch.table for launch in launches([Job(900, 3, [100, 200])])]
     [[3, 900, 100, 200]]
@@ -109,7 +130,7 @@ class Programs:
         self._made: dict[tuple[int, str], dict[str, Kernel]] = {}
 
     def _kernels(self, dtype: str) -> dict[str, Kernel]:
-        # Compiled code is loaded into a device, so each has its own.
+        # A module is loaded into the current device.
         key = self._cupy.cuda.runtime.getDevice(), dtype
         if key not in self._made:
             module = self._cupy.RawModule(code=source(dtype), options=("-fmad=false", "--std=c++17"))
@@ -117,7 +138,7 @@ class Programs:
         return self._made[key]
 
     def combine(self, dtype: str, operation: str, jobs: Sequence[Job]) -> None:
-        """Carries out `jobs` on the current device and stream; complex numbers are two of their parts."""
+        """Issues `jobs` on the current device and stream; a complex number counts as two elements."""
         kernel = self._kernels(dtype)["combine"]
         for launch in launches(jobs):
             table = np.zeros(1, _TABLE)
@@ -133,7 +154,13 @@ class Programs:
 
     def scatter(self, dtype: str, operation: str, array: DeviceArray, values: DeviceArray, rows: DeviceArray,
                 order: DeviceArray, width: int) -> None:
-        """Changes rows of a contiguous array in place; `rows` are sorted, int64 like `order`."""
+        """Changes rows of a contiguous array in place.
+
+        Args:
+            rows: int64, sorted: the row that each entry changes.
+            order: int64: the row of `values` that each entry takes.
+            width: elements per row.
+        """
         count = order.size
         self._kernels(dtype)["scatter"]((_blocks(count * width),), (THREADS,), (
             array, values, rows, order, np.int64(count), np.int64(width), np.int32(OPERATIONS[operation])))

@@ -1,7 +1,27 @@
-"""NCCL communicators between GPUs, of one process or of many, and the collectives that run over them.
+"""NCCL communicators between GPUs, of one process or of several, and the collectives that run over them.
 
-A communicator knows ranks and GPUs; replicas are numbers with an owner, workers are not known here.  In order means:
-every rank gets its slice of every replica's array, adds them left to right, and the slices are put together again.
+NCCL carries data; adding is refdist's own unless REFDIST_NCCL=fastest asks for NCCL's.  The order in which NCCL adds
+depends on the number of GPUs and on the algorithm that it picks, so the bits of its sums do too.  In order means:
+
+1. arrays of one dtype are packed into one buffer, so that many small ones are one call;
+2. every rank receives its slice of every replica's buffer (grouped sends and receives, an all-to-all);
+3. it adds the slices left to right over the replica ids, with the kernel that sums on one GPU;
+4. the sums of the slices are gathered on all ranks (all-gather).
+
+With one replica per GPU that moves as many bytes as a ring all-reduce does.
+
+Invariants, most of them NCCL's:
+
+* A thread that issues calls of several ranks does so in a group; outside of one the first call would wait for the
+  others without end.  A group that was begun is ended also after an error, or every later call of this thread would be
+  queued and never run.  Groups belong to the thread, so lock step does not switch replicas inside one.
+* NCCL sees addresses and counts only.  Device, dtype, contiguity and lifetime of arrays are checked here or nowhere.
+* Two ranks on one GPU are refused by NCCL; callers see to it that they are not.
+* After an error a communicator is aborted and not used again; the next call connects a new one.
+* Nothing waits without a limit.  Connecting blocks until every rank has come and takes no limit, so it runs in a
+  thread; results are waited for by polling an event, while NCCL is asked for errors that happened meanwhile.
+
+Ranks and GPUs are known here.  A replica is a number with a rank that owns it; workers are not known.
 """
 
 from __future__ import annotations
@@ -21,7 +41,7 @@ from refdist.backends.gpu.kernels import Job, stored
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU
 
-# What NCCL can add by itself; anything else goes in order.
+# dtype -> NCCL's name of it; other dtypes are always added in order.
 NCCL_TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "uint32": "UINT32", "int64": "INT64",
               "uint64": "UINT64", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32",
               "float64": "FLOAT64"}
@@ -32,14 +52,14 @@ WAYS = ("ordered", "fastest", "off")
 
 
 def way() -> str:
-    """How GPUs are connected: NCCL carries and refdist adds in order, NCCL adds too, or NCCL is not used.
+    """How GPUs are connected, one of WAYS: in order, by NCCL's own sums, or without NCCL.
 
     Raises:
-        RD25: the environment says something else.
+        RD25: REFDIST_NCCL is something else.
     """
     found = os.environ.get(VARIABLE) or WAYS[0]
     if found not in WAYS:
-        raise errors.error("RD25", f"environment variable {VARIABLE}={found!r}", "there is no such way",
+        raise errors.error("RD25", f"environment variable {VARIABLE}={found!r}", "it is not a way to connect GPUs",
                            f"Write {', '.join(WAYS[:-1])} or {WAYS[-1]}.", kind=errors.InvalidValueError)
     return found
 
@@ -63,13 +83,13 @@ def is_nccl_error(error: BaseException) -> bool:
 
 
 class Communicator:
-    """Communicators of the GPUs that are here.
+    """The ranks of one NCCL communicator that are in this process.
 
     Attributes:
         size: ranks in all.
         here: (rank, GPU) for every rank of this process.
-        limit: seconds that other processes may take; None when there are none.
-        broken: whether it was given up after an error.
+        limit: seconds to wait for other processes; None where all ranks are in this one.
+        broken: whether it was aborted after an error.
     """
 
     def __init__(self, cupy: Cupy, here: Sequence[tuple[int, int]], size: int, comms: Sequence[NcclCommunicator],
@@ -82,7 +102,7 @@ class Communicator:
         self._comms = list(comms)
 
     def group(self, calls: Callable[[int, int, NcclCommunicator, int], None], what: str) -> None:
-        """Issues `calls(rank, gpu, communicator, stream)` for every rank here, as one call of NCCL."""
+        """Issues `calls(rank, gpu, communicator, stream)` for every rank here, as one group."""
         nccl, cuda = _nccl(), self.cupy.cuda
         if self.broken:
             raise errors.error("RD28", what, "the communicator was given up after an error")
@@ -103,18 +123,18 @@ class Communicator:
             raise
 
     def check(self) -> None:
-        """Raises an error that NCCL met in the meantime."""
+        """Raises an error that NCCL has had since the calls were issued."""
         for comm in self._comms:
             try:
                 comm.check_async_error()
             except Exception as error:
-                if isinstance(error, KeyError):  # still at work: a code that CuPy's table does not have
+                if isinstance(error, KeyError):  # CuPy's table of codes lacks "in progress"
                     continue
                 self.give_up()
                 raise errors.error("RD28", "waiting for NCCL", f"NCCL says {error}") from error
 
     def give_up(self) -> None:
-        """Ends what is in flight; the communicator is not used again."""
+        """Aborts what is in flight; the communicator is not used again."""
         self.broken = True
         comms, self._comms = self._comms, []
         for comm in comms:
@@ -140,7 +160,7 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
     """A communicator over GPUs of several processes, each of which calls this.
 
     Raises:
-        RD28: NCCL refuses, or somebody does not come within `limit` seconds.
+        RD28: NCCL fails, or a rank does not come within `limit` seconds.
     """
     nccl = _nccl()
     made: list[NcclCommunicator] = []
@@ -175,10 +195,10 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
 
 
 def wait(cupy: Cupy, communicators: Sequence[Communicator], gpu: int) -> None:
-    """Waits for the current stream of a GPU, while communicators with other processes may still be at work.
+    """Waits for the current stream of a GPU where communicators with other processes are in use.
 
     Raises:
-        RD28: NCCL met an error, or the limit has passed; its communicator is given up, and what was in flight is lost.
+        RD28: NCCL failed, or the limit has passed; the communicator is aborted, and what was in flight is lost.
     """
     shared = [communicator for communicator in communicators
               if communicator.limit is not None and not communicator.broken
@@ -251,7 +271,7 @@ def _unpacked(total: DeviceArray, dtype: DType, shapes: Sequence[tuple[int, ...]
 
 
 def slices(length: int, size: int) -> tuple[int, list[tuple[int, int]]]:
-    """How `length` elements are cut for `size` ranks: the length of a slice, and where each begins and ends.
+    """`length` elements cut for `size` ranks: the length of a slice, and where each begins and ends.
 
     >>> slices(5, 2)
     (3, [(0, 3), (3, 5)])
@@ -265,7 +285,7 @@ def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequen
     cupy, nccl = communicator.cupy, _nccl()
     length, itemsize = flats[0].size, flats[0].dtype.itemsize
     each, cuts = slices(length, communicator.size)
-    # For every rank here, each replica's slice: a view where the replica is its own, else a buffer.
+    # For every rank here, its slice of each replica's buffer: a view of its own replicas', memory to receive others'.
     pieces: dict[int, list[DeviceArray]] = {}
     for rank, gpu in communicator.here:
         own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
@@ -322,7 +342,7 @@ def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequenc
 
 def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray], mine: Sequence[int],
            owners: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> dict[int, list[DeviceArray]]:
-    """Every replica's array on every rank here; shapes may differ, and are known.
+    """Every replica's array on every rank here; shapes may differ.
 
     Args:
         parts: the arrays of the replicas here, each on its owner's GPU.

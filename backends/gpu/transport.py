@@ -1,7 +1,9 @@
-"""Arrays on GPUs between workers: NCCL where every rank has a GPU of its own, else by way of the host.
+"""Arrays on GPUs between workers: over NCCL where every rank has a GPU of its own, else by way of the host.
 
-The calls are compared by the transport underneath before anything moves, so that nobody enters a collective of
-NCCL that others will not come to.
+The transport underneath compares the calls before anything moves, because NCCL has no limit of time: a rank that
+enters a collective which another one never makes would wait without end.  Which way an array takes, and whether a new
+communicator is needed after an error, is agreed on in that same exchange, so all workers decide alike.  The
+communicator is connected at the first call that has arrays on GPUs.
 """
 
 from __future__ import annotations
@@ -76,8 +78,8 @@ class DeviceTransport(Transport):
             return [self._back(found, column[0]) for found, column in zip(gathered, columns, strict=True)]
         results = []
         for number, column in enumerate(columns):
-            everybody = [shape for worker in shapes for shape in worker[number]]
-            found = nccl.gather(self._backend, communicator, column, self._mine, self._owners, everybody)
+            every = [shape for worker in shapes for shape in worker[number]]
+            found = nccl.gather(self._backend, communicator, column, self._mine, self._owners, every)
             results.append(self._backend.concatenate(found[self._mine[0]], axis))
         return results
 
@@ -95,11 +97,11 @@ class DeviceTransport(Transport):
     # Connecting.
 
     def _agree(self, call: CollectiveCall, columns: Columns,
-               say: Shapes | None) -> tuple[nccl.Communicator | None, list[int], list[Shapes]]:
-        # The communicator, which columns go over it, and what everybody says; the same on every worker.
+               shapes: Shapes | None) -> tuple[nccl.Communicator | None, list[int], list[Shapes]]:
+        # The communicator, the columns that go over it, and what each worker says; the same on every worker.
         here = [len(column) == len(self._devices) and all(map(_is_foreign, column)) for column in columns]
         usable = not self._asked or self._communicator is None or not self._communicator.broken
-        said = self._inner.all_gather_object(call, (usable, here, say))
+        said = self._inner.all_gather_object(call, (usable, here, shapes))
         direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in said)]
         if not all(usable for usable, _, _ in said):
             if self._communicator is not None and not self._communicator.broken:
@@ -110,7 +112,7 @@ class DeviceTransport(Transport):
             self._asked = True
         if self._communicator is None:
             return None, [], []
-        return self._communicator, direct, [words for _, _, words in said]
+        return self._communicator, direct, [theirs for _, _, theirs in said]
 
     def _connect(self, call: CollectiveCall) -> nccl.Communicator | None:
         backend = self._backend
@@ -120,14 +122,14 @@ class DeviceTransport(Transport):
         known = None
         if library is not None and None not in mine:
             known = [(socket.gethostname(), backend.pci_bus_id(gpu)) for gpu in mine if gpu is not None]
-        everybody = self._inner.all_gather_object(call, (known, [mine.index(gpu) for gpu in gpus]))
-        places = [place for worker, _ in everybody for place in worker or [None]]
+        workers = self._inner.all_gather_object(call, (known, [mine.index(gpu) for gpu in gpus]))
+        places = [place for worker, _ in workers for place in worker or [None]]
         if library is None or None in places or len(set(places)) < len(places):
             return None  # NCCL refuses two ranks on one GPU
         unique_id = self._inner.all_gather_object(call, library.get_unique_id() if self.rank == 0 else None)[0]
-        starts = np.cumsum([0, *(len(worker) for worker, _ in everybody)]).tolist()
-        self._owners = [start + i for start, (_, replicas) in zip(starts, everybody, strict=False) for i in replicas]
-        self._mine = [starts[self.rank] + i for i in everybody[self.rank][1]]
+        starts = np.cumsum([0, *(len(worker) for worker, _ in workers)]).tolist()
+        self._owners = [start + i for start, (_, replicas) in zip(starts, workers, strict=False) for i in replicas]
+        self._mine = [starts[self.rank] + i for i in workers[self.rank][1]]
         here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(mine) if gpu is not None]
         return backend.connect(here, len(places), unique_id, self._inner.timeout)
 

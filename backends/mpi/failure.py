@@ -1,7 +1,24 @@
-"""Who is lost: processes that died, stopped, or are elsewhere; and how a failed job ends.
+"""Lost workers: processes that died, stopped, or are elsewhere; and how a failed job ends.
 
-Nothing here is sent through MPI, which cannot be relied on when a process is gone: processes of one host are
-looked up in /proc, the others are asked over UDP by a thread that answers whatever the program is doing.
+Nothing here is sent through MPI, which cannot be relied on when a process is gone: in MPICH no call reports it, and a
+message to a dead process can crash its sender.  Instead
+
+* processes of one host are looked up in /proc, which shows a death at the next poll (50 ms);
+* the others are asked over UDP.  A thread answers whatever the program is doing, so a worker that computes for too long
+  is told from one that is gone.  A question says which rendezvous the asker has given up, and those asked give it up
+  too, so that all report the same failure at the same time.
+
+The first worker to die must not take the reports of the others with it.  MPICH's launcher kills all processes within
+35 ms when one of its own dies by a signal.  So a worker forks before it starts MPI and goes on in the child
+(`supervise`); the parent, which the launcher watches, outlives it by ten seconds.  OpenMPI's launcher leaves survivors
+alone when it is given `--with-ft ulfm`, and nothing is forked.  A fork keeps no threads but its own: what has started a
+pool of threads before (OpenMP in PyTorch) can hang in the child.
+
+An exception that is not caught is printed in one write, with the worker's number on each line, and ends the job.  There
+are two waits on that way: for the launcher, which drops output that it has not forwarded when a job is aborted, and,
+where all workers have the same error, for the others to print it too.
+
+Not noticed: a process that ends by `os._exit`, after which MPICH's launcher kills the others at once.
 """
 
 from __future__ import annotations
@@ -21,16 +38,15 @@ from types import TracebackType
 from refdist.core import tracebacks
 from refdist.core.launcher import launched
 
-HOLD_SECONDS = 10.0  # how long a supervisor keeps its place after its worker was killed
+HOLD_SECONDS = 10.0  # how long a supervisor outlives a worker that was killed
 ANSWER_SECONDS = 1.0
 FORWARD_SECONDS = 0.3
 
 
 def supervise() -> None:
-    """Continues in a child process and leaves a parent behind that outlives it.
+    """Continues in a child process; the parent waits for it, and ends later than a child that was killed.
 
-    MPICH's launcher kills all processes as soon as one of its own dies by a signal, before the others can say a
-    word.  The parent keeps the launcher's process alive until they have.
+    MPICH's launcher watches the parent, and kills all workers when a process of its own dies by a signal.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -68,7 +84,9 @@ class Watch:
     """Answers questions about this process, and asks the others.
 
     Attributes:
-        given_up: the last meeting that another worker has given up waiting for; -1 for none, because 0 is starting.
+        rank: this worker.
+        count: the number of the last rendezvous that it has entered; 0 is joining the others.
+        given_up: the last rendezvous that another worker has given up; -1 for none.
     """
 
     def __init__(self, rank: int) -> None:
@@ -82,20 +100,20 @@ class Watch:
         threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
 
     def entered(self, count: int, call: object) -> None:
-        """Notes the meeting that this worker has come to."""
+        """Notes that this worker has entered rendezvous number `count`, with this call."""
         self.count, self._call = count, call
 
     def status(self) -> str:
-        """The last meeting that this worker came to, and its line."""
+        """The last call with which this worker entered a rendezvous, and its line."""
         return "starting" if self._call is None else str(self._call)
 
     def endpoint(self) -> tuple[str, int, int]:
-        """(host, port, process id), to be told to the others."""
+        """(host, port, process id) of this worker, for the others."""
         return socket.gethostname(), self._socket.getsockname()[1], os.getpid()
 
-    def set_peers(self, cards: list[tuple[str, int, int]]) -> None:
-        """Takes the cards of all workers, in worker order."""
-        self._peers = cards
+    def set_peers(self, endpoints: list[tuple[str, int, int]]) -> None:
+        """Takes the endpoints of all workers, in worker order."""
+        self._peers = endpoints
 
     def _answer(self) -> None:
         while True:
@@ -103,7 +121,7 @@ class Watch:
                 question, sender = self._socket.recvfrom(64)
                 word, _, count = question.partition(b" ")
                 if word == b"refdist" and count.isdigit():
-                    # Who asks has given up a meeting, which cannot come about any more.
+                    # The worker that asks has given up this rendezvous, so it can no longer complete.
                     self.given_up = max(self.given_up, int(count))
                     answer = json.dumps([self.rank, self.count, self.status()]).encode()
                     self._socket.sendto(answer[:60000], sender)
@@ -117,17 +135,17 @@ class Watch:
                 if rank != self.rank and host == here and _state(pid) in ("gone", "Z", "X")]
 
     def report(self) -> str:
-        """Where every worker is, one line each."""
+        """What every worker is doing, one line each."""
         answers = self._ask()
         here = socket.gethostname()
         lines = []
         for rank, (host, _, pid) in enumerate(self._peers):
             if rank == self.rank:
-                text = f"waits in meeting {self.count}: {self.status()}"
+                text = f"waits in call {self.count}: {self.status()}"
             elif rank in answers:
-                count, doing = answers[rank]
-                where = "is still on its way; its last meeting was" if count < self.count else "is in meeting"
-                text = f"{where} {count}: {doing}"
+                count, status = answers[rank]
+                where = "is elsewhere in the program; its last call was" if count < self.count else "is in call"
+                text = f"{where} {count}: {status}"
             else:
                 state = _state(pid) if host == here else "?"
                 text = {"gone": "is dead", "Z": "is dead", "X": "is dead", "T": "is stopped"}.get(
@@ -149,8 +167,8 @@ class Watch:
         while len(answers) < len(self._peers) - 1 and (left := until - time.monotonic()) > 0:
             asking.settimeout(left)
             try:
-                rank, count, doing = json.loads(asking.recv(65536))
-                answers[rank] = (count, doing)
+                rank, count, status = json.loads(asking.recv(65536))
+                answers[rank] = (count, status)
             except (OSError, ValueError):
                 continue
         asking.close()
@@ -166,13 +184,13 @@ def _state(pid: int) -> str:
 
 
 def end_job_on_exceptions(rank: int, abort: Callable[[int], object]) -> None:
-    """From now on an exception that nobody catches is printed with this worker's number and ends all workers."""
+    """Makes an uncaught exception end all workers, after it was printed with this worker's number."""
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
         shown = "".join(f"[worker {rank}] {line}\n" for line in text.splitlines())
         sys.stdout.flush()
         os.write(2, shown.encode(errors="replace"))
-        # The launcher drops what it has not yet passed on when a job is aborted.
+        # A launcher drops what it has not forwarded when a job is aborted.
         time.sleep(FORWARD_SECONDS)
         if getattr(error, "on_every_worker", False):
             let_others_speak()
@@ -182,14 +200,14 @@ def end_job_on_exceptions(rank: int, abort: Callable[[int], object]) -> None:
 
 
 def let_others_speak() -> None:
-    """Waits a little before the job is ended, because the others have the same error and want to say so too."""
+    """Waits before the job is ended, so that the others can report the same error."""
     time.sleep(2 * ANSWER_SECONDS)
 
 
 def limit_start(seconds: float) -> threading.Timer:
-    """Ends this process when the others have not come within `seconds`; to be cancelled when they have."""
+    """Ends this process unless the timer is cancelled within `seconds`, because the others have joined it."""
     def give_up() -> None:
-        os.write(2, f"[worker {_launcher_rank()}] [RD01] starting: not all workers came within {seconds:.0f} s. "
+        os.write(2, f"[worker {_launcher_rank()}] [RD01] starting: not all workers arrived within {seconds:.0f} s. "
                     "Look at why the others did not start.\n".encode())
         os._exit(70)
 

@@ -1,7 +1,7 @@
 """What is used of mpi4py, which is optional and so not there where types are checked.
 
-Names and arguments are mpi4py's.  A buffer is memory that MPI reads or writes while a request is open, so whoever
-makes a request keeps its buffers alive and untouched until `Test` has returned True.
+Names and arguments are mpi4py's.  A buffer is memory that MPI reads or writes while a request is open, so its
+buffers are kept alive and untouched until `Test` has returned True.
 """
 
 from __future__ import annotations

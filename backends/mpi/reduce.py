@@ -1,8 +1,22 @@
-"""Sums of large arrays over processes.
+"""Sums of large arrays over processes, left to right over the replica ids.
 
-`SharedMemoryReducer` is for processes of one host: each sums its own slice of everybody's arrays, in the order of the
-replicas, through memory that all of them share; results lie in that memory and are not copied out.
-`MessageReducer` is the way through MPI alone.
+A process may not add up its own arrays before it sends them: (a + b) + (c + d) has other bits than ((a + b) + c) + d.
+So each process adds one slice of the arrays of all replicas, and every process gets the sums of all slices.
+
+`SharedMemoryReducer`, for processes of one host.  Arrays are staged in windows of MPI that all processes see; the sums
+are written to another such window and are the results, which are not copied out.  Staging goes chunk by chunk through
+two halves of a window: one barrier per chunk is enough, because a half is written again only after the next barrier,
+when all have read it.  Nothing is staged for the slice that a process adds itself.  Measured with the gradients of
+ResNet-50 (102 MB of float32, 2 processes on 2 cores): MPI's Allreduce 40 ms, with packing 65, this way 15, an
+all-to-all of slices 58.
+
+Results.  A window can be used again when no process holds a view of it.  Each process tells the others in its headers
+which ones it has released; all have the same masks, so all choose the same window without talking about it.  There are
+64, the bits of the mask.  Views are read-only for NumPy only: a library that ignores its flag (`torch.from_numpy`)
+writes into the memory of all processes.
+
+`MessageReducer`, between hosts: an all-to-all of slices and an all-gather of their sums.  Where the order of additions
+does not matter (RING), Allreduce in chunks, which is faster than in one piece (26 ms for 40 above).
 """
 
 from __future__ import annotations
@@ -19,8 +33,8 @@ from refdist.backends.mpi.mpi_types import MPI, Communicator, HostArray, Request
 
 _ALIGN = 64
 _CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
-_CHUNK_CROWDED = 1 << 24  # and where processes take turns, so that hand-overs are dear
-_BUFFERS = 64  # as many results can be alive at once as the mask of a header has bits
+_CHUNK_CROWDED = 1 << 24  # oversubscribed host: larger chunks, because every barrier costs a context switch
+_BUFFERS = 64  # results that can be alive at once: bits of the mask in a header
 
 Columns = Sequence[Sequence[HostArray]]  # for every result, the contiguous arrays of this process's replicas
 Wait = Callable[[Request], None]
@@ -93,7 +107,7 @@ class Layout:
 
 
 class SharedMemoryReducer:
-    """Sums through windows that all processes of the host see."""
+    """Sums through memory that all processes of the host share."""
 
     def __init__(self, mpi: MPI, comm: Communicator, wait: Wait, crowded: bool) -> None:
         self._mpi = mpi
@@ -103,15 +117,15 @@ class SharedMemoryReducer:
         self._chunk = _CHUNK_CROWDED if crowded else _CHUNK
         self._staging: tuple[Window, list[Bytes]] | None = None
         self._windows: list[tuple[Window, Bytes]] = []
-        self._mine = (1 << _BUFFERS) - 1  # results that this process does not hold any more
-        self._free = self._mine  # results that nobody holds, as of the last meeting
+        self._mine = (1 << _BUFFERS) - 1  # bitmask of the buffers that this process has released
+        self._free = self._mine  # those that all had released at the last rendezvous
 
     def released(self) -> int:
-        """The mask of results that this process has let go of."""
+        """The bitmask of buffers whose results this process has released."""
         return self._mine
 
-    def let_go(self, masks: Sequence[int]) -> None:
-        """Takes what all processes have said in a meeting."""
+    def set_released(self, masks: Sequence[int]) -> None:
+        """Takes the masks of all processes, from the headers of a rendezvous."""
         free = masks[0]
         for mask in masks[1:]:
             free &= mask
@@ -126,10 +140,10 @@ class SharedMemoryReducer:
             stop = min(start + self._chunk, layout.total)
             half = turn % 2
             low, high = layout.slice(start, stop, self._rank, self._size)
-            # What this process sums itself it reads where it lies.
+            # Nothing is staged for the slice that this process adds itself.
             for first, end in ((start, low), (high, stop)):
                 layout.copy(first, end, staging[self._rank][half], start)
-            # A half is written again only after the next barrier, and by then everybody has read it.
+            # A half is written again only after the next barrier, when all have read it.
             self._barrier()
             blocks = [None if rank == self._rank else staging[rank][half] for rank in range(self._size)]
             layout.add(low, high, blocks, start, buffer)
@@ -150,7 +164,7 @@ class SharedMemoryReducer:
         self._mine |= 1 << number
 
     def _result(self, nbytes: int) -> tuple[Bytes, int]:
-        # All processes know the same free buffers, so they choose the same one.
+        # All processes have the same mask of free buffers, so they choose the same one.
         fitting = [(len(memory), number) for number, (_, memory) in enumerate(self._windows)
                    if self._free >> number & 1 and len(memory) >= nbytes]
         if fitting:
@@ -191,11 +205,11 @@ class MessageReducer:
         self._size = comm.Get_size()
 
     def released(self) -> int:
-        """Nothing is shared."""
+        """No buffers are shared."""
         return 0
 
-    def let_go(self, masks: Sequence[int]) -> None:
-        """Nothing is shared."""
+    def set_released(self, masks: Sequence[int]) -> None:
+        """No buffers are shared."""
 
     def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
         """The sum of each column over all processes."""
@@ -232,14 +246,14 @@ class MessageReducer:
 
 def make(mpi: MPI, comm: Communicator, node: Communicator, wait: Wait, cores: int,
          sent: bool) -> SharedMemoryReducer | MessageReducer:
-    """The best way for these processes.
+    """The faster reducer that works for these processes.
 
     Args:
         mpi: mpi4py.MPI.
         comm: all processes.
         node: those of this host.
-        wait: waits for an MPI request, with a limit.
-        cores: of this host.
+        wait: waits for a request, with a limit.
+        cores: how many this process may use.
         sent: whether to use MPI alone even on one host.
     """
     hosts = comm.allreduce(1 if node.Get_rank() == 0 else 0)

@@ -1,8 +1,26 @@
 """Workers that are processes started by `mpiexec` or `srun`: collectives through mpi4py.
 
-A meeting begins with one small all-gather in which every worker says what it came for, and which carries the
-data too when they are small.  No wait is without a limit.  How large arrays are summed is in `reduce`, who is
-lost in `failure`.
+Every collective begins with one small all-gather, the rendezvous, in which each worker sends a block of 256 bytes: a
+header, and behind it the data where they fit.  So a scalar `all_reduce` is one call of MPI.  The header has
+
+* a sequence number and a hash of the call, which must be the same on all workers;
+* a bitmask of the buffers for results that this worker has released (`reduce`);
+* the size of the data.
+
+MPI checks nothing of this: workers that make different calls hang, crash, or add what does not belong together.  All
+workers see the same headers, so all of them see the same difference; then they exchange full descriptions and raise
+the same error.  No data have moved by then, and the program can go on.
+
+How data travel, by their size: in the block; to 64 KiB gathered by all workers, each of which adds everything up;
+beyond, each worker adds a slice (`reduce`).  The additions and their order are the same in all three.
+
+No wait is without a limit.  There is no blocking call: every request is polled with `Test`.  While each process has a
+core it spins, which takes as long as a blocking call (3 us for a scalar).  Where processes share cores it yields after
+every look; spinning there would keep the very process from running that is waited for (2 ms).  Every 50 ms it looks
+whether a process has died or another worker has given up (`failure`).
+
+MPI's own fault tolerance is not used.  In MPICH its calls are missing, or do not return after a death.  OpenMPI started
+with `--with-ft ulfm` raises by itself, which `_wait` translates.
 """
 
 from __future__ import annotations
@@ -38,8 +56,8 @@ SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on o
 CHECKS = ("all", "first", "off")
 DEFAULT_TIMEOUT = 300.0  # seconds
 
-# What every worker says first: number of the meeting and fingerprint, which must agree; buffers it has let go of,
-# and bytes that follow.
+# Header from each rank: sequence number, hash of the call (both must match on all ranks), bitmask of released buffers,
+# payload size.
 _HEADER = struct.Struct("<QQQQ")
 _RELEASED_AND_SIZE = struct.Struct("<QQ")
 _AGREED = 16
@@ -93,7 +111,7 @@ class MPITransport(ConnectableTransport):
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
             raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
-                               "Run `pip install mpi4py mpich`, which brings an MPI library and its mpiexec."
+                               "Run `pip install mpi4py mpich`, which installs an MPI library and its mpiexec."
                                ) from error
         watch.rank = MPI.COMM_WORLD.Get_rank()
         failure.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
@@ -108,7 +126,7 @@ class MPITransport(ConnectableTransport):
         try:
             self._poll(request)
         except self._mpi.Exception as error:
-            # OpenMPI says itself that a process is gone.
+            # OpenMPI reports a dead process itself.
             raise self._lost(self._watch.dead()) from error
 
     def _poll(self, request: Request) -> None:
@@ -131,20 +149,20 @@ class MPITransport(ConnectableTransport):
                     raise self._lost(gone)
 
     def _lost(self, gone: list[int]) -> errors.RefdistError:
-        what = (f"{agreement.names(gone, 'worker')} died" if gone
-                else f"not all workers came within {self.timeout:.0f} s")
+        late = f"not all workers arrived within {self.timeout:.0f} s"
+        what = f"{agreement.names(gone, 'worker')} died" if gone else late
         return on_every_worker(errors.error(
             "RD01", self._watch.status(), f"{what}:\n{self._watch.report()}\n",
-            "Look at the lines of those who are missing; a longer wait is "
+            "Look at the lines of the workers that are missing; to wait longer, set "
             f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}."))
 
-    # Meeting.
+    # Rendezvous.
 
     def _rendezvous(self, call: CollectiveCall, data: bytes) -> tuple[int, ...]:
-        """Lets all workers say what they came for.
+        """Compares the call with those of all other workers, and gathers the data where they fit into a block.
 
         Returns:
-            How many bytes each brought; they are in `_in` already where they fit.
+            The size of each worker's data; where all fit, they are in `_in` already.
         """
         self._count += 1
         self._watch.entered(self._count, call)
@@ -159,7 +177,7 @@ class MPITransport(ConnectableTransport):
                 raise self._difference(call)
         released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
                               strict=True)
-        self._reducer.let_go(released)
+        self._reducer.set_released(released)
         return sizes
 
     def _fingerprint(self, call: CollectiveCall) -> int:
@@ -184,7 +202,7 @@ class MPITransport(ConnectableTransport):
             return error
         return on_every_worker(errors.error(
             "RD02", call.kind, "the workers have made different numbers of calls that need all of them: worker "
-            f"{self.rank} is at its number {self._count}, {call}"))
+            f"{self.rank} is at call {self._count}, {call}"))
 
     def _exchange_raw(self, value: T) -> list[T]:
         data = np.frombuffer(pickle.dumps(value), np.uint8)
@@ -199,7 +217,7 @@ class MPITransport(ConnectableTransport):
         return [everything[offsets[i]:offsets[i + 1]] for i in range(self.size)]
 
     def _all(self, call: CollectiveCall, data: bytes) -> Sequence[bytearray | memoryview]:
-        """The bytes of all workers."""
+        """The data of all workers."""
         sizes = self._rendezvous(call, data)
         if max(sizes) <= _INLINE:
             first = _HEADER.size
@@ -222,13 +240,13 @@ class MPITransport(ConnectableTransport):
 
     def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]]) -> list[HostArray]:
         mine = b"".join([part.tobytes() for column in columns for part in column])
-        everybody = self._all(call, mine)
+        gathered = self._all(call, mine)
         totals, start = [], 0
         for column in columns:
             first = column[0]
             step = first.nbytes
             parts = [np.ndarray(first.shape, first.dtype, data, start + i * step)
-                     for data in everybody for i in range(len(column))]
+                     for data in gathered for i in range(len(column))]
             totals.append(ordered_sum(parts))
             start += step * len(column)
         return totals
@@ -258,7 +276,7 @@ class MPITransport(ConnectableTransport):
         self._rendezvous(call, b"")
 
     def finish(self) -> None:
-        """Says that this worker's program has ended; the others must have come to their end too."""
+        """Tells the others that this worker's program has ended; an error unless theirs have too."""
         try:
             self._rendezvous(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
@@ -287,7 +305,7 @@ def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]],
 def _level() -> str:
     level = os.environ.get(CHECKS_VARIABLE, "all")
     if level not in CHECKS:
-        raise errors.error("RD25", f"environment variable {CHECKS_VARIABLE}={level!r}", "there is no such level",
+        raise errors.error("RD25", f"environment variable {CHECKS_VARIABLE}={level!r}", "it is not a level of checks",
                            f"Write one of {', '.join(CHECKS)}.", kind=errors.InvalidValueError)
     return level
 
@@ -295,7 +313,7 @@ def _level() -> str:
 def _sent() -> bool:
     way = os.environ.get(SUMS_VARIABLE, "shared")
     if way not in ("shared", "sent"):
-        raise errors.error("RD25", f"environment variable {SUMS_VARIABLE}={way!r}", "there is no such way",
+        raise errors.error("RD25", f"environment variable {SUMS_VARIABLE}={way!r}", "it is not a way of adding",
                            "Write shared or sent.", kind=errors.InvalidValueError)
     return way == "sent"
 
@@ -305,6 +323,6 @@ def _timeout(wanted: float | None) -> float:
     try:
         seconds = wanted if wanted is not None else float(text) if text else DEFAULT_TIMEOUT
     except ValueError as error:
-        raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is no number",
+        raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is not a number",
                            f"Write {TIMEOUT_VARIABLE}=60.", kind=errors.InvalidValueError) from error
     return seconds
