@@ -84,12 +84,12 @@ class DeviceTransport(Transport):
         return results
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
-        return self._back(self._inner.broadcast(call, _to_host(array)), array)
+        return self._back(self._inner.broadcast(call, arrays.to_numpy(array)), array)
 
     # The way through the host.
 
     def _on_host(self, columns: Columns) -> list[list[Any]]:
-        return [[_to_host(part) for part in column] for column in columns]
+        return [[arrays.to_numpy(part) for part in column] for column in columns]
 
     def _back(self, result: Array, like: Array) -> Any:
         return frozen(self._backend.put(result, self._devices[0])) if _is_foreign(like) else result
