@@ -12,7 +12,8 @@ all-to-all of slices 58.
 
 Results.  A window can be used again when no process holds a view of it.  Each process tells the others in its headers
 which ones it has released; all have the same masks, so all choose the same window without talking about it.  There are
-64, the bits of the mask.  Views are read-only for NumPy only: a library that ignores its flag (`torch.from_numpy`)
+64, the bits of the mask; while all others are in use, the last one is used again and again, and its results are copied
+out.  Views are read-only for NumPy only: a library that ignores its flag (`torch.from_numpy`)
 writes into the memory of all processes.
 
 `MessageReducer`, between hosts: an all-to-all of slices and an all-gather of their sums.  Where the order of additions
@@ -34,7 +35,8 @@ from refdist.backends.mpi.mpi_types import MPI, Communicator, HostArray, Request
 _ALIGN = 64
 _CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
 _CHUNK_CROWDED = 1 << 24  # oversubscribed host: larger chunks, because every barrier costs a context switch
-_BUFFERS = 64  # results that can be alive at once: bits of the mask in a header
+_BUFFERS = 64  # bits of the mask in a header
+_SPARE = _BUFFERS - 1  # never in use for longer than a sum
 
 Columns = Sequence[Sequence[HostArray]]  # for every result, the contiguous arrays of this process's replicas
 Wait = Callable[[Request], None]
@@ -154,9 +156,11 @@ class SharedMemoryReducer:
         self._wait(self._comm.Ibarrier())
 
     def _results(self, layout: Layout, buffer: Bytes, number: int) -> list[HostArray]:
+        if number == _SPARE:
+            return [frozen(view.copy()) for view in layout.views(buffer)]
+        self._mine &= ~(1 << number)
         root = np.frombuffer(buffer.data[:layout.total], np.uint8)
         root.flags.writeable = False
-        self._mine &= ~(1 << number)
         weakref.finalize(root, self._release, number)
         return layout.views(root)
 
@@ -165,15 +169,13 @@ class SharedMemoryReducer:
 
     def _result(self, nbytes: int) -> tuple[Bytes, int]:
         # All processes have the same mask of free buffers, so they choose the same one.
-        fitting = [(len(memory), number) for number, (_, memory) in enumerate(self._windows)
+        fitting = [(number == _SPARE, len(memory), number) for number, (_, memory) in enumerate(self._windows)
                    if self._free >> number & 1 and len(memory) >= nbytes]
         if fitting:
-            _, number = min(fitting)
+            _, _, number = min(fitting)
             return self._windows[number][1], number
         unused = [number for number in range(len(self._windows)) if self._free >> number & 1]
         number = unused[0] if unused else len(self._windows)
-        if number == _BUFFERS:
-            raise MemoryError(f"{_BUFFERS} results of large sums are alive; copy what is to be kept")
         window = self._mpi.Win.Allocate_shared(nbytes if self._rank == 0 else 0, 1, comm=self._comm)
         memory = np.frombuffer(window.Shared_query(0)[0], np.uint8)
         if unused:

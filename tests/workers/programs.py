@@ -73,6 +73,13 @@ def large_sums() -> Any:
     return plain(s.run(step))
 
 
+def many_large_sums() -> Any:
+    s = strategy()
+    kept = [s.reduce("SUM", s.run(lambda i=i: numbers("float32", 20_000) + i), axis=None) for i in range(70)]
+    again = [s.reduce("SUM", s.run(lambda: numbers("float32", 30_000)), axis=None) for _ in range(2)]
+    return [plain(one) for one in kept + again]
+
+
 def mixed_nest() -> Any:
     s = strategy()
 
