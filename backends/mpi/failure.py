@@ -6,7 +6,8 @@ message to a dead process can crash its sender.  Instead
 * processes of one host are looked up in /proc, which shows a death at the next poll (50 ms);
 * the others are asked over UDP.  A thread answers whatever the program is doing, so a worker that computes for too long
   is told from one that is gone.  A question says which rendezvous the asker has given up, and those asked give it up
-  too, so that all report the same failure at the same time.
+  too, so that all report the same failure at the same time.  Questions and answers begin with a random token of the
+  worker that is asked, which the workers have exchanged; any other datagram is ignored.
 
 The first worker to die must not take the reports of the others with it.  MPICH's launcher kills all processes within
 35 ms when one of its own dies by a signal.  So a worker forks before it starts MPI and goes on in the child
@@ -24,8 +25,8 @@ Not noticed: a process that ends by `os._exit`, after which MPICH's launcher kil
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
+from typing import NamedTuple
 
 from refdist.core import tracebacks
 from refdist.core.launcher import launched
@@ -80,6 +82,21 @@ def _launcher_rank() -> str:
     return "?" if found is None else str(found.rank)
 
 
+class Endpoint(NamedTuple):
+    """Where a worker answers.
+
+    Attributes:
+        host, port: its address.
+        process: the id of its process.
+        token: what questions to this worker and its answers begin with; other datagrams are not of this job.
+    """
+
+    host: str
+    port: int
+    process: int
+    token: str
+
+
 class Watch:
     """Answers questions about this process, and asks the others.
 
@@ -94,7 +111,8 @@ class Watch:
         self.count = 0
         self.given_up = -1
         self._call: object = None
-        self._peers: list[tuple[str, int, int]] = []
+        self._peers: list[Endpoint] = []
+        self._token = secrets.token_hex(8)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
@@ -107,11 +125,11 @@ class Watch:
         """The last call with which this worker entered a rendezvous, and its line."""
         return "starting" if self._call is None else str(self._call)
 
-    def endpoint(self) -> tuple[str, int, int]:
-        """(host, port, process id) of this worker, for the others."""
-        return socket.gethostname(), self._socket.getsockname()[1], os.getpid()
+    def endpoint(self) -> Endpoint:
+        """Where this worker answers, for the others."""
+        return Endpoint(socket.gethostname(), self._socket.getsockname()[1], os.getpid(), self._token)
 
-    def set_peers(self, endpoints: list[tuple[str, int, int]]) -> None:
+    def set_peers(self, endpoints: list[Endpoint]) -> None:
         """Takes the endpoints of all workers, in worker order."""
         self._peers = endpoints
 
@@ -119,27 +137,27 @@ class Watch:
         while True:
             try:
                 question, sender = self._socket.recvfrom(64)
-                word, _, count = question.partition(b" ")
-                if word == b"refdist" and count.isdigit():
+                token, _, count = question.partition(b" ")
+                if token == self._token.encode() and count.isdigit():
                     # The worker that asks has given up this rendezvous, so it can no longer complete.
                     self.given_up = max(self.given_up, int(count))
-                    answer = json.dumps([self.rank, self.count, self.status()]).encode()
-                    self._socket.sendto(answer[:60000], sender)
+                    answer = f"{self._token} {self.count} {self.status()[:9000]}".encode()
+                    self._socket.sendto(answer, sender)
             except OSError:
                 return
 
     def dead(self) -> list[int]:
         """Workers of this host whose process is gone."""
         here = socket.gethostname()
-        return [rank for rank, (host, _, pid) in enumerate(self._peers)
-                if rank != self.rank and host == here and _state(pid) in ("gone", "Z", "X")]
+        return [rank for rank, peer in enumerate(self._peers)
+                if rank != self.rank and peer.host == here and _state(peer.process) in ("gone", "Z", "X")]
 
     def report(self) -> str:
         """What every worker is doing, one line each."""
-        answers = self._ask()
+        answers = self._ask(self.dead())
         here = socket.gethostname()
         lines = []
-        for rank, (host, _, pid) in enumerate(self._peers):
+        for rank, (host, _, pid, _) in enumerate(self._peers):
             if rank == self.rank:
                 text = f"waits in call {self.count}: {self.status()}"
             elif rank in answers:
@@ -153,24 +171,25 @@ class Watch:
             lines.append(f"  worker {rank} on {host} (process {pid}) {text}")
         return "\n".join(lines)
 
-    def _ask(self) -> dict[int, tuple[int, str]]:
+    def _ask(self, gone: list[int]) -> dict[int, tuple[int, str]]:
+        # What the others say, without waiting for those that are known to be gone.
         asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         here = socket.gethostname()
-        for rank, (host, port, _) in enumerate(self._peers):
-            if rank != self.rank:
-                try:
-                    asking.sendto(b"refdist %d" % self.count, ("127.0.0.1" if host == here else host, port))
-                except OSError:
-                    continue
+        asked = {peer.token.encode(): rank for rank, peer in enumerate(self._peers)
+                 if rank != self.rank and rank not in gone}
+        for token, rank in asked.items():
+            host, port, *_ = self._peers[rank]
+            with contextlib.suppress(OSError):
+                asking.sendto(b"%b %d" % (token, self.count), ("127.0.0.1" if host == here else host, port))
         answers: dict[int, tuple[int, str]] = {}
         until = time.monotonic() + ANSWER_SECONDS
-        while len(answers) < len(self._peers) - 1 and (left := until - time.monotonic()) > 0:
+        while len(answers) < len(asked) and (left := until - time.monotonic()) > 0:
             asking.settimeout(left)
-            try:
-                rank, count, status = json.loads(asking.recv(65536))
-                answers[rank] = (count, status)
-            except (OSError, ValueError):
-                continue
+            with contextlib.suppress(OSError):
+                token, _, answer = asking.recv(65536).partition(b" ")
+                if token in asked:
+                    count, _, status = answer.decode(errors="replace").partition(" ")
+                    answers[asked[token]] = (int(count), status)
         asking.close()
         return answers
 
