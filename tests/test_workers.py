@@ -91,3 +91,17 @@ def test_simulated_and_real_workers_give_the_same_bits(world: Any, name: str) ->
     real = [pickle.loads((folder / f"{name}.{rank}").read_bytes()) for rank in range(workers)]
     for rank, (one, other) in enumerate(zip(simulated, real, strict=True)):
         assert equal(one, other), f"worker {rank}: {one} and {other}"
+
+
+BOUND = """
+import os, refdist
+rank = refdist.cluster_resolver.launched().rank
+os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
+assert refdist.MultiWorkerMirroredStrategy().extended.transport._spin
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core")
+def test_processes_that_are_bound_to_a_core_each_do_not_share_cores() -> None:
+    done = mpiexec(2, "-c", BOUND)
+    assert done.returncode == 0, done.stderr

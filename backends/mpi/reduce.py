@@ -255,7 +255,7 @@ def make(mpi: MPI, comm: Communicator, node: Communicator, wait: Wait, cores: in
         comm: all processes.
         node: those of this host.
         wait: waits for a request, with a limit.
-        cores: how many this process may use.
+        cores: how many the processes of this host may use together.
         sent: whether to use MPI alone even on one host.
     """
     hosts = comm.allreduce(1 if node.Get_rank() == 0 else 0)

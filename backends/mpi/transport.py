@@ -88,7 +88,8 @@ class MPITransport(ConnectableTransport):
         self._in = bytearray(_BLOCK * self.size)
         self._starts = range(0, _BLOCK * self.size, _BLOCK)
         node = self._comm.Split_type(mpi.COMM_TYPE_SHARED)
-        cores = len(os.sched_getaffinity(0))
+        # Together, because a launcher may have bound each process to a core of its own.
+        cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
         self._spin = node.Get_size() <= cores
         self._reducer = reduce.make(mpi, self._comm, node, self._wait, cores, _sent())
         node.Free()
