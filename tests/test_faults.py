@@ -58,6 +58,15 @@ def test_an_exception_on_one_worker_ends_all_and_its_traceback_comes_first(worke
     assert "came through" not in done.stdout
 
 
+def test_a_worker_that_never_joins_is_not_waited_for_without_end() -> None:
+    # It never starts MPI, so the others wait inside of it, where no Python runs.
+    done = mpiexec(3, FAULTS, "absent", "1", limit=60, REFDIST_TIMEOUT="3")
+    assert done.returncode != 0
+    for survivor in (0, 2):
+        assert f"[worker {survivor}] [RD01] starting: not all workers arrived within 3 s." in done.stderr
+    assert "[worker 1]" not in done.stderr
+
+
 def test_without_a_fault_everybody_comes_through() -> None:
     done = mpiexec(2, FAULTS, "none", "0", limit=60)
     assert (done.returncode, done.stdout.count("came through"), done.stderr) == (0, 2, "")

@@ -12,8 +12,11 @@ message to a dead process can crash its sender.  Instead
 The first worker to die must not take the reports of the others with it.  MPICH's launcher kills all processes within
 35 ms when one of its own dies by a signal.  So a worker forks before it starts MPI and goes on in the child
 (`supervise`); the parent, which the launcher watches, outlives it by ten seconds.  OpenMPI's launcher leaves survivors
-alone when it is given `--with-ft ulfm`, and nothing is forked.  A fork keeps no threads but its own: what has started a
-pool of threads before (OpenMP in PyTorch) can hang in the child.
+alone when it is given `--with-ft ulfm`, and needs no supervisor.  A fork keeps no threads but its own: what has started
+a pool of threads before (OpenMP in PyTorch) can hang in the child.
+
+MPI's own start waits for all processes without a limit, inside of MPI, and holds the interpreter's lock meanwhile.  So
+its limit is kept by another process (`limited_start`).
 
 An exception that is not caught is printed in one write, with the worker's number on each line, and ends the job.  There
 are two waits on that way: for the launcher, which drops output that it has not forwarded when a job is aborted, and,
@@ -27,13 +30,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NamedTuple
 
@@ -223,14 +227,26 @@ def let_others_speak() -> None:
     time.sleep(2 * ANSWER_SECONDS)
 
 
-def limit_start(seconds: float) -> threading.Timer:
-    """Ends this process unless the timer is cancelled within `seconds`, because the others have joined it."""
-    def give_up() -> None:
-        os.write(2, f"[worker {_launcher_rank()}] [RD01] starting: not all workers arrived within {seconds:.0f} s. "
-                    "Look at why the others did not start.\n".encode())
-        os._exit(70)
+@contextlib.contextmanager
+def limited_start(seconds: float) -> Iterator[None]:
+    """Ends this process when the `with` block takes longer than `seconds`.
 
-    timer = threading.Timer(seconds, give_up)
-    timer.daemon = True
-    timer.start()
-    return timer
+    Another process does it: MPI holds the interpreter's lock while it starts, so no thread of this one would run.
+    """
+    reading, writing = os.pipe()
+    worker, watcher = os.getpid(), os.fork()
+    if watcher == 0:
+        os.close(writing)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        if not select.select([reading], [], [], seconds)[0]:  # nor is it closed, because the process has ended
+            os.write(2, f"[worker {_launcher_rank()}] [RD01] starting: not all workers arrived within {seconds:.0f} s. "
+                        "Look at why the others did not start.\n".encode())
+            os.kill(worker, signal.SIGKILL)
+        os._exit(0)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        os.close(writing)
+        os.waitpid(watcher, 0)

@@ -106,18 +106,16 @@ class MPITransport(ConnectableTransport):
         launch = launched()
         if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
             failure.supervise()
-        watch = failure.Watch(0)
-        alarm = failure.limit_start(seconds)
-        try:
-            from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
-            raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
-                               "Run `pip install mpi4py mpich`, which installs an MPI library and its mpiexec."
-                               ) from error
-        watch.rank = MPI.COMM_WORLD.Get_rank()
-        failure.end_job_on_exceptions(watch.rank, MPI.COMM_WORLD.Abort)
-        transport = cls(MPI, watch, seconds)
-        alarm.cancel()
+        with failure.limited_start(seconds):
+            try:
+                from mpi4py import MPI
+            except (ImportError, RuntimeError) as error:
+                raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
+                                   "Run `pip install mpi4py mpich`, which installs an MPI library and its mpiexec."
+                                   ) from error
+            rank = MPI.COMM_WORLD.Get_rank()
+            failure.end_job_on_exceptions(rank, MPI.COMM_WORLD.Abort)
+            transport = cls(MPI, failure.Watch(rank), seconds)
         atexit.register(transport.finish)
         return transport
 

@@ -9,9 +9,12 @@ import sys
 import numpy as np
 
 import refdist
+from refdist.cluster_resolver import launched
 
 if __name__ == "__main__":
     kind, victim = sys.argv[1], int(sys.argv[2])
+    if kind == "absent" and launched().rank == victim:
+        signal.pause()
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.extended.transport.rank
 
