@@ -63,7 +63,7 @@ class DeviceTransport(Transport):
             for number, total in zip(staged, totals, strict=True):
                 results[number] = self._back(total, columns[number][0])
         if communicator is not None and direct:
-            there = [columns[number] for number in direct]
+            there = [_on_gpus(columns[number]) for number in direct]
             totals = nccl.all_reduce(self._backend, communicator, there, self._owners, self._mine,
                                      ordered and self._backend.ordered)
             for number, total in zip(direct, totals, strict=True):
@@ -79,7 +79,7 @@ class DeviceTransport(Transport):
         results = []
         for number, column in enumerate(columns):
             every = [shape for worker in shapes for shape in worker[number]]
-            found = nccl.gather(self._backend, communicator, column, self._mine, self._owners, every)
+            found = nccl.gather(self._backend, communicator, _on_gpus(column), self._mine, self._owners, every)
             results.append(self._backend.concatenate(found[self._mine[0]], axis))
         return results
 
@@ -136,6 +136,11 @@ class DeviceTransport(Transport):
 
 def _is_foreign(value: object) -> TypeGuard[DeviceArray]:
     return process.array_types.get(type(value)) is not None
+
+
+def _on_gpus(column: Sequence[Array]) -> list[DeviceArray]:
+    # All of them, as `_agree` has found.
+    return [part for part in column if _is_foreign(part)]
 
 
 def _to_host(value: object) -> object:
