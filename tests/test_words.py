@@ -22,7 +22,7 @@ STRINGS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE"
 TEXTS = [path for folder in ("refdist", "backends", "conformance") for path in sorted((ROOT / folder).rglob("*.py"))]
 TEXTS += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Not yet read with these eyes.
-UNREAD = ("backends", "docs/design.md", "docs/gpus.md", "docs/performance.md", "docs/workers.md",
+UNREAD = ("backends/simulated", "docs/design.md", "docs/performance.md",
           "refdist/array/backend.py", "refdist/array/convert.py", "refdist/core/lockstep.py",
           "refdist/core/rules/options.py", "refdist/input/distributed.py", "refdist/input/options.py",
           "refdist/strategies/multi_worker.py", "refdist/variables/values.py", "refdist/variables/variable.py")
