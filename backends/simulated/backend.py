@@ -10,10 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, kind_of, read_only
 from refdist.array.ordered_sum import ordered_sum
+from refdist.array.types import Array
 
 _AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
 
@@ -31,43 +33,47 @@ class Simulated(Backend):
     def xp(self, device: str = "") -> ModuleType:
         return np
 
-    def put(self, array: Any, device: str) -> Any:
+    def put(self, array: Array, device: str) -> Any:
         return array
 
-    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+    def put_all(self, arrays: Sequence[Array], devices: Sequence[str]) -> Sequence[Any]:
         return arrays
 
-    def to_numpy(self, array: Any) -> Any:
+    def to_numpy(self, array: Array) -> Any:
         return array
 
-    def freeze(self, array: Any) -> Any:
+    def freeze(self, array: Array) -> Any:
         return read_only(array)
 
     def default_result_device(self, device: str) -> str:
         return device.partition("/device:")[0] + "/device:CPU:0"
 
-    def sum(self, arrays: Sequence[Any]) -> Any:
-        return ordered_sum(arrays)
+    def sum(self, arrays: Sequence[Array]) -> Any:
+        mine: Any = arrays
+        return ordered_sum(mine)
 
-    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
+    def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
         return [array] * len(devices)
 
-    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
-        changed = array.copy()
+    def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
+        mine: Any = array
+        rows: Any = indices
+        new: Any = values
+        changed = mine.copy()
         if operation == "update":
-            changed[indices] = values
-        elif operation == "div" and kind_of(array.dtype) in "iu":
-            _divide_integers(changed, indices, values)
+            changed[rows] = new
+        elif operation == "div" and kind_of(mine.dtype) in "iu":
+            _divide_integers(changed, rows, new)
         else:
-            _AT[operation].at(changed, indices, values)
+            _AT[operation].at(changed, rows, new)
         return frozen(changed)
 
-    def divide(self, total: Any, count: float, dtype: str | None = None) -> Any:
+    def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):
             return super().divide(total, count, dtype)
 
 
-def _divide_integers(array: Any, indices: Any, divisors: Any) -> None:
+def _divide_integers(array: NDArray[np.integer], indices: NDArray[np.integer], divisors: NDArray[np.integer]) -> None:
     # Towards zero, as TensorFlow does; NumPy rounds down.
     for i, divisor in zip(indices, divisors, strict=True):
         row = array[i]

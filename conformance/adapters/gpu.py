@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import refdist
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.core.devices import canonical
@@ -17,7 +19,7 @@ class GPU(Simulated):
         refdist.config.set_simulated_devices(gpu=16)
 
     def array(self, value: object, dtype: str | None) -> object:
-        array = super().array(value, dtype)
+        array: Any = super().array(value, dtype)
         if refdist.get_replica_context() is None or not refdist.has_strategy():
             array = refdist.get_strategy().extended.backend.put(array, canonical("GPU:0"))
         return array if dtype is None else refdist.constant(array)

@@ -60,15 +60,15 @@ class Backend(ABC):
         """The module for arrays on `device`, or on most devices: numpy, cupy."""
 
     @abstractmethod
-    def put(self, array: Any, device: str) -> Any:
+    def put(self, array: Array, device: str) -> Any:
         """The array on `device` (a canonical name); the same object when it is there already."""
 
     @abstractmethod
-    def to_numpy(self, array: Any) -> Any:
+    def to_numpy(self, array: Array) -> Any:
         """The array as a numpy.ndarray; waits for it."""
 
     @abstractmethod
-    def freeze(self, array: Any) -> Any:
+    def freeze(self, array: Array) -> Any:
         """The values of `array` as an array that cannot be written to; itself where that is so already.
 
         `array` stays as writable as it was.
@@ -92,7 +92,7 @@ class Backend(ABC):
         """Makes a device, or that of an array, the current one of this thread for a `with` block."""
         return nullcontext()
 
-    def put_all(self, arrays: Sequence[Any], devices: Sequence[str]) -> Sequence[Any]:
+    def put_all(self, arrays: Sequence[Array], devices: Sequence[str]) -> Sequence[Any]:
         """Each array on the device of the same number."""
         return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 
@@ -113,27 +113,28 @@ class Backend(ABC):
 
     # Arithmetic.
 
-    def astype(self, array: Any, dtype: np.dtype[Any]) -> Any:
+    def astype(self, array: Array, dtype: np.dtype[np.generic]) -> Any:
         """A new array with the values in another dtype, or a copy in the same one; it may be written to."""
         return self.xp().astype(array, native(dtype, array))
 
-    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
+    def zeros(self, shape: tuple[int, ...], like: Array) -> Any:
         """Zeros of the dtype of an array, on its device; they may be written to."""
-        return xp_of(like).zeros(shape, dtype=like.dtype, device=like.device)
+        array: Any = like
+        return xp_of(like).zeros(shape, dtype=like.dtype, device=array.device)
 
-    def sum(self, arrays: Sequence[Any]) -> Any:
+    def sum(self, arrays: Sequence[Array]) -> Any:
         """Element-wise sum, left to right, on the first array's device; all of one shape and dtype."""
         total, *others = _together(arrays)
         for array in others:
             total = total + array
         return frozen(copied(total) if len(arrays) == 1 else total)
 
-    def difference(self, array: Any, other: Any) -> Any:
+    def difference(self, array: Array, other: Array) -> Any:
         """`array - other`, of one shape, dtype and device."""
         array, other = _together([array, other])
         return frozen(array - other)
 
-    def divide(self, total: Any, count: float, dtype: str | None = None) -> Any:
+    def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
         """`total` divided by a number of things, in a float or complex dtype; None means the dtype of `total`."""
         total = total if dtype is None else astype(total, np.dtype(dtype))
         own = dtype_of(total)
@@ -142,11 +143,11 @@ class Backend(ABC):
         # A dtype that is narrower than float32 does not hold every count.
         return frozen(astype(as_array(astype(total, _FLOAT32) / float(count)), own))
 
-    def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
+    def concatenate(self, arrays: Sequence[Array], axis: int) -> Any:
         """The arrays one after another along `axis`, on the first array's device."""
         return frozen(xp_of(arrays[0]).concat(_together(arrays), axis=axis))
 
-    def broadcast(self, array: Any, devices: Sequence[str]) -> list[Any]:
+    def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
         """The array on every device; devices of one memory share it."""
         made: dict[Hashable, Any] = {}
         spaces = [self.memory_space(device) for device in devices]
@@ -155,14 +156,14 @@ class Backend(ABC):
                 made[space] = frozen(self.put(array, device))
         return [made[space] for space in spaces]
 
-    def all_reduce(self, columns: Sequence[Sequence[Any]], devices: Sequence[str]) -> list[list[Any]]:
+    def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
         """The sum of each column, whose arrays lie on `devices`, on every one of `devices`."""
         results = []
         for arrays in columns:
             results.append(self.broadcast(self.sum(arrays), devices))
         return results
 
-    def scatter(self, operation: str, array: Any, indices: Any, values: Any) -> Any:
+    def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
         """A new array: `array` with rows changed one after another in the order of `indices`.
 
         Args:
@@ -178,7 +179,7 @@ class Backend(ABC):
             changed[row, ...] = _row(xp, operation, changed[row, ...], values[i, ...])
         return frozen(changed)
 
-    def expect_equal(self, first: Any, other: Any, complain: Callable[[], Exception]) -> None:
+    def expect_equal(self, first: Array, other: Array, complain: Callable[[], Exception]) -> None:
         """Raises `complain()` unless two arrays hold the same values, NaN beside NaN.
 
         A backend whose devices work on their own may raise it at a later call instead of waiting for them.
@@ -196,14 +197,17 @@ class Backend(ABC):
             raise complain()
 
 
-def _together(arrays: Sequence[Any]) -> list[Any]:
+def _together(arrays: Sequence[Array]) -> list[Any]:
     # All where the first one is.
-    device = arrays[0].device
-    return [array if array.device == device else array.to_device(device) for array in arrays]
+    found: list[Any] = [*arrays]
+    device = found[0].device
+    return [array if array.device == device else array.to_device(device) for array in found]
 
 
-def _row(xp: ModuleType, operation: str, old: Any, new: Any) -> Any:
+def _row(xp: ModuleType, operation: str, before: Array, value: Array) -> Any:
     # One row after an operation of `scatter`.
+    old: Any = before
+    new: Any = value
     if operation == "div" and kind_of(dtype_of(old)) in "iu":
         # Towards zero, as TensorFlow does; the standard's // rounds down.
         return xp.sign(old) * xp.sign(new) * (abs(old) // abs(new))
@@ -252,7 +256,7 @@ def set_backend(name: str) -> None:
 process.count_devices = lambda: current_backend().counts()
 
 
-def constant(value: Any, dtype: Any = None) -> Any:
+def constant(value: object, dtype: object = None) -> Any:
     """`value` as an array, in a replica on its device; arrays keep their dtype.
 
     Args:

@@ -21,7 +21,7 @@ from refdist.array.types import Array
 from refdist.core import rules
 from refdist.core.rules import ReduceOp
 
-Part = Any  # an array of the backend, or IndexedSlices
+Part = Array | IndexedSlices
 
 
 _SUMMED = rules.DTYPES[rules.SUMMED]
@@ -36,7 +36,7 @@ def reducible(part: Part, attempted: str) -> None:
     reducible_dtype(numpy_dtype(part.dtype), attempted)
 
 
-def reducible_dtype(dtype: np.dtype[Any], attempted: str) -> None:
+def reducible_dtype(dtype: np.dtype[np.generic], attempted: str) -> None:
     """Raises unless arrays of this dtype can be summed.
 
     Raises:
@@ -103,7 +103,7 @@ def _rigid(part: Part, axis: int | None) -> Any:
     return (*shape[:axis], None, *shape[axis + 1:])
 
 
-def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
+def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Any:
     """One value from one part per replica, summed left to right; MEAN divides by the number of parts.
 
     IndexedSlices are put one after another, without adding up equal indices.
@@ -114,26 +114,28 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Part:
     array([1.5])
     """
     if not isinstance(parts[0], IndexedSlices):
-        total = backend.sum(parts)
+        arrays: Any = parts
+        total = backend.sum(arrays)
         return total if op is ReduceOp.SUM else divide(total, len(parts))
     values, indices = [backend.concatenate(arrays, 0) for arrays in zip(*map(leaves, parts), strict=True)]
     return with_leaves(parts[0], (values if op is ReduceOp.SUM else divide(values, len(parts)), indices))
 
 
-def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Part]:
+def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Any]:
     """Each part on the device of the same number."""
     if not isinstance(parts[0], IndexedSlices):
-        return backend.put_all(parts, devices)
+        arrays: Any = parts
+        return backend.put_all(arrays, devices)
     columns = [backend.put_all(arrays, devices) for arrays in zip(*map(leaves, parts), strict=True)]
     return [with_leaves(part, arrays) for part, *arrays in zip(parts, *columns, strict=True)]
 
 
-def put(backend: Backend, part: Part, device: str) -> Part:
+def put(backend: Backend, part: Part, device: str) -> Any:
     """The part on a device."""
     return put_all(backend, [part], [device])[0]
 
 
-def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Part]:
+def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Any]:
     """The part on every device."""
     if not isinstance(part, IndexedSlices):
         return backend.broadcast(part, devices)
@@ -165,7 +167,7 @@ def leaves(part: Part) -> tuple[Any, ...]:
     return (part.values, part.indices) if isinstance(part, IndexedSlices) else (part,)
 
 
-def with_leaves(part: Part, arrays: Sequence[Any]) -> Part:
+def with_leaves(part: Part, arrays: Sequence[Array]) -> Part:
     """A part like `part`, made of other leaves."""
     if not isinstance(part, IndexedSlices):
         return arrays[0]
@@ -173,12 +175,12 @@ def with_leaves(part: Part, arrays: Sequence[Any]) -> Part:
     return IndexedSlices(values, indices, part.dense_shape)
 
 
-def divide(total: Any, count: int) -> Any:
+def divide(total: Array, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
     return current_backend().divide(total, count, rules.MEAN_DTYPE.get(dtype_of(total).name))
 
 
-def integer(value: Any, argument: str, attempted: str) -> int:
+def integer(value: object, argument: str, attempted: str) -> int:
     """The value of an argument as a Python int.
 
     Raises:
@@ -187,7 +189,8 @@ def integer(value: Any, argument: str, attempted: str) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int.")
     try:
-        return operator.index(value)
+        number: Any = value
+        return operator.index(number)
     except TypeError as error:
         raise errors.error("RD25", attempted, f"{argument} is {value!r}, a {type(value).__name__}",
                            "Pass an int.") from error
@@ -209,7 +212,7 @@ def check_gather(part: Part, axis: int, attempted: str) -> None:
                            kind=errors.InvalidArgumentError)
 
 
-def gather(backend: Backend, parts: Sequence[Part], axis: int) -> Part:
+def gather(backend: Backend, parts: Sequence[Array], axis: int) -> Any:
     """The parts one after another along `axis`; lengths along it may differ."""
     return backend.concatenate(parts, axis % parts[0].ndim)
 
@@ -234,7 +237,7 @@ def dense(backend: Backend, part: Part, attempted: str) -> Any:
     return backend.scatter("add", backend.zeros(shape, part.values), part.indices, part.values)
 
 
-def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
+def reduction_axes(axis: object, attempted: str) -> tuple[int, ...]:
     """The axis argument of `Strategy.reduce` as a tuple of ints.
 
     Raises:
@@ -245,7 +248,7 @@ def reduction_axes(axis: Any, attempted: str) -> tuple[int, ...]:
     return (integer(axis, "axis", attempted),)
 
 
-def reduce_axes(part: Any, axes: tuple[int, ...], attempted: str) -> tuple[Any, int]:
+def reduce_axes(part: Array, axes: tuple[int, ...], attempted: str) -> tuple[Any, int]:
     """The sum of one replica's array over `axes` in its own dtype, and how many elements each sum has.
 
     Raises:

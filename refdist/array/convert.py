@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refdist import errors
 from refdist.array.types import Array
@@ -36,12 +37,13 @@ class Library(Protocol):
     def xp(self, device: str = "") -> ModuleType: ...
     def device(self, where: str | Array) -> AbstractContextManager[object]: ...
     def freeze(self, array: Array) -> Array: ...
-    def to_numpy(self, array: Array) -> np.ndarray[Any, np.dtype[Any]]: ...
-    def astype(self, array: Array, dtype: np.dtype[Any]) -> Array: ...
+    def to_numpy(self, array: Array) -> NDArray[np.generic]: ...
+    def astype(self, array: Array, dtype: np.dtype[np.generic]) -> Array: ...
     def adopt(self, value: object) -> Array | None: ...
 
 
-_NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
+_NARROW: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
 _KINDS = "buifc"
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
@@ -87,7 +89,7 @@ def _standard_name(dtype: object, xp: ModuleType) -> str | None:
     return next((name for name in _NAMES if dtype == getattr(xp, name, None)), None)
 
 
-def native(dtype: np.dtype[Any], array: Array) -> object:
+def native(dtype: np.dtype[np.generic], array: Array) -> object:
     """A dtype as the library of an array has it."""
     return dtype if isinstance(array.dtype, np.dtype) else getattr(xp_of(array), dtype.name)
 
@@ -113,7 +115,7 @@ def nbytes(array: Array) -> int:
 
 
 @functools.cache
-def kind_of(dtype: np.dtype[Any]) -> str:
+def kind_of(dtype: np.dtype[np.generic]) -> str:
     """The kind of a dtype, as NumPy's `dtype.kind`; of an extension dtype (bfloat16, int4) that of its numbers.
 
     >>> kind_of(np.dtype("int8"))
@@ -124,22 +126,22 @@ def kind_of(dtype: np.dtype[Any]) -> str:
     return "u" if dtype.name.startswith("uint") else "i" if dtype.name.startswith("int") else "f"
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """True for arrays and NumPy scalars."""
     return type(value) in process.array_types or isinstance(value, (np.ndarray, np.generic))
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: object) -> bool:
     """True for Python's own text and bytes; NumPy's text arrays would cut trailing zero bytes."""
     return type(value) is bytes or type(value) is str
 
 
-def has_dtype(value: Any) -> bool:
+def has_dtype(value: object) -> bool:
     """True for values that bring a dtype of their own; Python numbers and lists of them do not."""
     return is_array(value) or hasattr(value, "__array__")
 
 
-def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: str = "constant") -> Any:
+def to_array(value: object, dtype: object = None, argument: str = "value", attempted: str = "constant") -> Any:
     """`value` as an array; arrays are returned as they are.
 
     Args:
@@ -165,7 +167,7 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: 
         return _narrow(np.asarray(value), value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument)
-    if type(value) in process.array_types:
+    if _is_of_a_library(value):
         return cast(value, dtype, attempted)
     if len(process.array_types) > 1 and hasattr(value, "__dlpack_device__"):
         for library in dict.fromkeys(filter(None, process.array_types.values())):
@@ -189,7 +191,7 @@ def to_array(value: Any, dtype: Any = None, argument: str = "value", attempted: 
     return _narrow(array, value) if weak else array
 
 
-def cast(array: Any, dtype: Any, attempted: str) -> Any:
+def cast(array: Array, dtype: object, attempted: str) -> Any:
     """`array` in another dtype, if no value loses its kind: int to float is fine, float to int is not.
 
     Raises:
@@ -208,7 +210,7 @@ def cast(array: Any, dtype: Any, attempted: str) -> Any:
                        kind=errors.InvalidArgumentError)
 
 
-def astype(array: Array, dtype: np.dtype[Any]) -> Any:
+def astype(array: Array, dtype: np.dtype[np.generic]) -> Any:
     """A new array with the values in another dtype, however they change; in the array's own dtype it is a copy."""
     if isinstance(array, np.ndarray):
         return array.astype(dtype)
@@ -229,14 +231,14 @@ def _dtype(dtype: object, attempted: str) -> np.dtype[Any]:
         raise errors.error("RD25", attempted, f"dtype is {dtype!r}", "Pass a NumPy dtype or its name.") from error
 
 
-def _cast_weak(array: np.ndarray[Any, Any], dtype: np.dtype[Any], attempted: str) -> Any:
+def _cast_weak(array: NDArray[np.generic], dtype: np.dtype[np.generic], attempted: str) -> Any:
     # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.
     if array.dtype.kind == "i" and kind_of(dtype) == "u" and _in_range(array, dtype):
         return array.astype(dtype)
     return cast(array, dtype, attempted)
 
 
-def _same_kind(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+def _same_kind(source: np.dtype[np.generic], dtype: np.dtype[np.generic]) -> bool:
     # NumPy's rule, which lets extension dtypes become anything and anything become them.
     kinds = kind_of(source), kind_of(dtype)
     if "V" not in (source.kind, dtype.kind) or not set(kinds) <= set(_KINDS):
@@ -244,7 +246,7 @@ def _same_kind(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     return _KINDS.index(kinds[0]) <= _KINDS.index(kinds[1])
 
 
-def _in_range(array: Any, dtype: np.dtype[Any]) -> bool:
+def _in_range(array: Array, dtype: np.dtype[np.generic]) -> bool:
     own = dtype_of(array)
     if kind_of(dtype) not in "iu" or kind_of(own) not in "iu" or not array.size:
         return True
@@ -253,11 +255,11 @@ def _in_range(array: Any, dtype: np.dtype[Any]) -> bool:
         if "V" in (dtype.kind, own.kind):
             # NumPy does not know their limits.
             return bool(xp.all(astype(astype(array, dtype), _INT64) == astype(array, _INT64)))
-        limits = np.iinfo(dtype)
+        limits = np.iinfo(dtype.name)
         return int(xp.min(array)) >= limits.min and int(xp.max(array)) <= limits.max
 
 
-def _narrow(array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
+def _narrow(array: NDArray[np.generic], value: object) -> NDArray[np.generic]:
     dtype = _NARROW.get(array.dtype)
     if dtype is None:
         return array
@@ -267,25 +269,25 @@ def _narrow(array: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
     return array.astype(dtype)
 
 
-def _has_array(value: Any) -> bool:
+def _has_array(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_has_array(item) for item in value)
     return is_array(value) or hasattr(value, "__array__")
 
 
-def _not_an_array(value: Any, argument: str, fix: str = "") -> errors.RefdistError:
+def _not_an_array(value: object, argument: str, fix: str = "") -> errors.RefdistError:
     return errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, a {type(value).__name__}",
                         fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value for messages, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def frozen(array: Any) -> Any:
+def frozen(array: Array) -> Any:
     """An array or a scalar of NumPy's as a read-only array; NumPy's own array is made read-only itself."""
     if type(array) is np.ndarray:
         array.flags.writeable = False
@@ -296,7 +298,7 @@ def frozen(array: Any) -> Any:
     return frozen(np.asarray(array)) if isinstance(array, np.generic) else array
 
 
-def read_only(value: Any) -> Any:
+def read_only(value: object) -> Any:
     """A read-only view of an array; the array itself stays as it is.  Other values are returned unchanged.
 
     >>> mine = np.zeros(2)
@@ -309,10 +311,13 @@ def read_only(value: Any) -> Any:
             value.setflags(write=False)
         return value
     library = process.array_types.get(type(value))
-    return value if library is None else library.freeze(value)
+    if library is None:
+        return value
+    array: Any = value
+    return library.freeze(array)
 
 
-def aliases(array: Any, value: object) -> bool:
+def aliases(array: Array, value: object) -> bool:
     """Whether `array`, which was made of `value`, may share its memory.
 
     >>> mine = np.zeros(2, np.float64)
@@ -324,30 +329,35 @@ def aliases(array: Any, value: object) -> bool:
     return array is value or not isinstance(value, np.ndarray) or bool(np.may_share_memory(array, value))
 
 
-def is_immutable(array: Any) -> bool:
+def is_immutable(array: Array) -> bool:
     """Whether nobody can write to the array any more, so that it may be stored without a copy."""
     if type(array) is np.ndarray:
         return not array.flags.writeable and array.flags.owndata
     return frozen(array) is array
 
 
-def kept(array: Any) -> Any:
+def kept(array: Array) -> Any:
     """The array if it can no longer be written to, else a read-only copy."""
     return array if is_immutable(array) else frozen(copied(array))
 
 
-def on_device_of(array: Any) -> AbstractContextManager[object]:
+def on_device_of(array: Array) -> AbstractContextManager[object]:
     """A `with` block in which new arrays are made on the device of this one."""
     library = process.array_types.get(type(array))
     return nullcontext() if library is None else library.device(array)
 
 
-def as_array(value: Any) -> Any:
+def _is_of_a_library(value: object) -> TypeGuard[Array]:
+    return type(value) in process.array_types
+
+
+def as_array(value: object) -> Any:
     """NumPy's scalars as arrays; anything else as it is."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
-def to_numpy(array: Any) -> Any:
+def to_numpy(array: object) -> Any:
     """The array as a numpy.ndarray; a copy where it lies on a device."""
     library = process.array_types.get(type(array))
-    return np.asarray(array) if library is None else library.to_numpy(array)
+    found: Any = array
+    return np.asarray(found) if library is None else library.to_numpy(found)

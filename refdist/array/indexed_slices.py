@@ -28,7 +28,7 @@ class IndexedSlices:
 
     __slots__ = ("_dense_shape", "_indices", "_values")
 
-    def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
+    def __init__(self, values: object, indices: object, dense_shape: object = None) -> None:
         self._values = to_array(values, argument="values")
         self._indices = to_array(indices, argument="indices")
         self._dense_shape = None if dense_shape is None else to_array(dense_shape, argument="dense_shape")

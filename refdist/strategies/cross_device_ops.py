@@ -172,8 +172,8 @@ class CrossDeviceOps:
         target = destinations_of(destinations, "broadcast")
         source = context_stack.frame().device or devices.CPU
         write_transfers([Transfer(source, device, collectives.nbytes(tensor)) for device in target.devices])
-        dense = target.distributed and not isinstance(tensor, IndexedSlices)
-        part = frozen(copied(tensor)) if dense else shared(tensor)
+        part = (shared(tensor) if isinstance(tensor, IndexedSlices) or not target.distributed
+                else frozen(copied(tensor)))
         return target.wrapped(target.copies(current_backend(), part))
 
 

@@ -81,6 +81,7 @@ class Plan(CrossDeviceOps):
             self.check_devices(sources)
             # The dense ones together: a GPU sums all of them in one kernel.
             dense = []
+            contributions: Any
             for contributions in leaves:
                 if type(contributions[0]) is not IndexedSlices:
                     dense.append(backend.put_all(contributions, sources))
@@ -144,7 +145,8 @@ class ReductionToOneDevice(Plan):
         if self._accumulate is None or isinstance(contributions[0], IndexedSlices):
             return super()._one(backend, op, contributions, destinations)
         center = [self._device or destinations[0]] * len(contributions)
-        total = kept(constant(self._accumulate(list(backend.put_all(contributions, center)))))
+        arrays: Any = contributions
+        total = kept(constant(self._accumulate(list(backend.put_all(arrays, center)))))
         return total if op is ReduceOp.SUM else collectives.divide(total, len(contributions))
 
 

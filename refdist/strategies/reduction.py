@@ -43,6 +43,7 @@ from refdist.array.collectives import Part
 from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
+from refdist.array.types import Array
 from refdist.core import context_stack, rules
 from refdist.core.agreement import CollectiveCall, contribution_of
 from refdist.core.rules import ReduceOp
@@ -153,7 +154,7 @@ class Reduction:
                    for contributions in _leaves(calls)]
         return list(zip(*results, strict=True))
 
-    def gather(self, parts: Sequence[Part], axis: int, call: CollectiveCall) -> Any:
+    def gather(self, parts: Sequence[Array], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
         if process.journal is not None:
             cross_device_ops.write_transfers([
