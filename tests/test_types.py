@@ -9,7 +9,7 @@ import pytest
 from syntax import FOLDERS, Modules, full_name, imported, sources
 
 # Only ever lowered.
-LIMIT = 700
+LIMIT = 170
 
 
 def mentions(node: ast.expr, module: str, names: dict[str, str], anything: set[str]) -> bool:
