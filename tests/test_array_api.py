@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -88,6 +89,17 @@ def test_the_backend_is_small_and_declares_everything_refdist_asks_for() -> None
     assert len(source.splitlines()) <= 150
     assert Backend.__abstractmethods__ == {"xp", "put", "to_numpy", "freeze"}
     assert not [name for name in re.findall(r"^from (refdist\S*)", source, re.M) if "convert" in name]
+
+
+def test_the_guide_describes_every_method_of_a_backend_and_no_other() -> None:
+    page = (ROOT / "docs" / "writing-a-backend.md").read_text()
+    described = re.findall(r"^\* `(\w+)(?:\((.*?)\))?`", page, re.M)
+    methods = {name: member for name, member in vars(Backend).items() if not name.startswith("_")}
+    assert sorted(name for name, _ in described) == sorted(methods)
+    for name, arguments in described:
+        parameters = inspect.signature(methods[name]).parameters if callable(methods[name]) else {}
+        found = [argument.partition("=")[0] for argument in arguments.split(", ") if argument]
+        assert found == [parameter for parameter in parameters if parameter != "self"], name
 
 
 def test_variables_compute_with_the_operators_of_their_arrays(two: Any) -> None:
