@@ -1,7 +1,26 @@
 """The contract of a backend: devices of this process and arrays on them; and how one is found and chosen.
 
-Towards backends the words are MPI's and NCCL's.  Which replica means what is not known here: a backend
-gets one array per device and gives arrays back.
+refdist computes little itself: it decides which arrays are combined, in which order, and where the results go.  The
+rest is a backend's.  A backend knows no replicas; it gets one array per device, in replica order, and returns arrays.
+Its verbs are those of MPI and NCCL.
+
+What is asked of arrays is divided in two.  What the array API standard has is used directly, by the functions of the
+array's own module.  What it does not have is a method here: moving an array between devices, making it read-only,
+telling NumPy its values, and sums in an order that is promised.  Nothing else is known of a library, so that a
+backend over array_api_strict, which has nothing else, passes the conformance suite.
+
+Invariants:
+
+* Sums go from left to right over the list (`ordered_sum` says why); a default that is written in the standard and a
+  backend's own kernel have the same bits.
+* Arguments are never changed and results are read-only.  Replicas and copies of variables share arrays because of it.
+* `freeze` returns an array that it has frozen before as the same object: `is_immutable` asks nothing else.
+* NumPy's arrays are at home everywhere.  A program may pass one to any backend, and it becomes the backend's own when
+  it is put on a device; so every method takes them.
+
+Tried: nineteen methods of which fourteen were abstract, with the types of arrays in tables beside them.  Each backend
+then inherited from the simulated one to have its NumPy code for arrays on the host.  With the defaults in the
+standard four methods are abstract, and a backend for devices asks a simulated one for what happens on the host.
 """
 
 from __future__ import annotations

@@ -1,7 +1,21 @@
 """What counts as an array, and how anything else becomes one.
 
-Python numbers and lists become float32, int32 or complex128 as `tf.constant` would make them; arrays and
-NumPy scalars keep their dtype.  Nothing here knows replicas, devices or strategies.
+An array is NumPy's or of a type that a backend has declared.  Everything else that a program passes becomes NumPy's
+here: Python numbers and lists as `tf.constant` would make them, float32, int32 or complex128, because they have no
+width of their own; NumPy scalars, arrays of other libraries and objects with `__array__` in their own dtype.  `put`
+makes them arrays of the backend later, where a device is known.  Nothing here knows replicas, devices or strategies.
+
+dtypes are compared, named and looked up in tables as NumPy's.  The standard promises of a dtype only that it equals
+itself; `dtype_of` finds NumPy's dtype of the same name.  Extension dtypes (bfloat16, int4) are NumPy's too, but NumPy
+takes them for opaque bytes; `kind_of` says what numbers they hold.
+
+A cast keeps the kind of a value: an int may become a float, a float never an int, and an integer has to be in range.
+
+Who may write to an array decides whether it is copied.  `frozen` is for arrays that were just made, and makes NumPy's
+read-only in place; `read_only` is for those of a program, which may go on writing to its own.  `aliases` tells the
+two apart: a list was copied into the array, while `np.asarray` of an array or a buffer shares its memory.
+
+The functions on arrays ask by type, and NumPy's first: they are on the path of every collective.
 """
 
 from __future__ import annotations
