@@ -159,7 +159,8 @@ class StrategyExtended(OneOfAKind, Updates):
         if args or kwargs:
             check_components([args, kwargs], layout.count, "Strategy.run")
         args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
-        self._current_backend()  # the strategy's own, or an error; chosen now where none was
+        # Arrays of a library lie on devices.  The strategy's own backend, or an error; chosen now where none was.
+        places = self._current_backend().array_types
         hooks = process.switch_hooks
         state = context_stack.state
         before = state.top
@@ -173,6 +174,7 @@ class StrategyExtended(OneOfAKind, Updates):
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
             if hooks is not None:
                 hooks.start(names[i])
+            if places:
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if process.journal is None:
                 return fn(*my_args, **my_kwargs)
