@@ -127,7 +127,7 @@ def test_connecting_processes_says_what_nccl_says_or_that_somebody_is_missing(tw
     with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 4 GPUs as rank 2: it failed with NCCL_ERROR_INVALID"):
         among(two, [(2, 0), (3, 1)], 4, bytes(128), 30)
     assert nccl._group["depth"] == 0
-    with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 5 GPUs as rank 4: not all came within 0 s"):
+    with pytest.raises(RuntimeError, match=r"\[RD28\] connecting 5 GPUs as rank 4: not all ranks connected within 0 s"):
         among(two, [(4, 0)], 5, bytes(128), 0.0)
     arrived.set()
 

@@ -21,7 +21,7 @@ what another one pushed, so:
 What was tried before is to remember blocks by replica, by replacing `Stream.__enter__` and `__exit__`.  It changed CuPy
 for the whole process, also after the backend was no longer in use.  Nothing of CuPy is replaced now.
 
-What is computed on the devices is not known here.
+This module knows nothing of what is computed on the devices.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Devices:
             return None
         if index >= len(self._parts):
             raise errors.error("RD24", f"device {devices.short(name)}", f"there are {len(self._parts)} logical GPUs on "
-                               f"{len(self.mine)} GPUs", "Use one of them, or divide the GPUs further: "
+                               f"{len(self.mine)} physical ones", "Use a smaller index, or divide the GPUs further: "
                                "REFDIST_DEVICES=GPU:4 or refdist.config.set_logical_device_configuration.")
         return self.mine[self._parts[index].physical]
 

@@ -186,7 +186,7 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
     thread.join(limit)
     attempted = f"connecting {size} GPUs as rank {here[0][0]}"
     if thread.is_alive():
-        raise errors.error("RD28", attempted, f"not all came within {limit:g} s",
+        raise errors.error("RD28", attempted, f"not all ranks connected within {limit:g} s",
                            "Look at the other workers' messages, and set NCCL_DEBUG=INFO.")
     if failed:
         raise errors.error("RD28", attempted, f"it failed with {failed[0]}",

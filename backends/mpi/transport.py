@@ -200,7 +200,7 @@ class MPITransport(ConnectableTransport):
         except errors.RefdistError as error:
             return error
         return on_every_worker(errors.error(
-            "RD02", call.kind, "the workers have made different numbers of calls that need all of them: worker "
+            "RD02", call.kind, "the workers have made different numbers of collective calls: worker "
             f"{self.rank} is at call {self._count}, {call}"))
 
     def _exchange_raw(self, value: T) -> list[T]:
