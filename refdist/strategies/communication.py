@@ -30,7 +30,7 @@ class CommunicationOptions:
         implementation: AUTO, RING or NCCL.
 
     Raises:
-        RD25: negative bytes, or no CommunicationImplementation.
+        RD25: bytes or seconds below 0, or an implementation that does not exist.
 
     Source: tf.distribute.experimental.CommunicationOptions.
     """
@@ -43,7 +43,7 @@ class CommunicationOptions:
         if timeout_seconds is not None and (isinstance(timeout_seconds, bool) or not isinstance(
                 timeout_seconds, (int, float)) or timeout_seconds < 0):
             raise errors.error("RD25", "CommunicationOptions", f"timeout_seconds is {timeout_seconds!r}",
-                               "Pass a number of seconds, or None.", kind=errors.InvalidValueError)
+                               "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)
         if isinstance(implementation, str) and implementation.upper() in CommunicationImplementation.__members__:
             implementation = CommunicationImplementation[implementation.upper()]
         if not isinstance(implementation, CommunicationImplementation):

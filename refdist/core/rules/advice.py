@@ -9,9 +9,14 @@ from refdist.core.rules.variables import BATCH_SCATTER, SCATTER, SCATTER_PICK
 INSTEAD = {
     "Strategy.gather": "In a replica use `get_replica_context().all_gather(value, axis)`.",
     "Strategy.reduce": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
-    "Strategy.run": "Replicas run already; call the function itself, or use "
-                    "`get_replica_context().merge_call(...)` to leave them.",
+    "Strategy.run": "Call the function itself, here, or leave the replicas first, by "
+                    "`get_replica_context().merge_call(...)`.",
     "DistributedIterator.get_next": "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
+    "Strategy.scope": "Enter the scope outside `strategy.run` and `strategy.extended.update`.",
+    "extended.call_for_each_replica": "Call the function itself, here.",
+    "extended.reduce_to": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`, or make this call in "
+                          "`get_replica_context().merge_call(...)`.",
+    "extended.update": "Finish this update first; its function writes to the copy that it is given, by `assign`.",
     "extended.colocate_vars_with": "Enter `with strategy.scope():` first.",
     "ReplicaContext.merge_call": "Call `get_replica_context()` inside the function given to `strategy.run`.",
 }
