@@ -114,6 +114,29 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert not broken
 
 
+def test_the_index_links_every_page() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "index.md").read_text())) == pages
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
+def test_files_and_functions_that_lead_through_the_code_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    files = {name: next((path for path in (ROOT / name, ROOT / "refdist" / name) if path.exists()), None)
+             for name in re.findall(r"`([\w/-]+\.(?:py|md))`", text)}
+    assert [name for name, path in files.items() if path is None and "/" in name] == []
+    for function, name in re.findall(r"`([\w.]+)`\s+(?:in|\()\s*`([\w/]+\.py)`", text):
+        path = files[name]
+        assert path is not None and re.search(rf"\b{function.split('.')[-1]}\b", path.read_text()), (function, name)
+
+
+def test_lines_of_pages_fit_into_an_editor() -> None:
+    written = [page for page in [ROOT / "CONTRIBUTING.md", *PAGES] if page.name not in printed()]
+    long = [f"{page.name}:{number}" for page in written for number, line in enumerate(page.read_text().splitlines(), 1)
+            if len(line) > 120 and not line.startswith("|")]
+    assert not long, "at most 120 columns, except rows of tables"
+
+
 def test_every_public_object_says_where_its_semantics_come_from() -> None:
     own = {"cluster_resolver", "compat", "config", "nn", "random", "set_backend", "train",
            "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
