@@ -13,7 +13,7 @@ way, never back:
     cluster_resolver/  who the workers are
     array/             the contracts with what holds arrays (backends/) and what carries them between workers
     config             the devices of a machine
-    core/              who is asking, the tables of rules, lock step
+    core/              the semantics without arrays: the stack of contexts, the tables of rules, lock step
     nest, journal, missing, runtime, errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.

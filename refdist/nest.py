@@ -4,7 +4,7 @@ A *structure* is a container of structures, or a *leaf*.  `KINDS` is the table o
 no row there is a leaf: None, text, sets, generators, dataclasses, arrays.  A rebuilt container has the type of the
 original, also for subclasses.  The entries of a mapping are flattened in the order of their sorted keys, so that
 replicas that built equal dicts in different orders agree on their leaves; a rebuilt mapping keeps the order of the
-original.  Nothing here knows replicas or arrays.
+original.  This module knows nothing of replicas or arrays.
 
 Invariants:
 

@@ -1,6 +1,6 @@
 """CuPy's arrays as arrays that can be read-only.
 
-Which device an array should be on is not known here.
+This module does not choose devices.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What holds, moves and adds arrays: conversion, the contracts of backends and transports, and collectives."""
+"""Conversion of arrays, collectives, and the contracts of backends (hold arrays) and transports (carry them)."""

@@ -1,6 +1,6 @@
-"""Objects that can be used as an array: variables, values that all replicas hold.
+"""Operators and NumPy functions for objects that can be used as an array: variables, and values that all replicas hold.
 
-They say which array is meant; how it is computed with is the business of its library.
+Such an object only says, by `_read()`, which array is meant.  The operation is then that of the array's own library.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
 
 
 class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
-    """Operators and NumPy functions for objects that stand for one array, given by `_read()`."""
+    """Operators and NumPy functions for objects that can be used as one array, which `_read()` returns."""
 
     __slots__ = ()
 

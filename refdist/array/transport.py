@@ -1,8 +1,8 @@
 """The contract of a transport: collectives between workers, and their checks.
 
 A worker is a process, or a simulated one (`simulate_workers`), with replicas of its own.  Inside it replicas run in
-lock step; a transport carries arrays from worker to worker.  Its verbs are MPI's; which replica or variable is meant is
-not known here.
+lock step; a transport carries arrays from worker to worker.  Its verbs are MPI's; it knows nothing
+of variables or of what the arrays mean.
 
 Invariants:
 

@@ -1,4 +1,4 @@
-"""Files of checkpoints: arrays and states by name in the safetensors format.  Nothing here knows variables.
+"""Files of checkpoints: arrays and states by name in the safetensors format.  This module knows nothing of variables.
 
 **Atomic.**  A process may be killed at any moment, and that moment must not cost the last good checkpoint.  So a file
 is written under a temporary name in the same folder, flushed to the disk (fsync) and then renamed, which POSIX does

@@ -1,4 +1,4 @@
-"""`PreemptionCheckpointHandler`: when a worker is to be ended, all workers save and end after the same step."""
+"""`PreemptionCheckpointHandler`: when one worker is told to stop, all workers save and exit after the same step."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The semantics without arrays: who is asking, the tables of rules, and how replicas run and meet."""
+"""The semantics without arrays: the stack of contexts, the tables of rules, and lock step."""

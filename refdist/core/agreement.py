@@ -1,8 +1,8 @@
 """What a collective call says about itself, and whether all replicas make the same one.
 
-Replicas compare their calls at a rendezvous in lock step, workers through their transport.  Compared are the kind of
-call, its signature and its call site.  Of several differences the one is reported that explains the others: another
-kind of call first, then another place in the program, then the first field of the signature that differs.
+Replicas compare their calls at a rendezvous in lock step, workers through their transport.  The kind of call, its
+signature and its call site are compared.  If several differ, the one that explains the others is reported: a different
+kind of call first, then a different place in the program, then the first field of the signature that differs.
 """
 
 from __future__ import annotations

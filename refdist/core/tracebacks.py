@@ -1,7 +1,7 @@
-"""What of a traceback is shown: the lines of the user's program.
+"""Printed tracebacks show only the lines of the user's program.
 
-An error says itself what was attempted and where, so frames of refdist between the user's lines, and below the last of
-them, only hide those.  They are left out where an uncaught exception is printed, in threads too, and in reports of
+A message says what was attempted and where, so frames of refdist between the user's lines, and below the last of them,
+only hide those.  They are left out where an uncaught exception is printed, in threads too, and in reports of
 pytest; an exception that is caught keeps them all.  They stay with REFDIST_TRACEBACK=full, and where the exception was
 raised by refdist itself without a code, because then they are what a report of the fault needs.
 """

@@ -1,4 +1,4 @@
-"""The work of the transformations: generators over streams of elements.  Nothing here knows datasets."""
+"""The work of the transformations: generators over streams of elements.  They know nothing of datasets."""
 
 from __future__ import annotations
 

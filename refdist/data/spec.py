@@ -1,6 +1,6 @@
 """`TensorSpec` and `DatasetSpec`: what is known of the elements of a dataset before they are read.
 
-The spec of an element is a nest like it; the spec of a component that is None is None.
+The spec of an element has the structure of the element; the spec of a component that is None is None.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Threads for datasets: elements read ahead, and functions applied to several elements at once.
 
 A thread lives as long as the iterator that started it: it ends when the iterator has ended or is garbage collected.
-An exception in a thread is raised in the reader, in the place of the element.
+An exception in a thread is raised to the reader, in place of the element that caused it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the input functions of a strategy are given: options, the context of a pipeline.
+"""The arguments of a strategy's input functions: `InputOptions`, and `InputContext`, which says whose pipeline it is.
 
 Source: tf.distribute.InputOptions, tf.distribute.InputContext.
 """

@@ -1,6 +1,6 @@
-"""How the rows of a dataset are divided among workers and replicas: the policy, and what follows from it.
+"""How the rows of a dataset are divided among workers and replicas: which policy applies, and what each worker reads.
 
-The arithmetic of a split is in `input/split.py`; nothing here knows PerReplica values.
+The arithmetic of a split is in `input/split.py`; PerReplica values are made in `input/distributed.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How global batches are split over replicas.  Pure functions; the pieces are views, never copies.
 
-A step is a list with the element of each replica.
+A step of a distributed dataset is a list with one element per replica.
 """
 
 from __future__ import annotations

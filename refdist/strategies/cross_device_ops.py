@@ -1,6 +1,6 @@
-"""CrossDeviceOps: how the values of several devices are reduced, and the hooks for a program's own way.
+"""CrossDeviceOps: how the values of several devices are reduced, and the hooks by which a program defines its own.
 
-Refdist's own ways are in `plans`.
+Those that refdist has are in `plans`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Methods that older versions of tf.distribute had; each works, warns, and names its successor.
 
-Those on the logical devices of a replica say why they do not.
+Those on the logical devices of a replica are errors, because a replica has one device here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`StrategyExtended`: what a strategy with one replica per worker device does; subclasses change devices and
-variables.
+"""`StrategyExtended`: running, reducing and creating variables, for every strategy with one replica per worker device.
 
-Nothing here decides in which context a call is allowed: that is `rules.CALLS`.
+Subclasses choose the devices and the kind of variable.  In which context a call is allowed is not decided here but in
+`rules.CALLS`.
 """
 
 from __future__ import annotations

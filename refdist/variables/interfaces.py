@@ -1,6 +1,6 @@
 """What variables, datasets, generators and checkpoints see of the strategy that they belong to.
 
-Strategies are made of all of these and stand above them.  The part that knows no arrays is in `core/interfaces.py`.
+Strategies use all of these, and are in a higher layer.  The part that knows no arrays is in `core/interfaces.py`.
 """
 
 from __future__ import annotations

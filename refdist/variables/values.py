@@ -1,6 +1,7 @@
 """The containers for one value per replica: `DistributedValues`, `PerReplica`, `Mirrored`.
 
-Also how a replica's part is picked out of arguments, and how the results of all replicas are put together.
+Also `splitter`, which picks a replica's part of the arguments, and `regroup`, which combines the results of all
+replicas.
 Variables are distributed values too, but live in `variables`.
 """
 

@@ -1,4 +1,4 @@
-"""The tables of what a program may do and what becomes of it.  They are law: code looks a cell up and carries it out.
+"""The tables of rules: what a program may do and what happens then.  Code looks a cell up and carries it out.
 
 A table is text (`table.py`): its rows and columns can be read in the source, and `docs/tables.md` is printed from the
 same object, with the sentences that say what rows, columns and actions mean.  A cell is an action or the code of an
@@ -6,11 +6,11 @@ error.  Three things keep tables and code from drifting apart:
 
 * There is no second place.  Code that has found its row and column does what the cell says, and asks nothing else.
 * A test changes every cell, one at a time, and something that a program sees must change (`tests/cells.py`).
-* "-" is a cell that no program reaches; what comes there is refused before.
+* "-" is a cell that no program reaches, because such calls are refused before it is looked up.
 
-Nothing here touches an array or knows a class.  What to write instead is in one place for each kind of sentence: in
-`errors.CATALOGUE` what holds for every error of a code, in `advice.py` what replaces a call, or a read or write of a
-variable, that a table refuses, and beside the `raise` what needs the values that were found.
+Nothing here touches an array or knows a class.  The advice in messages (what to write instead) is
+kept in three places: in `errors.CATALOGUE` if it holds for every error of a code; in `advice.py` if it is for one call,
+or one read or write of a variable, that a table refuses; and beside the `raise` if it needs the values found.
 
 Tried: the conditions as `if` statements beside the work, with tables for the largest of them.  Seventy-two cells of
 those tables then decided nothing, and three of them were wrong.

@@ -1,4 +1,4 @@
-"""How values are combined, and when copies are: the options that programs choose from."""
+"""The options of a program: how values are reduced, how variables are aggregated, and when copies are synchronized."""
 
 from __future__ import annotations
 
