@@ -61,7 +61,7 @@ class Adapter(ABC, Generic[Strategy, Variable]):
 
     @abstractmethod
     def where(self) -> str:
-        """"cross" in a cross-replica context, "replica" in a replica, "default" outside every scope."""
+        """"cross" in a cross-replica context, "replica" in a replica, "default" outside any scope."""
 
     @abstractmethod
     def all_reduce(self, reduce_op: object, value: object) -> object:

@@ -86,7 +86,7 @@ class Runtime:
         transport: what connects the processes that a launcher started; None before the first strategy of several
             workers.
         count_devices: asks the backend for its devices.
-        default_strategy: the strategy outside every scope.
+        default_strategy: the strategy outside any scope.
         default_replica: its replica.
     """
 
@@ -113,7 +113,7 @@ class Runtime:
 
     @contextmanager
     def fresh(self, **environment: str) -> Iterator[None]:
-        """A process that has just imported refdist, for the length of a `with` block outside every scope.
+        """A process that has just imported refdist, for the length of a `with` block outside any scope.
 
         Args:
             environment: variables that it finds set, beside those there are.

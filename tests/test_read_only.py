@@ -141,7 +141,7 @@ def test_a_distributed_value_that_a_replica_finds_in_its_closure_is_read_only(co
 
 
 @COUNTS
-def test_a_merge_function_cannot_write_to_what_replicas_brought_nor_they_to_its_result(count: int) -> None:
+def test_a_merge_function_cannot_write_to_what_replicas_contributed_nor_they_to_its_result(count: int) -> None:
     strategy = strategy_of(count)
     result = np.zeros(2)
 

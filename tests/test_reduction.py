@@ -394,7 +394,7 @@ def test_a_mirrored_value_that_differs_between_workers_has_no_mean(workers: int,
     assert every_worker(lambda s, i: program(s, 5), workers, replicas) == [5.0] * workers
 
 
-def test_recorded_workers_say_which_replicas_met_and_how_many_bytes_they_brought() -> None:
+def test_recorded_workers_say_which_replicas_met_and_how_many_bytes_they_contributed() -> None:
     def program(s: Any, i: int) -> Any:
         return s.run(lambda: rc().all_reduce("SUM", [np.float64(i), np.ones(2, np.float32)]))
     with journal.record() as events:

@@ -44,7 +44,7 @@ def test_a_notebook_shows_a_table() -> None:
 def test_a_per_replica_value_is_no_array_outside_replicas_and_the_own_part_inside() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     value = strategy.run(lambda: np.ones(2) * refdist.get_replica_context().replica_id_in_sync_group)
-    with pytest.raises(ValueError, match=r"RD19.*2 values.*outside every scope"):
+    with pytest.raises(ValueError, match=r"RD19.*2 values.*outside any scope"):
         np.asarray(value)
     inside = strategy.run(lambda: np.asarray(value) + 1)
     assert [part.tolist() for part in inside.values] == [[1.0, 1.0], [2.0, 2.0]]
@@ -111,7 +111,7 @@ def test_a_per_replica_value_has_no_operation_of_arrays_and_says_so(operation: s
     value = strategy.run(lambda: np.ones(2))
     kind = kind_of(operation)
     text = operation.rstrip(":") if operation.startswith("using") else f"{operation} of a PerReplica"
-    for where, call in (("outside every scope", lambda: OPERATIONS[operation](value)),
+    for where, call in (("outside any scope", lambda: OPERATIONS[operation](value)),
                         ("in the cross-replica context of Mirrored", lambda: in_scope(strategy, operation, value))):
         with pytest.raises(kind, match="RD19") as caught:
             call()

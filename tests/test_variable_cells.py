@@ -196,7 +196,7 @@ def test_every_cell_of_updates_of_foreign_variables_shows() -> None:
     plain = refdist.Variable(1.0)
 
     def observe(cell: Any) -> Any:
-        # The default strategy's own variables are made outside every scope.
+        # The default strategy's own variables are made outside any scope.
         return KEEPS[cell[1]].extended.update(foreign if cell[1] == rules.DEFAULT else plain, lambda x: 1)
 
     assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED)) == []

@@ -132,7 +132,7 @@ def test_mirrored_copies_are_not_born_different(change: Callable[..., dict[str, 
     with refdist.variable_creator_scope(lambda n, **given: n(**{**given, **change(given)})), \
             pytest.raises(ValueError, match="RD12"):
         TWO.run(lambda: refdist.Variable(1.0))
-    # Copies that are brought together on reading may differ.
+    # Copies that are combined on reading may differ.
     v = made(TWO, change=change, synchronization=Sync.ON_READ, aggregation=Agg.SUM)
     assert float(v) == sum(float(copy) for copy in v.values) == total
 

@@ -61,7 +61,7 @@ DELIBERATE = [
     (r"M2 (AUTO|ON_WRITE) NONE \w+ (assign|assign_add|assign_sub) replica", "raises ValueError RD12", DRIFT),
     (r"M2 (AUTO|ON_WRITE) NONE \w+ scatter_(?!max)\w+ replica", "raises ValueError RD12", DRIFT),
     (r"M2 (AUTO|ON_WRITE) NONE float32 scatter_max replica", "raises ValueError RD12",
-     "the replicas bring different slices, whatever their maximum is"),
+     "the replicas contribute different slices, whatever their maximum is"),
     (r"M2 (AUTO|ON_WRITE) SUM float32 assign_python replica", "[14.0, 14.0] ; [14.0, 14.0]", ONE_EACH),
     (r"M2 (AUTO|ON_WRITE) SUM int32 assign_python replica", "[14, 14] ; [14, 14]", ONE_EACH),
     (r"C2 \w+ SUM float32 assign_python replica", "[14.0, 14.0]", ONE_EACH),

@@ -151,7 +151,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
                                kind=errors.InvalidValueError)
     if process.simulated_worker is not None or context_stack.frame().kind != context_stack.OUTSIDE:
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
-                           "Call it outside every scope and every other simulation.")
+                           "Call it outside any scope and any other simulation.")
 
     def body(i: int, session: lockstep.LockstepRun) -> T:
         context_stack.state.top = context_stack.BOTTOM

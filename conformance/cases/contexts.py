@@ -18,7 +18,7 @@ def needs(kind: str) -> frozenset[str]:
 
 
 CASES = [
-    Case("outside every scope the context is the default replica context", WHERE, "default", strategy=("default", 1),
+    Case("outside any scope the context is the default replica context", WHERE, "default", strategy=("default", 1),
          source=PAGE.format("get_replica_context")),
     *(Case(f"a scope is a cross-replica context: {kind} {n}", op("scope", WHERE), "cross", strategy=(kind, n),
            source=SCOPE, needs=needs(kind)) for kind, n in KINDS),

@@ -104,7 +104,7 @@ class Backend(ABC):
         return None
 
     def default_result_device(self, device: str) -> str:
-        """The device for a result nobody asked a device for, made of values on `device`."""
+        """The device of a result computed from values on `device`, where the caller names none."""
         return device
 
     def device(self, where: str | Array) -> AbstractContextManager[object]:
@@ -268,7 +268,7 @@ def set_backend(name: str) -> None:
         raise errors.error("RD25", "set_backend", f"got {name!r}", "Pass a name such as \"gpu\".")
     if context_stack.frame().kind != context_stack.OUTSIDE:
         raise errors.error("RD09", "set_backend", f"it was called {context_stack.describe()}",
-                           "Call it outside every scope, best at the beginning of the program.")
+                           "Call it outside any scope, best at the beginning of the program.")
     _choose(name)
 
 
@@ -288,7 +288,7 @@ def constant(value: object, dtype: object = None) -> Any:
     array([1, 2], dtype=int32)
 
     Raises:
-        RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
+        RD25: a value that is not an array, a ragged list, or an int that int32 cannot hold.
         RD05: a dtype that would lose the value's kind.
 
     Source: tf.constant.

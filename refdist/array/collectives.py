@@ -1,7 +1,7 @@
 """Collectives as pure functions of a list of arrays indexed by replica.
 
-Everything is checked before anything is computed.  How the replicas came together, and what the results are
-wrapped in, is not known here.
+Everything is checked before anything is computed.  How the replicas arrived at the call, and how its
+results are wrapped, is the business of the callers.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
     column = rules.OTHER_CALLS if axis is None else rules.GATHERS
     for i, part in enumerate(parts):
         if isinstance(part, IndexedSlices) != sparse:
-            raise errors.error(rules.MISMATCH["structure"][column], attempted, f"replica 0 brought "
+            raise errors.error(rules.MISMATCH["structure"][column], attempted, "replica 0 contributes "
                                f"{type(first).__name__}, replica {i} {type(part).__name__}",
-                               "Bring the same kind of value on every replica.")
+                               "Contribute the same kind of value on every replica.")
         if part.dtype != first.dtype:
-            raise errors.error(rules.MISMATCH["dtype"][column], attempted, f"replica 0 brought dtype {first.dtype}, "
-                               f"replica {i} {part.dtype}")
+            raise errors.error(rules.MISMATCH["dtype"][column], attempted, "replica 0 contributes dtype "
+                               f"{first.dtype}, replica {i} {part.dtype}")
         if sparse and part.shape != first.shape:
-            raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 brought slices of shape "
-                               f"{first.shape}, replica {i} of {part.shape}")
+            raise errors.error(rules.MISMATCH["shape"][column], attempted, "replica 0 contributes slices of "
+                               f"shape {first.shape}, replica {i} of {part.shape}")
         if _rigid(part, axis) != _rigid(first, axis):
             what = "shape" if axis is None else f"shape (gathered along axis {axis})"
-            raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 brought {what} {_shape(first)}, "
-                               f"replica {i} {_shape(part)}")
+            raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 contributes {what} "
+                               f"{_shape(first)}, replica {i} {_shape(part)}")
 
 
 def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:

@@ -151,7 +151,7 @@ def is_text(value: object) -> bool:
 
 
 def has_dtype(value: object) -> bool:
-    """True for values that bring a dtype of their own; Python numbers and lists of them do not."""
+    """True for values that have a dtype of their own; Python numbers and lists of them do not."""
     return is_array(value) or hasattr(value, "__array__")
 
 
@@ -166,7 +166,7 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
 
     Raises:
         RD05: a value that does not become that dtype.
-        RD25: a value that is no array, a ragged list, or an int that int32 cannot hold.
+        RD25: a value that is not an array, a ragged list, or an int that int32 cannot hold.
     """
     if dtype is None:
         if type(value) in process.array_types:
@@ -344,7 +344,7 @@ def aliases(array: Array, value: object) -> bool:
 
 
 def is_immutable(array: Array) -> bool:
-    """Whether nobody can write to the array any more, so that it may be stored without a copy."""
+    """Whether the array can no longer be written to, so that it may be stored without a copy."""
     if type(array) is np.ndarray:
         return not array.flags.writeable and array.flags.owndata
     return frozen(array) is array

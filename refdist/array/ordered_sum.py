@@ -1,8 +1,8 @@
 """The sum of several arrays, as every backend and transport takes it: from left to right.
 
 Floating-point addition is not associative, so the order is part of the result.  refdist's is the plainest one, over the
-replica ids, ((a0 + a1) + a2) + ..., element by element and in the arrays' own dtype.  Whoever keeps to it has the same
-bits on any number of devices and workers.  NumPy's version is here; the GPU's is `backends/gpu/kernels.py`.
+replica ids, ((a0 + a1) + a2) + ..., element by element and in the arrays' own dtype.  A backend that keeps to it has
+the same bits on any number of devices and workers.  NumPy's version is here; the GPU's is `backends/gpu/kernels.py`.
 
 Each element is a sum of its own, so the arrays may be cut into blocks.  That pays where they are larger than a cache: a
 block of the running sum stays there while all arrays are added to it.  Measured with eight float32 arrays, blocks of

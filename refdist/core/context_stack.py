@@ -1,9 +1,9 @@
-"""The stack of contexts: where the code runs that asks.
+"""The stack of contexts: where in a program the running code is, in a replica, a scope or an update.
 
-Nearly every call of tf.distribute depends on whether it is made in a replica, in a scope, in an update or outside of
-all: what `assign` does, which copy of a variable is read, whether `run` is allowed.  The tables (`rules`) say how, and
-the frame on top of this stack says where in a table to look.  Strategies and replica contexts push frames; the layers
-below them read the top.
+Nearly every call of tf.distribute depends on whether it is made in a replica, in a scope, in an update or outside all
+of these: what `assign` does, which copy of a variable is read, whether `run` is allowed.  The tables (`rules`) say how,
+and the frame on top of this stack says where in a table to look.  Strategies and replica contexts push frames; the
+layers below them read the top.
 
 The stack is a linked list of frames that never change.  That is what makes lock step cheap: replicas take turns in
 one thread, each in the middle of its own scopes, and the whole stack of a waiting replica is one reference, which
@@ -157,7 +157,7 @@ def describe() -> str:
     """Where we are, in words for an error message."""
     top = state.top
     if top.strategy is None:
-        return "outside every scope"
+        return "outside any scope"
     name = type(top.strategy).__name__
     if top.replica is not None:
         number = top.replica.replica_id_in_sync_group

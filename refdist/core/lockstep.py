@@ -3,15 +3,15 @@
 A replica runs until it returns or hands over a `CollectiveCall`, and then the next one runs.  When all have handed one
 over, which is a rendezvous, the calls are compared (`agreement`) and executed once, and every replica continues with
 its part of the answer.  Where some have returned, or one raised or made another call, that is an error at once and
-never a wait.  What a call is about is not known here.
+never a wait.  Lock step does not know what a call does.
 
 Replicas are greenlets, so a switch costs a fraction of a microsecond and runs repeat exactly.  They are parked after
 a run and used again, because a new greenlet costs 10 microseconds: CPython maps fresh memory for its Python frames.
 What thousands of waiting replicas cost is mostly the garbage collector's: each of them should keep as few objects
 alive as possible.
 
-Stacks.  A greenlet keeps only its own part of the C stack.  While it runs, what lies above that part belongs to
-whoever switched to it last.  Code that walks up the stack (NumPy, for every temporary array of 256 KiB or more; the
+Stacks.  A greenlet keeps only its own part of the C stack.  While it runs, what lies above that part belongs to the
+code that switched to it last.  Code that walks up the stack (NumPy, for every temporary array of 256 KiB or more; the
 backtrace in an error of PyTorch; a profiler) leaves the greenlet's part after a few frames and reads on there: in a
 replica parked by one run and resumed by another, which may be elsewhere on the stack, that ended the process.  So a
 replica is resumed only from the address it was started from: there, the frames above its own are those of the run that
@@ -102,7 +102,7 @@ class _Pool(threading.local):
     """The places of this thread, the one used last first.
 
     Attributes:
-        outermost: those of runs outside every replica.
+        outermost: those of runs outside any replica.
         places: those of the run that may be started now.
     """
 

@@ -4,9 +4,9 @@ The generator is counter based: a number is a function of a key and a counter (`
 int64, two of counter and one of key, and drawing n numbers is computing them and adding to the counter.  There is
 nothing else to keep, save or send, which decides how generators behave under a strategy:
 
-* The state is a variable, so it is saved with a checkpoint, and the scope in which a generator is made decides who
-  shares it.  Made outside every scope, it is one stream, from which replicas draw in turn in the order in which they
-  run.
+* The state is a variable, so it is saved with a checkpoint, and the scope in which a generator is made decides which
+  replicas share it.  Made outside any scope, it is one stream, from which replicas draw in turn in the order in which
+  they run.
 * Made in the scope of a strategy, it is synchronized on read: every replica has a copy of the same state and advances
   it alone, without waiting for the others.  A replica that draws more than the others is not an error, because
   copies need not be equal.
@@ -66,7 +66,7 @@ class Generator:
 
     `from_seed`, `from_state`, `from_key_counter` and `from_non_deterministic_state` make generators too.  If it is made
     in the scope of a strategy, every replica draws from its own stream, whichever worker it runs on, and code outside
-    replicas draws from another.  If it is made outside every scope, replicas draw in turn from one stream.
+    replicas draws from another.  If it is made outside any scope, replicas draw in turn from one stream.
 
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])

@@ -1,4 +1,4 @@
-"""The default strategy, current outside every scope: one replica, plain variables, no scope of its own."""
+"""The default strategy, current outside any scope: one replica, plain variables, no scope of its own."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DefaultStrategy(Strategy):
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         raise errors.error("RD10", "copy of the default strategy", "there is only one",
-                           "Ask `refdist.get_strategy()` outside every scope.")
+                           "Ask `refdist.get_strategy()` outside any scope.")
 
 
 class _NoScope(Scope):
@@ -124,7 +124,7 @@ class DefaultExtended(StrategyExtended):
         return config.device(as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable").device)
 
     def variable_created_in_scope(self, v: object) -> bool:
-        """Whether `v` was created outside every scope."""
+        """Whether `v` was created outside any scope."""
         return as_variable(v, "variable_created_in_scope", "v")._strategy in (None, self._strategy)
 
 
@@ -144,7 +144,7 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
         raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
     if context_stack.frame() is not (process.set_strategy or context_stack.BOTTOM):
         raise errors.error("RD09", "experimental_set_strategy", f"it was called {context_stack.describe()}",
-                           "Call it outside every `with strategy.scope():`.")
+                           "Call it outside any `with strategy.scope():`.")
     context_stack.state.top, process.set_strategy = context_stack.BOTTOM, None
     if strategy is not None and not isinstance(strategy, DefaultStrategy):
         strategy.scope().__enter__()

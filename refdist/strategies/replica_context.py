@@ -1,4 +1,4 @@
-"""What code may ask and do where: `ReplicaContext`, `merge_call`, and the questions about the current context.
+"""`ReplicaContext`, which replicas call collectives and `merge_call` on, and functions that return the current context.
 
 The stack itself is in `core/context_stack`, the rendezvous in `core/lockstep`, and what the contributions become in
 `reduction`.
@@ -303,7 +303,7 @@ def _signature(op: rules.ReduceOp | None, axis: int | None, value: object, leave
 # --- Questions about the current context -----------------------------------------------------------------------
 
 def get_strategy() -> Strategy:
-    """The current strategy, or the default one outside every scope.
+    """The current strategy, or the default one outside any scope.
 
     Source: tf.distribute.get_strategy.
     """
@@ -322,7 +322,7 @@ def has_strategy() -> bool:
 def get_replica_context() -> ReplicaContext | None:
     """The context of the replica that asks; None in a cross-replica context.
 
-    Outside every scope this is the default context, replica 0 of 1.
+    Outside any scope this is the default context, replica 0 of 1.
 
     Source: tf.distribute.get_replica_context.
     """

@@ -39,7 +39,7 @@ def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.Re
     """The error for a variable of another strategy; it says where the variable was made, and by which strategy."""
     strategy, made = variable._strategy, variable._primary._made
     if strategy is None:
-        whose, fix = "was made outside every scope" + (f" at {made}" if made else ""), ""
+        whose, fix = "was made outside any scope" + (f" at {made}" if made else ""), ""
     else:
         whose = f"belongs to a {type(strategy).__name__} of {strategy.num_replicas_in_sync} replicas"
         whose += f" (made at {made})" if made else ""

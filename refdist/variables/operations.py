@@ -1,6 +1,6 @@
-"""What assign, assign_add, scatter_* make of an old array and a new value; every check they need.
+"""The new array that assign, assign_add and scatter_* compute from the old one and a value, and the checks they need.
 
-Pure: nothing here stores anything, and which replica or copy is meant is not known here.
+These are pure functions: they store nothing, and know nothing of replicas and copies.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
-                           "Bring the value into the variable's shape; nothing is broadcast.")
+                           "Reshape the value to the variable's shape; nothing is broadcast.")
     if operation != "assign":
         collectives.reducible(array, attempted)
         if array.shape != variable._array.shape:
             raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
-                               f"{variable._array.shape}", "Bring the value into that shape.")
+                               f"{variable._array.shape}", "Reshape the value to that shape.")
         return array
     return kept(array) if aliases(array, value) else frozen(array)
 
@@ -80,7 +80,7 @@ def _prepare_slices(variable: ResourceVariable, operation: str, attempted: str, 
     array = variable._array
     values = cast(value.values, array.dtype, attempted)
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
-        raise errors.error("RD04", attempted, f"the slices have shape {values.shape[1:]}, rows of the variable "
+        raise errors.error("RD04", attempted, f"each slice has shape {values.shape[1:]}, each row of the variable "
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
     if not operation.endswith("scatter_update"):
         collectives.reducible(values, attempted)

@@ -116,7 +116,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The rows at `indices` of the first dimension, as a read-only array.
 
         Raises:
-            RD25: indices that are no integers, or of rows that do not exist.
+            RD25: indices that are not integers, or of rows that do not exist.
         """
         rows, wanted = self._read(), to_array(indices, argument="indices")
         lowest, highest = collectives.bounds(wanted) if kind_of(dtype_of(wanted)) in "iu" else (-1, -1)
@@ -176,7 +176,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     @property
     def distribute_strategy(self) -> Any:
-        """The strategy that created the variable, None outside every scope."""
+        """The strategy that created the variable, None outside any scope."""
         return self._strategy
 
     def __hash__(self) -> int:
