@@ -169,6 +169,21 @@ def test_a_worker_that_returns_early_is_named_with_the_line_of_those_who_wait() 
         refdist.simulate_workers(program, 3)
 
 
+def test_a_call_of_all_workers_in_replicas_of_one_of_them_is_refused() -> None:
+    def program() -> list[float]:
+        strategy, own = refdist.MultiWorkerMirroredStrategy(), refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        with strategy.scope():
+            v = refdist.Variable(1.0, synchronization=refdist.VariableSynchronization.ON_READ,
+                                 aggregation=refdist.VariableAggregation.SUM)
+        refused = r"RD09.*all workers.*replica 0 of 2 of MirroredStrategy.*this worker only"
+        with pytest.raises(RuntimeError, match=refused):
+            own.run(v.read_value)
+        total = v.read_value()
+        return [float(one) for one in own.run(lambda: total).values]
+
+    assert refdist.simulate_workers(program, 2, replicas_per_worker=2) == [[4.0, 4.0]] * 2
+
+
 def test_what_a_worker_raises_comes_out_with_its_number() -> None:
     def program() -> None:
         strategy = refdist.MultiWorkerMirroredStrategy()

@@ -30,6 +30,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from greenlet import getcurrent
 
 from refdist import config, errors
 from refdist.array.connection import ConnectableTransport, Group
@@ -61,6 +62,7 @@ class SimulatedWorker(ConnectableTransport):
         self.transport: Transport | None = None
         self.generator: Generator | None = None
         self._session = session
+        self._greenlet = getcurrent()
         cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
         self._config: str | None = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
 
@@ -80,6 +82,12 @@ class SimulatedWorker(ConnectableTransport):
         _set_config(self._config)
 
     def _rendezvous(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
+        if getcurrent() is not self._greenlet:
+            # Its own scheduler waits for this replica, and cannot be left behind.
+            raise errors.error("RD09", str(call), "it needs all workers, and it was made "
+                               f"{context_stack.describe()}, which has replicas on this worker only",
+                               "Make the call outside `run`, and pass its result to the replicas.")
+
         def answer(calls: list[CollectiveCall]) -> Sequence[Any]:
             try:
                 agreement.compare(calls, unit_name="worker")
