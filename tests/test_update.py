@@ -230,6 +230,24 @@ def test_one_copy_returns_what_it_returns_and_its_variable() -> None:
         assert strategy.extended.update(v, lambda x: [7], group=False) == [(7,)]
 
 
+@pytest.mark.parametrize("strategy", [refdist.get_strategy(), refdist.OneDeviceStrategy("GPU:0"), TWO],
+                         ids=lambda one: type(one).__name__)
+def test_a_failed_update_restores_every_variable_that_it_wrote(strategy: refdist.Strategy) -> None:
+    outside = refdist.Variable(1.0)
+    with strategy.scope():
+        variable = refdist.Variable(2.0)
+
+    def fail(one: refdist.Variable) -> None:
+        one.assign(5.0)
+        one.assign_add(1.0)
+        outside.assign(6.0)
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        strategy.extended.update(variable, fail)
+    assert (float(variable), float(outside)) == (2.0, 1.0)
+
+
 def test_results_of_different_structure_are_refused_and_undone() -> None:
     v = mirrored(1.0)
     for group in (True, False):

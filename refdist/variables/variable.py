@@ -8,6 +8,7 @@ of a variable share one array.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +23,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
 from refdist.core import call_site, context_stack, rules
+from refdist.core.interfaces import Written
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.runtime import process
 from refdist.variables.access import refused, write_situation
@@ -307,6 +309,9 @@ class ResourceVariable(Variable):
             action = rules.FOREIGN_WRITES[rules.PLAIN].get(situation, rules.OWN_COPY)
             if action != rules.OWN_COPY:
                 raise refused(action, attempted, self)
+            undo = context_stack.frame().undo
+            if undo is not None:
+                undo.setdefault(id(self), Written(_equal_to_itself, functools.partial(self._store, self._array)))
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
             value = value._local()
         self._store(update(operation, self._array, prepare(self, operation, value, attempted), self._device))
@@ -325,6 +330,10 @@ class ResourceVariable(Variable):
         twin._owner, twin._index = None, 0
         memo[id(self)] = twin
         return twin
+
+
+def _equal_to_itself() -> None:
+    """Nothing to compare at the end of an update: there is one array."""
 
 
 class Reference:
