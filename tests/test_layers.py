@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
 # Highest layer first; a name is a folder with all its files, or a file of refdist/ itself.  What stands in one layer
 # does not import each other.
 LAYERS = [
-    "experimental train compat __main__",
+    "experimental train compat",
     "nn",
     "strategies",
     "input checkpoints random",
@@ -27,7 +30,10 @@ LAYERS = [
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 # They import from everywhere, to show what users find there.
-FACES = {"__init__", "backends.__init__"}
+FACES = {"__init__", "__main__", "backends.__init__"}
+# Lists of built-in plugins: found by name when they are asked for, as those of other packages are.
+BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
+            ("array.connection", "backends.simulated.workers"), ("array.connection", "backends.mpi.transport")}
 
 
 def modules() -> dict[str, Path]:
@@ -39,28 +45,35 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path) -> list[tuple[int, str]]:
+def imports(tree: ast.Module, name: str) -> list[tuple[int, str]]:
+    """(line, full name) of what the module of that name imports, wherever in it and however it is written."""
     found = []
-    tree = ast.parse(path.read_text())
     # Names for annotations only: a mixin may say what its methods return.
     skipped = {inner for node in ast.walk(tree)
                if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-               for inner in ast.walk(node)}
+               for statement in node.body for inner in ast.walk(statement)}
     for node in ast.walk(tree):
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += [(node.lineno, name) for name in names]
-    return [(line, name.removeprefix("refdist.")) for line, name in found if name.startswith("refdist")]
+        elif isinstance(node, ast.ImportFrom):
+            base = ["refdist", *name.split(".")][:-node.level] if node.level else []
+            base += [node.module] if node.module else []
+            found += [(node.lineno, ".".join([*base, alias.name])) for alias in node.names]
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"refdist(\.\w+)+(:\w+)?", str(node.value)):
+            # For `import_module`, `sys.modules` and whatever else finds a module by a text.
+            found.append((node.lineno, str(node.value).partition(":")[0]))
+    return [(line, one) for line, one in found if one.partition(".")[0] == "refdist"]
 
 
 def target_of(name: str, known: set[str]) -> str:
-    while name and name not in known:
-        name = name.rpartition(".")[0]
-    return name
+    """The module that a full name is, or is in; that of a folder is its `__init__`."""
+    parts = name.split(".")[1:]
+    while parts and ".".join(parts) not in known and ".".join([*parts, "__init__"]) not in known:
+        parts.pop()
+    found = ".".join(parts)
+    return found if found in known else ".".join([*parts, "__init__"])
 
 
 def room(name: str) -> str:
@@ -72,16 +85,8 @@ def room(name: str) -> str:
 def arrows() -> list[tuple[str, str, str]]:
     """(where, module, module that it imports) of all imports between modules."""
     known = set(modules())
-    found = []
-    for name, path in modules().items():
-        for line, imported in imports(path):
-            target = target_of(imported, known) or target_of(f"{imported}.__init__", known)
-            while imported and not target:
-                imported = imported.rpartition(".")[0]
-                target = target_of(f"{imported}.__init__", known)
-            if target:
-                found.append((f"{path.relative_to(ROOT)}:{line}", name, target))
-    return found
+    return [(f"{path.relative_to(ROOT)}:{line}", name, target_of(imported, known))
+            for name, path in modules().items() for line, imported in imports(ast.parse(path.read_text()), name)]
 
 
 def test_every_file_has_a_place() -> None:
@@ -91,11 +96,30 @@ def test_every_file_has_a_place() -> None:
 
 
 def test_imports_point_down() -> None:
-    wrong = [f"{where} imports {target}, which stands above or beside {name}; move what both need into a layer below"
-             for where, name, target in arrows()
-             if name not in FACES and room(name) != room(target)
-             and (target in FACES or RANK[room(target)] <= RANK[room(name)])]
+    up = [(where, name, target) for where, name, target in arrows()
+          if name not in FACES and room(name) != room(target)
+          and (target in FACES or RANK[room(target)] <= RANK[room(name)])]
+    wrong = [f"{where} imports {target}, which is above or beside {name}; move what both need into a layer below"
+             for where, name, target in up if (name, target) not in BUILT_IN]
     assert not wrong, "\n".join(wrong)
+    assert {(name, target) for _, name, target in up} == BUILT_IN
+
+
+@pytest.mark.parametrize("written", [
+    "from refdist.strategies import base", "from refdist.strategies.base import *", "import refdist.strategies.base",
+    "import refdist.strategies.base as b", "def f():\n    from refdist.strategies.base import Strategy",
+    "from ..strategies import base", "from ..strategies.base import Strategy", "from .. import strategies as s",
+    "from importlib import import_module as get\nget('refdist.strategies.base')", "sys.modules['refdist.strategies.base']",
+    "if TYPE_CHECKING:\n    pass\nelse:\n    from refdist.strategies import base", "import refdist",
+    "from refdist import get_strategy", "import refdist as r", "from .. import get_strategy",
+])
+def test_every_way_to_write_an_import_counts(written: str) -> None:
+    found = [target_of(one, set(modules())) for _, one in imports(ast.parse(written), "core.lockstep")]
+    assert found[-1] in FACES or room(found[-1]) == "strategies"
+
+
+def test_imports_for_annotations_do_not_count() -> None:
+    assert imports(ast.parse("if TYPE_CHECKING:\n    from refdist.strategies import base"), "core.lockstep") == []
 
 
 def test_files_of_a_folder_do_not_import_in_circles() -> None:
