@@ -109,7 +109,8 @@ def test_imports_point_down() -> None:
     "from refdist.strategies import base", "from refdist.strategies.base import *", "import refdist.strategies.base",
     "import refdist.strategies.base as b", "def f():\n    from refdist.strategies.base import Strategy",
     "from ..strategies import base", "from ..strategies.base import Strategy", "from .. import strategies as s",
-    "from importlib import import_module as get\nget('refdist.strategies.base')", "sys.modules['refdist.strategies.base']",
+    "from importlib import import_module as get\nget('refdist.strategies.base')",
+    "sys.modules['refdist.strategies.base']",
     "if TYPE_CHECKING:\n    pass\nelse:\n    from refdist.strategies import base", "import refdist",
     "from refdist import get_strategy", "import refdist as r", "from .. import get_strategy",
 ])
