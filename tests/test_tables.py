@@ -163,7 +163,8 @@ WORLDS = {"one": (1, 1), "one per worker": (2, 1), "several": (2, 2)}
 REDUCERS: dict[str, Callable[[Any, str, Any], Any]] = {
     "reduce": lambda s, op, value: s.reduce(op, value, axis=None),
     "reduce_to": lambda s, op, value: s.extended.reduce_to(op, value, "CPU:0"),
-    "batch_reduce_to": lambda s, op, value: s.extended.batch_reduce_to(op, [(value, "CPU:0")])}
+    "batch_reduce_to": lambda s, op, value: s.extended.batch_reduce_to(op, [(value, "CPU:0")]),
+    "batch_reduce_to of two": lambda s, op, value: s.extended.batch_reduce_to(op, [(value, "CPU:0")] * 2)}
 
 
 @pytest.mark.parametrize("column", rules.REDUCE.columns)
@@ -183,10 +184,12 @@ def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
             if column == rules.GATHER:
                 return outcome(lambda: [(made := strategy.gather(value, axis=0)), made is value])
             if column == rules.ALONG:
-                return outcome(lambda: strategy.reduce("MEAN", value, axis=0))
+                return [outcome(lambda op=op: strategy.reduce(op, value, axis=0)) for op in along]
             return outcome(lambda: REDUCERS[reducer](strategy, column, value))
 
         return on_workers(program, *WORLDS[world])
+
+    along = ("MEAN",) if reducer == "reduce" else ("SUM",)
 
     def others(cell: tuple[str, str], value: str) -> Iterable[str]:
         if column == rules.ALONG:
@@ -201,10 +204,17 @@ def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
     assert survivors(rules.REDUCE, observe, others, column) == []
 
 
-def leaf_of(kind: str, i: int, variable: Any) -> Any:
+# What replica i has of a kind in RESULTS that can be written in several ways.
+ARRAYS_OF: list[Callable[[int], Any]] = [
+    np.float32, lambda i: np.float32([i]), lambda i: refdist.IndexedSlices(np.float32([i]), [0])]
+OBJECTS_OF: list[Callable[[int], Any]] = [lambda i: f"replica {i}", lambda i: i or None, lambda i: None if i else "0"]
+
+
+def leaf_of(kind: str, i: int, variable: Any, way: int = 0) -> Any:
     """What replica i has, of that kind in RESULTS."""
-    return {rules.ONE_REPLICA: np.float32(i), rules.ARRAYS: np.float32(i), rules.COPIES_OF_ONE: variable.values[i],
-            rules.SAME_OBJECT: "the same", rules.OBJECTS: f"replica {i}"}[kind]
+    return {rules.ONE_REPLICA: ARRAYS_OF[way](i), rules.ARRAYS: ARRAYS_OF[way](i),
+            rules.COPIES_OF_ONE: variable.values[i], rules.SAME_OBJECT: ("the same", 5, True)[way],
+            rules.OBJECTS: OBJECTS_OF[way](i)}[kind]
 
 
 def put_together(column: str, strategy: Any, variable: Any, leaf: Callable[[int], Any]) -> Any:
@@ -234,7 +244,8 @@ def put_together(column: str, strategy: Any, variable: Any, leaf: Callable[[int]
 
 @pytest.mark.parametrize("column", rules.RESULTS.columns)
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_replicas_return_is_put_together(column: str, nested: bool) -> None:
+@pytest.mark.parametrize("way", range(len(ARRAYS_OF)))
+def test_what_replicas_return_is_put_together(column: str, nested: bool, way: int) -> None:
     def observe(cell: tuple[str, str]) -> Any:
         count = 1 if cell[0] == rules.ONE_REPLICA else 2
         strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
@@ -242,13 +253,17 @@ def test_what_replicas_return_is_put_together(column: str, nested: bool) -> None
             variable = refdist.Variable(1.0, name="v")
 
         def leaf(i: int) -> Any:
-            mine = leaf_of(cell[0], i, variable)
+            mine = leaf_of(cell[0], i, variable, way)
             return [mine, mine] if nested else mine
 
         return put_together(column, strategy, variable, leaf)
 
-    assert survivors(rules.RESULTS, observe, lambda cell, value: (
-        rules.BARE, rules.PER_REPLICA, rules.MIRRORED_VALUE, rules.NOTHING), column) == []
+    def others(cell: tuple[str, str], value: str) -> Iterable[str]:
+        # Where replica 0's object is None, both are None.
+        same = cell[0] == rules.OBJECTS and OBJECTS_OF[way](0) is None and value == rules.NOTHING
+        return [rules.PER_REPLICA, rules.MIRRORED_VALUE, rules.NOTHING, *([] if same else [rules.BARE])]
+
+    assert survivors(rules.RESULTS, observe, others, column) == []
 
 
 def test_an_update_that_is_not_grouped_has_a_result_for_each_copy() -> None:
@@ -270,13 +285,14 @@ KEEPERS: dict[str, Callable[[], Any]] = {
     rules.DEFAULT: refdist.get_strategy}
 
 
-def test_what_one_device_does_not_wrap() -> None:
+@pytest.mark.parametrize("nest", [lambda x: [x, 1.0], lambda x: {"a": x}, lambda x: (1.0, {"b": [x]})])
+def test_what_one_device_does_not_wrap(nest: Callable[[Any], Any]) -> None:
     def observe(cell: tuple[str, str]) -> Any:
         strategy = KEEPERS[cell[1]]()
         value = refdist.PerReplica([float(i) for i in range(strategy.num_replicas_in_sync)])
         if cell[0] == rules.FROM_FUNCTION:
             return strategy.experimental_distribute_values_from_function(lambda ctx: ctx.replica_id_in_sync_group)
-        return strategy.experimental_local_results(value if cell[0] == rules.LOCAL_VALUE else [value, 1.0])
+        return strategy.experimental_local_results(value if cell[0] == rules.LOCAL_VALUE else nest(value))
 
     wrapped = {rules.FROM_FUNCTION: rules.PER_REPLICA, rules.LOCAL_VALUE: rules.COMPONENTS,
                rules.LOCAL_NEST: rules.NEST_EACH}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -105,7 +104,9 @@ def test_every_cell_of_reads_shows() -> None:
 def value_of(operation: str, replica: int) -> Any:
     if operation.startswith("assign"):
         return np.float32([2, 2]) * (1 + replica)
-    return refdist.IndexedSlices(np.float32([2 + 2 * replica]), [1])
+    # Of replica 1 the smaller minimum and the larger maximum, so that more than replica 0's shows.
+    row = {"scatter_min": 2 - replica, "scatter_max": 6 + 2 * replica}.get(operation, 2 + 2 * replica)
+    return refdist.IndexedSlices(np.float32([row]), [1])
 
 
 # What is written: a value, another one in each replica; one value in two parts; and two parts that differ.
@@ -116,43 +117,48 @@ GIVEN: list[Callable[[str], Any]] = [
 ]
 
 
-def write(kind: str, aggregation: Agg, operations: Iterable[str], situation: str) -> Any:
-    """What operations return, raise, and leave behind."""
+def write(kind: str, aggregation: Agg, operation: str, situation: str, **more: Any) -> Any:
+    """What an operation returns, raises, and leaves behind."""
     shown = []
-    for operation, given in product(operations, GIVEN):
+    for given in GIVEN:
         strategy, v = made(kind, aggregation)
-        found = in_situation(strategy, situation, partial(write_once, v, operation, given))
-        shown.append((operation, found, seen(v)))
+        found = in_situation(strategy, situation, partial(write_once, v, operation, given, more))
+        shown.append((found, seen(v)))
     return shown
 
 
-def write_once(v: Any, operation: str, given: Callable[[str], Any]) -> Any:
-    return getattr(v, operation)(given(operation))
+def write_once(v: Any, operation: str, given: Callable[[str], Any], more: dict[str, Any]) -> Any:
+    return getattr(v, operation)(given(operation), **more)
 
 
-def of_class(one: str) -> list[str]:
-    return [operation for operation, its in rules.OPERATIONS.items() if its == one]
-
-
-def test_every_cell_of_writes_shows() -> None:
+@pytest.mark.parametrize(("operation", "more"), [
+    *((operation, {}) for operation in rules.OPERATIONS),
+    *((operation, {"read_value": False}) for operation in rules.OPERATIONS if operation.startswith("assign"))])
+def test_every_cell_of_writes_shows(operation: str, more: dict[str, Any]) -> None:
     def others(cell: Any, action: str) -> Iterable[str]:
-        return {context_stack.REPLICA: IN_REPLICA, context_stack.UPDATE: IN_UPDATE}.get(cell[1][1], ACROSS)
+        (kind, aggregation), (_, situation) = cell
+        found = {context_stack.REPLICA: IN_REPLICA, context_stack.UPDATE: IN_UPDATE}.get(situation, ACROSS)
+        # Replicas that add to one copy, one after another, have added their sum; only what they get back differs.
+        summed = (kind, aggregation, situation, bool(more)) == (rules.AGGREGATING, Agg.SUM, context_stack.REPLICA, True)
+        return [other for other in found if not (summed and other == rules.OWN_COPY)]
 
     def observe(cell: Any) -> Any:
-        (kind, aggregation), (one, situation) = cell
-        return write(kind, aggregation, of_class(one), situation)
+        (kind, aggregation), (_, situation) = cell
+        return write(kind, aggregation, operation, situation, **more)
 
-    assert survivors(rules.WRITES_OF, observe, others) == []
+    for situation in rules.WRITES.columns:
+        assert survivors(rules.WRITES_OF, observe, others, (rules.OPERATIONS[operation], situation)) == []
 
 
-def test_every_cell_of_writes_under_another_strategy_shows() -> None:
-    assert survivors(rules.FOREIGN_WRITES, lambda cell: write(cell[0], Agg.NONE, ["assign"], cell[1]),
+@pytest.mark.parametrize("operation", rules.OPERATIONS)
+def test_every_cell_of_writes_under_another_strategy_shows(operation: str) -> None:
+    assert survivors(rules.FOREIGN_WRITES, lambda cell: write(cell[0], Agg.NONE, operation, cell[1]),
                      lambda cell, action: (rules.OWN_COPY, "RD10", "RD11", REFUSED)) == []
 
 
 def test_every_class_of_operations_shows() -> None:
     def observe(operation: str) -> Any:
-        return [write(kind, aggregation, [operation], situation) for kind in (rules.MIRRORED, rules.ON_READ)
+        return [write(kind, aggregation, operation, situation) for kind in (rules.MIRRORED, rules.ON_READ)
                 for aggregation in (Agg.NONE, Agg.SUM) for situation in (context_stack.CROSS, context_stack.REPLICA)]
 
     assert survivors(rules.OPERATIONS, observe, lambda operation, one: rules.CLASSES) == []
@@ -172,22 +178,32 @@ def test_rows_leave_nothing_out_and_do_not_overlap(table: rules.Table, rows: dic
 
 # --- Creation ----------------------------------------------------------------------------------------------------
 
-def test_every_cell_of_creation_shows() -> None:
+@pytest.mark.parametrize("in_replica", [False, True])
+def test_every_cell_of_creation_shows(in_replica: bool) -> None:
     def observe(cell: Any) -> Any:
         synchronization, keeps = cell
-        with KEEPS[keeps].scope():
+
+        def create() -> Any:
             v = refdist.Variable(1.0, synchronization=None if synchronization == "None" else Sync[synchronization])
-        return type(v).__name__
+            return type(v).__name__
+
+        with KEEPS[keeps].scope():
+            return KEEPS[keeps].run(create) if in_replica else create()
 
     assert survivors(rules.CREATION, observe, lambda cell, kind: (*rules.KINDS, REFUSED)) == []
 
 
-def test_whether_a_variable_is_trainable_shows() -> None:
+@pytest.mark.parametrize("keeps", KEEPS)
+def test_whether_a_variable_is_trainable_shows(keeps: str) -> None:
+    # A mirrored variable has ON_WRITE by then, whichever was asked for.
+    rows = ("ON_WRITE", "ON_READ") if keeps == rules.COPIES else rules.TRAINABLE
+
     def observe(cell: Any) -> Any:
-        with ONE.scope():
+        with KEEPS[keeps].scope():
             return refdist.Variable(1.0, synchronization=Sync[cell[0]]).trainable
 
-    assert survivors(rules.TRAINABLE, observe, lambda cell, trainable: (rules.YES, rules.NO)) == []
+    for row in rows:
+        assert survivors(rules.TRAINABLE, observe, lambda cell, trainable: (rules.YES, rules.NO), row=row) == []
 
 
 def test_every_cell_of_updates_of_foreign_variables_shows() -> None:
