@@ -71,13 +71,17 @@ class Details(Standing, total=False):
 
 @dataclass
 class Verdict:
-    """The outcome of a case: passed, failed, errored (the adapter broke) or skipped; what was expected, and found."""
+    """The outcome of a case: passed, failed, errored (the adapter broke) or skipped; what was expected, and found.
+
+    Where an exception made it fail, `error` is that one.
+    """
 
     case: Case
     outcome: str
     message: str = ""
     expected: object = None
     found: object = None
+    error: Exception | None = None
 
 
 @runtime_checkable
@@ -112,7 +116,7 @@ def judge(case: Case, adapter: Adapter[Strategy, Variable], bitwise: bool = Fals
     try:
         interpreter = Interpreter(adapter, case.strategy)
     except Exception as error:
-        return Verdict(case, "errored", f"no strategy: {_text(error)}", wanted)
+        return Verdict(case, "errored", f"no strategy: {_text(error)}", wanted, error=error)
     try:
         found = interpreter.value(case.program)
     except Failed as error:
@@ -120,7 +124,7 @@ def judge(case: Case, adapter: Adapter[Strategy, Variable], bitwise: bool = Fals
     except Exception as error:
         kind = adapter.kind_of(error)
         if kind not in case.fails:
-            return Verdict(case, "failed", f"raised {_text(error)}", wanted, f"an error: {kind}")
+            return Verdict(case, "failed", f"raised {_text(error)}", wanted, f"an error: {kind}", error)
     else:
         if case.fails:
             return Verdict(case, "failed", "nothing was raised", wanted, shown(found))
@@ -132,7 +136,7 @@ def judge(case: Case, adapter: Adapter[Strategy, Variable], bitwise: bool = Fals
         try:
             after = interpreter.value(program)
         except Exception as error:
-            return Verdict(case, "failed", f"afterwards raised {_text(error)}", gives)
+            return Verdict(case, "failed", f"afterwards raised {_text(error)}", gives, error=error)
         difference = next(differences(gives, after, bitwise), None)
         if difference:
             return Verdict(case, "failed", f"afterwards {difference}", gives, shown(after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -100,7 +101,9 @@ def check(case: Case, adapter: Implementation, config: pytest.Config) -> None:
         if reason:
             verdict.outcome = "expected failure"
             pytest.xfail(reason)
-        pytest.fail(f"{verdict.message}\n  source: {case.source}\n  strategy: {case.strategy}\n"
+        shown = verdict.error is not None and config.getoption("tbstyle") == "long"
+        lines = traceback.format_exception(verdict.error) if shown else []
+        pytest.fail(f"{''.join(lines)}{verdict.message}\n  source: {case.source}\n  strategy: {case.strategy}\n"
                     f"  program: {json.dumps(case.program)}", pytrace=False)
 
 

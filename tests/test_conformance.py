@@ -129,6 +129,9 @@ def test_an_adapter_of_one_s_own(tmp_path: Path) -> None:
     assert "gives [1.0, 1.0, 1.0, 0.0], expected [0.0, 1.0, 1.0, 1.0]" in wrong.stdout
     assert "source: tf.distribute.Strategy.experimental_distribute_values_from_function" in wrong.stdout
     assert "errored" in mine("Broken", "-k", "values").stdout
+    assert "Traceback" not in wrong.stdout + mine("Wrong", "-k", "values and gathered", "--tb=long").stdout
+    raised = [mine("Broken", "-k", "values and gathered", f"--tb={style}").stdout for style in ("short", "long")]
+    assert ["Traceback" in text and "mine.py" in text for text in raised] == [False, True]
     about_datasets = sum("datasets" in case.name.lower() for case in CASES)
     assert f"{about_datasets} skipped" in mine("Poor", "-k", "datasets").stdout
     assert mine("Absent").returncode == 4
