@@ -75,8 +75,11 @@ class Plugins(Generic[T]):
 def _load(attempted: str, point: EntryPoint) -> object:
     try:
         loaded: object = point.load()
-    except (ImportError, AttributeError) as error:
+    except ImportError as error:
         raise errors.error("RD27", attempted, f"it cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise errors.error("RD27", attempted, f"it cannot be imported: {error}",
+                           f"Correct its entry point, {point.value}, or that module.") from error
     return loaded
 
 
