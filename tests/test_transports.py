@@ -19,6 +19,7 @@ import refdist
 from refdist.array import connection, transport
 from refdist.array.transport import LoneWorker, Transport
 from refdist.backends.simulated.workers import SimulatedWorker
+from refdist.conformance.adapters import workers
 from refdist.core.rules import ReduceOp
 from refdist.runtime import process
 
@@ -166,6 +167,16 @@ def test_a_toy_transport_conforms(offer: Offer) -> None:
         assert [one.returncode for one in done] == [0] * count, [one.stderr for one in done]
         said = done[0].stdout.split()
         assert said[:2] == [str(count), "processes:"] and int(said[2]) >= 100 and said[3:] == ["passed"], done[0]
+
+
+def test_the_suite_fails_where_it_has_no_case_for_the_workers(monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["workers"])
+    for count in (1, 5):
+        assert refdist.simulate_workers(workers.main, count) == [1] * count
+        said = capsys.readouterr()
+        assert f"no case has {count} replicas" in said.err and "2, 3, 4, with the launcher" in said.err
+        assert not said.out
 
 
 @pytest.mark.parametrize(("program", "code"), [

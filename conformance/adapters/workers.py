@@ -110,7 +110,7 @@ class Workers:
 
 
 def main() -> int:
-    """Runs the cases for as many replicas as there are processes; 1 when one fails that is not expected to."""
+    """Runs the cases for as many replicas as there are processes; 1 when there are none, or one fails unexpectedly."""
     from refdist.conformance.plugin import read_expected
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -118,10 +118,17 @@ def main() -> int:
     known = read_expected(parser.parse_args().expected_failures, {case.name for case in load()})
     strategy = refdist.MultiWorkerMirroredStrategy()
     transport, processes = strategy.extended.transport, strategy.num_replicas_in_sync
+    cases = [case for case in load() if fits(case)]
+    sizes = sorted({case.strategy[1] for case in cases})
+    if processes not in sizes:
+        # Most likely the launcher of the transport did not start this process, which is alone then.
+        print(f"no case has {processes} replicas, so that nothing was tested; start as many processes as a case has "
+              f"replicas, {', '.join(map(str, sizes))}, with the launcher of the transport", file=sys.stderr)
+        return 1
     counts: Counter[str] = Counter()
     failed = False
-    for case in load():
-        if fits(case) and case.strategy[1] == processes and case.name not in known:
+    for case in cases:
+        if case.strategy[1] == processes and case.name not in known:
             verdict = judge(case, Worker())
             # All workers learn the verdicts of all, so that they stay together when a case fails on one.
             outcomes = transport.all_gather_object(transport.call("verdict"), verdict.outcome)
