@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[1]
 TOY = Path(toy_transport.__file__).read_text()
 GROUP = connection.TRANSPORTS.group
 Offer = Callable[..., Path]
-# Where the layout of a strategy is made, and where a strategy connects.
-ASK = {"refdist/array/transport.py", "refdist/strategies/multi_worker.py"}
+# Where the layout of a strategy is made, where a strategy connects, and where a transport is compared with its group.
+ASK = {"refdist/array/connection.py", "refdist/array/transport.py", "refdist/strategies/multi_worker.py"}
 
 
 @pytest.fixture
@@ -177,6 +177,21 @@ def test_the_suite_fails_where_it_has_no_case_for_the_workers(monkeypatch: pytes
         said = capsys.readouterr()
         assert f"no case has {count} replicas" in said.err and "2, 3, 4, with the launcher" in said.err
         assert not said.out
+
+
+@pytest.mark.parametrize(("returned", "said"), [
+    ("None", "None"), ("object.__new__(cls)", "worker 0 of 1"), ("cls(0, 2, [])", "worker 0 of 2"),
+    ("cls(1, 3, [])", "worker 1 of 3"),
+])
+def test_a_transport_has_to_be_for_the_workers_of_its_group(offer: Offer, monkeypatch: pytest.MonkeyPatch,
+                                                            returned: str, said: str) -> None:
+    offer("refdist-toy", f"{TOY}\nToy.connect = classmethod(lambda cls, timeout: {returned})\n", toy="Toy")
+    for name, value in (("TOY_RANK", "1"), ("TOY_SIZE", "2"), (connection.VARIABLE, "toy")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=rf"\[RD27\] Toy\.connect: it returned {said}, and group\(\) worker 1 of 2\. "
+                       r"Return a transport with the rank and size of the group\."):
+        refdist.MultiWorkerMirroredStrategy()
+    assert not connection.joined()
 
 
 @pytest.mark.parametrize(("program", "code"), [

@@ -101,10 +101,25 @@ def connect(kind: type[ConnectableTransport], timeout: float | None) -> Transpor
     Args:
         kind: found by `launcher`.
         timeout: seconds that a worker waits for the others; None leaves it as it is.
+
+    Raises:
+        RD27: the transport is not for the workers that `group` has named.
     """
     program = process.simulated_worker or process
     if program.transport is None:
-        program.transport = kind.connect(timeout)
+        program.transport = _checked(kind, kind.connect(timeout))
     elif timeout is not None:
         program.transport.timeout = timeout
     return program.transport
+
+
+def _checked(kind: type[ConnectableTransport], made: object) -> Transport:
+    # A transport for other workers would compute something else without a word: as one that lacks its rank and size,
+    # which are those of a worker that is alone.
+    group = kind.group()
+    if group is not None and isinstance(made, Transport) and (made.rank, made.size) == group[:2]:
+        return made
+    found = f"worker {made.rank} of {made.size}" if isinstance(made, Transport) else repr(made)
+    wanted = "None" if group is None else f"worker {group.rank} of {group.size}"
+    raise errors.error("RD27", f"{kind.__name__}.connect", f"it returned {found}, and group() {wanted}",
+                       "Return a transport with the rank and size of the group.", kind=errors.InvalidValueError)
