@@ -52,6 +52,7 @@ def host(value: Any) -> Any:
     return to_numpy(value).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "adapter", "failures"), [("strict", "Adapter", 8), ("apart", "ApartAdapter", 8)])
 def test_a_backend_over_array_api_strict_passes_the_suite(tmp_path: Path, name: str, adapter: str,
                                                           failures: int) -> None:

@@ -156,6 +156,7 @@ def test_a_built_in_transport_cannot_be_replaced(offer: Offer) -> None:
 
 # One that is not refdist's own.
 
+@pytest.mark.slow
 def test_a_toy_transport_conforms(offer: Offer) -> None:
     assert len(TOY.splitlines()) <= 150
     site = offer("refdist-toy", TOY, toy="Toy")
