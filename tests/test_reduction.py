@@ -10,6 +10,7 @@ import pytest
 
 import refdist
 from refdist import journal
+from refdist.array import collectives
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.case import judge
 from refdist.conformance.cases import CONCEPTS, load
@@ -20,7 +21,7 @@ GPUS = ["GPU:0", "GPU:1", "GPU:2"]
 FULL = tuple(devices.canonical(name) for name in GPUS)
 HOME = (devices.canonical("CPU:0"),)
 SUM = refdist.ReduceOp.SUM
-# Left to right 0.1 + 0.2 + 0.3 is not 0.1 + (0.2 + 0.3).
+# Left to right 0.1 + 0.2 + 0.3 is not 0.1 + (0.2 + 0.3), and a third of it is not the sum of the thirds.
 NUMBERS = np.float64([0.1, 0.2, 0.3])
 
 
@@ -36,44 +37,44 @@ def last(strategy: Any, value: Any) -> Any:
     return strategy.experimental_local_results(value)[-1]
 
 
-def variable(strategy: Any, **kwargs: Any) -> Any:
+def variable(strategy: Any, op: str, **kwargs: Any) -> Any:
     with strategy.scope():
-        return refdist.Variable(np.zeros(2), aggregation=refdist.VariableAggregation.SUM, **kwargs)
+        return refdist.Variable(np.zeros(2), aggregation=refdist.VariableAggregation[op], **kwargs)
 
 
-def aggregation(strategy: Any) -> Any:
-    v = variable(strategy)
+def aggregation(strategy: Any, op: str = "SUM") -> Any:
+    v = variable(strategy, op)
     strategy.run(lambda: v.assign_add(mine()))
     assert len({part.numpy().tobytes() for part in v.values}) == 1
     return v.numpy()
 
 
-def read(strategy: Any) -> Any:
-    v = variable(strategy, synchronization=refdist.VariableSynchronization.ON_READ)
+def read(strategy: Any, op: str = "SUM") -> Any:
+    v = variable(strategy, op, synchronization=refdist.VariableSynchronization.ON_READ)
     strategy.run(lambda: v.assign_add(mine()))
     return v.read_value()
 
 
-def to_all(strategy: Any) -> Any:
+def to_all(strategy: Any, op: str = "SUM") -> Any:
     value = strategy.run(mine)
-    found = strategy.extended.reduce_to("SUM", value, value)
+    found = strategy.extended.reduce_to(op, value, value)
     assert isinstance(found, refdist.Mirrored) == (strategy.num_replicas_in_sync > 1)
     return last(strategy, found)
 
 
-def batch(strategy: Any) -> Any:
+def batch(strategy: Any, op: str = "SUM") -> Any:
     value = strategy.run(mine)
-    [found] = strategy.extended.batch_reduce_to("SUM", [(value, value)])
+    [found] = strategy.extended.batch_reduce_to(op, [(value, value)])
     return last(strategy, found)
 
 
 # What it does, where the result goes, and the hook that a program's own CrossDeviceOps is asked through.
-ENTRIES: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
-    "all_reduce": (lambda s: last(s, s.run(lambda: rc().all_reduce("SUM", mine()))), FULL, "batch"),
+ENTRIES: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
+    "all_reduce": (lambda s, op="SUM": last(s, s.run(lambda: rc().all_reduce(op, mine()))), FULL, "batch"),
     "assign_add": (aggregation, FULL, "one"),
     "ON_READ": (read, HOME, "one"),
-    "reduce": (lambda s: s.reduce("SUM", s.run(mine), axis=None), HOME, "one"),
-    "reduce along": (lambda s: s.reduce("SUM", s.run(lambda: mine()[None]), axis=0), HOME, "one"),
+    "reduce": (lambda s, op="SUM": s.reduce(op, s.run(mine), axis=None), HOME, "one"),
+    "reduce along": (lambda s, op="SUM": s.reduce(op, s.run(lambda: mine()[None]), axis=0), HOME, "one"),
     "reduce_to": (to_all, FULL, "one"),
     "batch_reduce_to": (batch, FULL, "batch"),
 }
@@ -97,8 +98,61 @@ def entry(request: Any) -> Any:
 @pytest.mark.parametrize("plan", PLANS)
 def test_every_way_in_gives_the_bits_of_the_sum_from_left_to_right(entry: Any, plan: str) -> None:
     call, _, _ = entry
-    expected = np.full(2, (NUMBERS[0] + NUMBERS[1]) + NUMBERS[2])
-    assert call(mirrored(PLANS[plan]())).tobytes() == expected.tobytes()
+    total = (NUMBERS[0] + NUMBERS[1]) + NUMBERS[2]
+    for op, expected in ("SUM", total), ("MEAN", total / 3):
+        assert call(mirrored(PLANS[plan]()), op).tobytes() == np.full(2, expected).tobytes()
+    assert total / 3 != (NUMBERS[0] / 3 + NUMBERS[1] / 3) + NUMBERS[2] / 3
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_array_of_a_nest_is_reduced_as_one_alone_is(plan: str) -> None:
+    strategy = mirrored(PLANS[plan]())
+    for op in ("SUM", "MEAN"):
+        alone = strategy.run(lambda op=op: rc().all_reduce(op, mine()))
+        nest = strategy.run(lambda op=op: rc().all_reduce(op, {"a": mine(), "b": [mine()]}))
+        assert {last(strategy, one).tobytes() for one in (alone, nest["a"], nest["b"][0])} == {
+            last(strategy, alone).tobytes()}
+        assert ENTRIES["reduce"][0](strategy, op).tobytes() == last(strategy, alone).tobytes()
+
+
+def slices() -> Any:
+    return slices_of(rc().replica_id_in_sync_group)
+
+
+def slices_of(i: int) -> Any:
+    return refdist.IndexedSlices(np.full((1, 2), NUMBERS[i]), [0], (1, 2))
+
+
+def scattered(strategy: Any) -> Any:
+    with strategy.scope():
+        v = refdist.Variable(np.zeros((1, 2)), aggregation=refdist.VariableAggregation.SUM)
+    strategy.run(lambda: v.scatter_add(slices()))
+    return v
+
+
+OF_SLICES: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
+    "all_reduce": (lambda s: last(s, s.run(lambda: rc().all_reduce("SUM", slices()))), FULL),
+    "scatter_add": (scattered, FULL),
+    "reduce": (lambda s: s.reduce("SUM", s.run(slices), axis=None), HOME),
+    "reduce_to": (lambda s: s.extended.reduce_to("SUM", s.run(slices), "CPU:0"), HOME),
+    "batch_reduce_to": (lambda s: s.extended.batch_reduce_to("SUM", [(s.run(slices), "CPU:0")])[0], HOME),
+}
+
+
+@pytest.mark.parametrize("name", OF_SLICES)
+@pytest.mark.parametrize("plan", PLANS)
+def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> None:
+    call, destinations = OF_SLICES[name]
+    ops = PLANS[plan]()
+    with journal.record() as events:
+        found = call(mirrored(ops))
+    if isinstance(found, refdist.IndexedSlices):
+        assert found.values.tolist() == [[number] * 2 for number in NUMBERS] and found.indices.tolist() == [0, 0, 0]
+    else:
+        assert found.numpy().tolist() == [[(NUMBERS[0] + NUMBERS[1]) + NUMBERS[2]] * 2]
+    expected = [move.nbytes for move in ops.transfers(FULL, destinations, collectives.nbytes(slices_of(0)))
+                if move.source != move.destination and move.nbytes]
+    assert [event.nbytes for event in events if event.kind == "transfer"] == expected != []
 
 
 @pytest.mark.parametrize("plan", PLANS)
