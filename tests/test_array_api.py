@@ -129,11 +129,45 @@ def test_every_way_of_writing_keeps_the_arrays(two: Any) -> None:
     assert host(one.sparse_read([[0], [1]])) == [[2.5], [1]]
     two.run(lambda: other.assign_add([1.0, number() + 1.0]))
     assert host(other.read_value()) == [7, 9]
-    shares.assign([7, 8])
+    shares.assign(xp.asarray([7, 8], device=strict_world.Apart.gpus[0], dtype=xp.int32))
     assert [host(part.read_value()) for part in shares.values] == [[4, 4], [3, 4]]
     assert host(shares.read_value()) == [7, 8]
     assert host(refdist.Variable(one).read_value()) == [2.5, 1]
     assert host(refdist.Variable(xp.asarray([1, 2], dtype=xp.int8), dtype=xp.int16).read_value()) == [1, 2]
+
+
+def test_every_way_of_reducing_keeps_the_arrays(two: Any) -> None:
+    class Own(refdist.ReductionToOneDevice):
+        def reduce_implementation(self, *args: Any) -> Any:
+            return super().reduce_implementation(*args)
+
+        def batch_reduce_implementation(self, *args: Any) -> Any:
+            return super().batch_reduce_implementation(*args)
+
+    def accumulate(parts: list[Any]) -> Any:
+        return parts[0] + parts[1]
+
+    for ops in (None, Own(), refdist.ReductionToOneDevice(accumulation_fn=accumulate)):
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"], cross_device_ops=ops)
+        value = strategy.run(lambda: refdist.constant([number() + 1.0]))
+        plain = refdist.constant(xp.asarray([4.0], device=strict_world.Apart.gpus[0], dtype=xp.float32))
+        with strategy.scope():
+            variable = refdist.Variable([0.0], aggregation=SUM)
+            shares = refdist.Variable([0.0], synchronization=ON_READ, aggregation=SUM)
+        strategy.run(lambda v=variable, s=shares, x=value: (v.assign_add(x), s.assign_add(x)))
+        found = [
+            strategy.run(lambda: all_reduce(refdist.constant([number() + 1.0]))).values[1],
+            variable.read_value(), shares.read_value(), strategy.reduce("SUM", value, axis=None),
+            strategy.reduce("SUM", value, axis=0), strategy.extended.reduce_to("SUM", value, value).values[1],
+            strategy.extended.batch_reduce_to("SUM", [(value, value)])[0].values[1]]
+        assert [host(one) for one in found] == [[3], [3], [3], [3], 3, [3], [3]]
+        assert host(strategy.reduce("MEAN", plain, axis=None)) == host(strategy.gather(plain, axis=0)) == [4]
+        assert host(strategy.reduce("MEAN", variable, axis=None)) == [3]
+        slices = strategy.run(lambda x=value: refdist.IndexedSlices(x, refdist.constant([number()]), [2]))
+        assert host(strategy.reduce("SUM", slices, axis=0)) == 3
+        shares.assign(plain)
+        assert [host(part.read_value()) for part in shares.values] == [[2], [2]]
+        assert host(strategy.gather(value, axis=0)) == [1, 2]
 
 
 def test_what_a_program_can_still_write_to_is_copied(two: Any) -> None:
