@@ -164,7 +164,8 @@ REDUCERS: dict[str, Callable[[Any, str, Any], Any]] = {
     "reduce": lambda s, op, value: s.reduce(op, value, axis=None),
     "reduce_to": lambda s, op, value: s.extended.reduce_to(op, value, "CPU:0"),
     "batch_reduce_to": lambda s, op, value: s.extended.batch_reduce_to(op, [(value, "CPU:0")]),
-    "batch_reduce_to of two": lambda s, op, value: s.extended.batch_reduce_to(op, [(value, "CPU:0")] * 2)}
+    "batch_reduce_to of two": lambda s, op, value: s.extended.batch_reduce_to(op, [
+        (value, value if isinstance(value, refdist.DistributedValues) else "CPU:0")] * 2)}
 
 
 @pytest.mark.parametrize("column", rules.REDUCE.columns)
@@ -473,3 +474,34 @@ def test_every_decision_outside_the_tables_is_in_the_list() -> None:
                         function == one or function.startswith(f"{one}.") for one in listed().get(name, ())):
                     missing.append(f"{name}: {function} {node.value}")
     assert missing == []
+
+
+# What decisions about contexts, replicas and workers are taken by.
+ASKED_ABOUT = {"OUTSIDE", "CROSS", "UPDATE", "REPLICA", "OTHER_CROSS", "OTHER_REPLICA", "num_replicas_in_sync",
+               "workers", "replica_id", "count", "total"}
+# They choose words, check one argument, or wait for the last replica.
+NO_DECISION = {"core/context_stack.py: describe", "core/lockstep.py: run", "input/sharding.py: _why",
+               "input/distributed.py: DistributedDataset.explain", "variables/values.py: check_count",
+               "strategies/replica_context.py: ReplicaContext.__init__"}
+
+
+def test_decisions_without_a_code_are_in_the_list_too() -> None:
+    """Wherever code compares a context, a number of replicas or of workers, and looks nothing up."""
+    [elsewhere] = re.findall(r"^Not of tf.distribute[^:]*: ([^:]*)\.$", LISTED, flags=re.MULTILINE)
+    skipped = (*elsewhere.replace("\n", " ").split(", "), "core/rules/", "core/callers.py", "cluster_resolver/")
+    missing = set()
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(skipped):
+            continue
+        nodes: dict[str, list[ast.AST]] = {}
+        for function, node in definitions(ast.parse(path.read_text())):
+            nodes.setdefault(function, []).append(node)
+        for function, own in nodes.items():
+            asked = {getattr(part, "attr", getattr(part, "id", "")) for node in own if isinstance(node, ast.Compare)
+                     for part in ast.walk(node)} & ASKED_ABOUT
+            looks_up = any(isinstance(node, ast.Name) and node.id == "rules" for node in own)
+            if asked and not looks_up and not any(
+                    function == one or function.startswith(f"{one}.") for one in listed().get(name, ())):
+                missing.add(f"{name}: {function}")
+    assert missing == NO_DECISION

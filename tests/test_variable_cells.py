@@ -251,9 +251,10 @@ def updated_differently(kind: str) -> Any:
     return outcome(lambda: TWO.extended.update(v, lambda x, y: x.assign(y), (refdist.PerReplica([1.0, 2.0]),))), seen(v)
 
 
-def one_copy_alone(kind: str) -> Any:
-    v = created(kind)
-    found = [in_situation(TWO, situation, lambda: v.values[1].assign(2.0)) for situation in context_stack.SITUATIONS]
+def one_copy_alone(operation: str, kind: str) -> Any:
+    v = created(kind, [1.0, 1.0])
+    found = [in_situation(TWO, situation, lambda: getattr(v.values[1], operation)(value_of(operation, 0)))
+             for situation in context_stack.SITUATIONS]
     return found, seen(v)
 
 
@@ -265,12 +266,12 @@ def returned(kind: str) -> Any:
     return created(kind, aggregation=Agg.SUM).assign(2.0)
 
 
-COLUMNS = [
+COLUMNS: list[tuple[str, Callable[[str], Any], tuple[str, ...]]] = [
     ("synchronization", synchronization, (rules.ASKED, "ON_WRITE", "NONE")),
     ("integer mean", integer_mean, (rules.OK, REFUSED)),
     ("copies differ", created_different, (rules.OK, REFUSED)),
     ("copies differ", updated_differently, (rules.OK, REFUSED)),
-    ("one copy alone", one_copy_alone, (rules.OK, REFUSED)),
+    *(("one copy alone", partial(one_copy_alone, operation), (rules.OK, REFUSED)) for operation in rules.OPERATIONS),
     ("parts differ", parts_differ, ("RD12", "RD19", REFUSED)),
     ("returns", returned, (rules.ALL_COPIES, rules.A_READ, rules.OWN_COPY))]
 

@@ -21,6 +21,7 @@ One rule without a second case, shorter as code than as a table:
     core/lockstep.py: rendezvous (after a failure there is no further call)
     core/agreement.py: _difference (which of several differences is reported: the call site first, then the fields)
     core/context_stack.py: Scope.__exit__ (scopes are left in the reverse order)
+    core/context_stack.py: situation (a column of the tables: the innermost scope is the strategy's own, or another's)
     array/backend.py: set_backend (not inside a scope)
     strategies/replica_context.py: ReplicaContext._require (a replica's context is that replica's alone)
     strategies/replica_context.py: get_strategy, get_replica_context, in_cross_replica_context (what the stack says)
@@ -35,12 +36,16 @@ One rule without a second case, shorter as code than as a table:
     strategies/multi_worker.py: MultiWorkerMirroredExtended.__init__ (devices; RING and NCCL give up the order of a sum)
     strategies/multi_worker.py: _default_resolver, _transport (who the other workers are)
     strategies/reduction.py: Reduction.here (a result without a destination is on the current device)
+    strategies/reduction.py: Reduction.reduce_along (a mean along an axis counts every row once)
     strategies/cross_device_ops.py: destinations_of, _abstract (where results go; what a class must define)
+    strategies/update.py: Updates.update (in a replica it is a merge_call)
     strategies/update.py: Updates._call_for_each_copy, _the_same (an update is whole, and of one variable)
     variables/values.py: splitter, Mirrored._read (a replica gets its component, other code the first)
     variables/values.py: PerReplica._several, DistributedValues._local (several values are not one)
     array/operators.py: ArrayOperators.__array_ufunc__ (NumPy does not write variables)
     variables/access.py: refused, foreign (the words of refusals)
+    variables/access.py: write_situation (a column of the tables: a replica is lone where its strategy has no other)
+    variables/variable.py: Variable._to_current_device (what is read is on the current device)
     variables/distributed.py: _Shared._local_copy (a replica's own copy is the one with its number, else the first)
     variables/distributed.py: _Shared._write (in replicas and updates: one's component is written, one's copy returned)
     variables/distributed.py: _Shared._settle, _Shared._check_component_write (one copy differs from no other)
@@ -59,8 +64,9 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     variables/values.py: _columns
     random/generator.py: _fitting
     nest.py: pack_sequence_as, assert_same_structure
-    input/split.py: split_batch, piece_sizes, split_stream, even_out, _check_rank
-    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of
+    input/split.py: split_batch, piece_sizes, split_stream, even_out, _pad, _filler, _check_rank
+    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of, _in_turn, _side_by_side
+    input/sharding.py: _OfBatches._spec_of_piece, _OfBatches.cuts
     input/distributed.py: DistributedIterator._next_of_all (empty elements until the rows of all workers have ended)
 
 Not of tf.distribute, or what one library cannot do: data/, checkpoints/, backends/, config.py, journal.py, missing.py,
