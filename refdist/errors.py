@@ -247,6 +247,16 @@ def explain_read_only(error: BaseException) -> None:
             error.add_note(note)
 
 
+def type_of(value: object) -> str:
+    """The type of a value for messages, with its article.
+
+    >>> type_of([]), type_of(1)
+    ('a list', 'an int')
+    """
+    name = type(value).__name__
+    return f"{'an' if name.startswith(('ndarray', *'AEIaeio')) else 'a'} {name}"
+
+
 def error(code: str, attempted: str, found: str, fix: str = "",
           kind: type[RefdistError] | None = None) -> RefdistError:
     """Makes the exception for a row of the catalogue; the caller raises it.

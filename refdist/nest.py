@@ -85,7 +85,7 @@ def _sorted(mapping: Iterable[Any]) -> list[Any]:
         return sorted(mapping)
     except TypeError as error:
         raise errors.error(
-            "RD25", "flattening a structure", f"the keys of a {type(mapping).__name__} cannot be sorted: {error}",
+            "RD25", "flattening a structure", f"the keys of {errors.type_of(mapping)} cannot be sorted: {error}",
             "Give all keys of one mapping the same type, such as str.") from error
 
 
@@ -287,7 +287,7 @@ def pack_sequence_as(structure: object, flat_sequence: Sequence[object]) -> Any:
     Source: tf.nest.pack_sequence_as.
     """
     if not isinstance(flat_sequence, (list, tuple)):
-        raise errors.error("RD25", "nest.pack_sequence_as", f"flat_sequence is a {type(flat_sequence).__name__}",
+        raise errors.error("RD25", "nest.pack_sequence_as", f"flat_sequence is {errors.type_of(flat_sequence)}",
                            "Pass a list of leaves.")
     count = len(flatten(structure))
     if len(flat_sequence) != count:

@@ -105,7 +105,7 @@ def _replicas(attempted: str, otherwise: str = "") -> int:
 def _weighted(losses: Array, weights: Array, attempted: str) -> Any:
     dtype, other = dtype_of(losses), dtype_of(weights)
     if dtype.kind in "iu":
-        raise errors.error("RD05", attempted, f"the losses have dtype {dtype} and there are weights",
+        raise errors.error("RD05", attempted, f"the losses have dtype {dtype} and sample_weight was passed",
                            "Cast the losses to a float: `.astype(np.float32)`.", kind=errors.InvalidTypeError)
     # float16 is multiplied in float32, so that a large weight does not overflow before the product.
     shape, wide = weights.shape, np.promote_types(dtype, np.float32)

@@ -89,7 +89,7 @@ def test_an_outermost_list_is_a_tuple_and_other_values_stay() -> None:
     for bad in ({1, 2}, object(), lambda: 1, [[1], [1, 2]]):
         with pytest.raises(TypeError, match="RD25") as caught:
             first(Dataset.range(1).map(lambda x, bad=bad: (x, bad)))
-        assert caught.value.__notes__ == ["raised in Dataset.map by element 0"]
+        assert caught.value.__notes__ == ["raised in Dataset.map at element 0"]
 
 
 def test_none_is_a_component() -> None:
@@ -135,12 +135,12 @@ def test_scan_takes_its_state_along() -> None:
     for bad in (lambda s, x: x, lambda s, x: (s, x, x), lambda s, x: None):
         with pytest.raises(TypeError, match=r"RD25.*Return a pair") as caught:
             list(Dataset.range(3).scan(0, bad))
-        assert caught.value.__notes__ == ["raised in Dataset.scan by element 0"]
+        assert caught.value.__notes__ == ["raised in Dataset.scan at element 0"]
     with pytest.raises(TypeError, match=r"RD26.*new state differs .*the first has dtype int32, this one int64"):
         list(Dataset.range(3).scan(0, lambda s, x: (x, x)))
     with pytest.raises(ZeroDivisionError) as raised:
         list(Dataset.range(3).scan(0, lambda s, x: (s, 1 // (1 - int(x)))))
-    assert raised.value.__notes__ == ["raised in Dataset.scan by element 1"]
+    assert raised.value.__notes__ == ["raised in Dataset.scan at element 1"]
 
 
 def test_take_while_ends_at_the_first_that_is_not() -> None:
@@ -149,7 +149,7 @@ def test_take_while_ends_at_the_first_that_is_not() -> None:
     assert seen == [0, 1, 2, 3]
     with pytest.raises(ZeroDivisionError) as caught:
         list(Dataset.range(3).take_while(lambda x: 1 // int(x)))
-    assert caught.value.__notes__ == ["raised in Dataset.take_while by element 0"]
+    assert caught.value.__notes__ == ["raised in Dataset.take_while at element 0"]
 
 
 @pytest.mark.parametrize("returned", [1, 0, None, "a", np.int64(1), 1.0, np.array([True]), [True, False], {}])
@@ -157,7 +157,7 @@ def test_take_while_ends_at_the_first_that_is_not() -> None:
 def test_only_one_bool_says_whether_an_element_is_kept(method: Any, returned: Any) -> None:
     with pytest.raises(ValueError, match=r"\[RD25\] Dataset\.\w+: the function returned .*Return one bool") as caught:
         list(method(Dataset.range(2), lambda x: returned))
-    assert caught.value.__notes__ == [f"raised in Dataset.{method.__name__} by element 0"]
+    assert caught.value.__notes__ == [f"raised in Dataset.{method.__name__} at element 0"]
     for kept in (True, np.bool_(True), np.array(True)):
         assert rows(method(Dataset.range(2), lambda x, kept=kept: kept)) == [0, 1]
 
@@ -188,7 +188,7 @@ def test_choices_name_the_dataset_that_gives_the_next_element() -> None:
     assert rows(choose([a, b], turns)) == [0, 10]
     assert rows(choose([a.repeat(), b], turns.repeat()).take(10)) == [0, 10, 1, 11, 2, 12, 0, 13, 1]
     for numbers in (Dataset.range(3), Dataset.range(-1, 1)):
-        with pytest.raises(ValueError, match=r"RD25.*of 2 was chosen"):
+        with pytest.raises(ValueError, match=r"RD25.*was chosen, and the datasets are 0 to 1"):
             list(choose([a, b], numbers))
 
 

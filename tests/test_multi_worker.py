@@ -193,7 +193,7 @@ def test_what_a_worker_raises_comes_out_with_its_number() -> None:
 
     with pytest.raises(KeyError, match="May") as caught:
         refdist.simulate_workers(program, 2)
-    assert caught.value.__notes__ == ["raised in worker 1 of 2 by simulate_workers"]
+    assert caught.value.__notes__ == ["raised in worker 1 of 2 during simulate_workers"]
     assert refdist.simulate_workers(lambda: 1, 2) == [1, 1]
 
 

@@ -96,7 +96,7 @@ WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     (LOSSES, {"global_batch_size": True}, TypeError, "RD25.*global_batch_size is True"),
     (LOSSES, {"global_batch_size": [4]}, ValueError, "RD25.*one int of 0 or more"),
     (LOSSES, {"sample_weight": [1.0, 3.0, 4.0]}, ValueError, r"RD04.*shape \(2,\) and the weights \(3,\)"),
-    ([1, 2], {"sample_weight": [0.5, 0.5]}, TypeError, "RD05.*int32 and there are weights"),
+    ([1, 2], {"sample_weight": [0.5, 0.5]}, TypeError, "RD05.*int32 and sample_weight was passed"),
     (["a"], {}, TypeError, "RD23"), ([True], {}, TypeError, "RD23"), (None, {}, TypeError, "RD25"),
     (LOSSES, {"sample_weight": ["a", "b"]}, TypeError, "RD05"),
     (LOSSES, {"sample_weight": 1j}, TypeError, "RD05.*weights have dtype complex"),

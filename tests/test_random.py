@@ -290,7 +290,7 @@ WRONG: dict[str, tuple[type[Exception], str, Any]] = {
     "float seed": (TypeError, "RD25.*got 1.5", lambda g: Generator.from_seed(1.5)),
     "text": (TypeError, "RD25.*got 'a'", lambda g: Generator.from_seed("a")),
     "no seed": (TypeError, "RD25.*got None", lambda g: Generator.from_seed(None)),
-    "wide": (TypeError, "RD25.*Pass ints of 64 bits", lambda g: Generator.from_seed([2**64])),
+    "wide": (TypeError, "RD25.*Pass 64-bit ints", lambda g: Generator.from_seed([2**64])),
     "short state": (ValueError, r"RD25.*shape \(2,\)", lambda g: Generator.from_state([1, 2], 1)),
     "variable": (ValueError, "RD25.*dtype float32", lambda g: Generator.from_state(refdist.Variable([1.0, 2, 3]), 1)),
     "reset": (ValueError, r"RD25.*shape \(4,\)", lambda g: g.reset([1, 2, 3, 4])),

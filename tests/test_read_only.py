@@ -260,7 +260,7 @@ def test_a_function_of_a_dataset_that_writes_is_told_what_to_do(rows: Any) -> No
         with pytest.raises(ValueError, match="read-only") as caught:
             list(dataset)
         assert type(caught.value) is ValueError
-        assert caught.value.__notes__[0] == f"raised in Dataset.{method} by element 0"
+        assert caught.value.__notes__[0] == f"raised in Dataset.{method} at element 0"
         assert NOTE in caught.value.__notes__[1]
     assert mine.tolist() == np.ones((3, 2)).tolist()
     assert [x.tolist() for x in rows(mine).map(lambda x: x * 2)] == [[2.0, 2.0]] * 3

@@ -29,18 +29,18 @@ PROGRAMS = {
     "a refusal in a replica": ("strategy.run(lambda: reduce(True))", [11, 11, 8], "RD23"),
     "a mismatch": ("strategy.run(lambda: refdist.get_replica_context().replica_id_in_sync_group or reduce(1.0))",
                    [11], "RD01"),
-    "an error of the user's own": ("strategy.run(mine)", [11, 10], "raised in replica 0 of 2 by strategy.run"),
+    "an error of the user's own": ("strategy.run(mine)", [11, 10], "raised in replica 0 of 2 during strategy.run"),
     "an error in a merge_fn": ("strategy.run(lambda: refdist.get_replica_context().merge_call(lambda s: mine()))",
                                [11, 11, 10], "'mine'"),
     "an error in a dataset": ("list(refdist.data.Dataset.range(3).map(lambda x: mine()))", [11, 11, 10],
-                              "raised in Dataset.map by element 0"),
+                              "raised in Dataset.map at element 0"),
     "a chain of errors": ("""try:
     v.assign("x")
 except ValueError as error:
     raise RuntimeError("again") from error""", [12, 14], "RuntimeError: again"),
     "a thread": ("""threading.Thread(target=lambda: v.assign("x")).start()""", [11], "RD05"),
     "several workers": ("refdist.simulate_workers(lambda: strategy.run(mine), 2)", [11, 11, 10],
-                        "raised in worker 0 of 2 by simulate_workers"),
+                        "raised in worker 0 of 2 during simulate_workers"),
 }
 
 

@@ -261,7 +261,7 @@ def test_what_a_user_s_function_raises_comes_out_with_the_number_of_the_element(
     with pytest.raises((OSError, ZeroDivisionError)) as caught:
         list(elements)
     method = name.split(" ")[0]
-    assert caught.value.__notes__ == [f"raised in Dataset.{method} by element 2"]
+    assert caught.value.__notes__ == [f"raised in Dataset.{method} at element 2"]
     assert next(elements, None) is None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import refdist
+from refdist import errors
 
 TWO = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
 
@@ -144,10 +145,10 @@ def call_merge_call(**arguments: Any) -> Any:
                                   lambda **arguments: TWO.run(lambda x: x, **arguments)])
 def test_arguments_that_are_no_list_or_dict_are_named(call: Any) -> None:
     for args in (3, np.ones(2), "ab", {"x": 1}):
-        with pytest.raises(ValueError, match=rf"\[RD25\] .*: args is a {type(args).__name__}"):
+        with pytest.raises(ValueError, match=rf"\[RD25\] .*: args is {errors.type_of(args)}"):
             call(args=args)
     for kwargs in (["x"], 3, "x"):
-        with pytest.raises(TypeError, match=rf"\[RD25\] .*: kwargs is a {type(kwargs).__name__}"):
+        with pytest.raises(TypeError, match=rf"\[RD25\] .*: kwargs is {errors.type_of(kwargs)}"):
             call(args=(np.ones(2),), kwargs=kwargs)
     call(args=[np.ones(2)], kwargs=None)
     call(kwargs={"x": np.ones(2)})

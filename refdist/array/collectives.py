@@ -1,7 +1,7 @@
 """Collectives as pure functions of a list of arrays indexed by replica.
 
-Everything is checked before anything is computed.  How the replicas arrived at the call, and how its
-results are wrapped, is the business of the callers.
+Everything is checked before anything is computed.  How the replicas arrived at the call, and how its results are
+wrapped, is the business of the callers.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def integer(value: object, argument: str, attempted: str) -> int:
         number: Any = value
         return operator.index(number)
     except TypeError as error:
-        raise errors.error("RD25", attempted, f"{argument} is {value!r}, a {type(value).__name__}",
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}, {errors.type_of(value)}",
                            "Pass an int.") from error
 
 

@@ -219,7 +219,7 @@ def cast(array: Array, dtype: object, attempted: str) -> Any:
         return array  # a longer string must not be cut
     if not text and _same_kind(own, dtype) and _in_range(array, dtype):
         return astype(array, dtype)
-    raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, wanted is {dtype}",
+    raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, not {dtype}",
                        f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
                        kind=errors.InvalidArgumentError)
 
@@ -290,7 +290,7 @@ def _has_array(value: object) -> bool:
 
 
 def _not_an_array(value: object, argument: str, fix: str = "") -> errors.RefdistError:
-    return errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, a {type(value).__name__}",
+    return errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, {errors.type_of(value)}",
                         fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
 

@@ -39,7 +39,8 @@ def _length(array: Array) -> int:
 def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
     kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
             errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
-    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('.')}", "Pass operands that fit.", kind)
+    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('. ')}",
+                        "Pass operands whose shapes and dtypes fit together.", kind)
 
 
 class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):

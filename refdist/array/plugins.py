@@ -64,7 +64,7 @@ class Plugins(Generic[T]):
         if not (isinstance(loaded, type) and issubclass(loaded, base)):
             raise errors.error("RD27", attempted,
                                f"{loaded!r} is not a subclass of {base.__module__}.{base.__qualname__}",
-                               f"Offer the class itself, as docs/writing-a-{self._noun}.md shows.")
+                               f"Name the class itself in the entry point, as docs/writing-a-{self._noun}.md shows.")
         missing = sorted(getattr(loaded, "__abstractmethods__", ()))
         if missing:
             raise errors.error("RD27", attempted, f"{loaded.__name__} lacks the methods {', '.join(missing)}",

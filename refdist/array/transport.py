@@ -1,8 +1,8 @@
 """The contract of a transport: collectives between workers, and their checks.
 
 A worker is a process, or a simulated one (`simulate_workers`), with replicas of its own.  Inside it replicas run in
-lock step; a transport carries arrays from worker to worker.  Its verbs are MPI's; it knows nothing
-of variables or of what the arrays mean.
+lock step; a transport carries arrays from worker to worker.  Its verbs are MPI's; it knows nothing of variables or of
+what the arrays mean.
 
 Invariants:
 
@@ -148,7 +148,7 @@ class Transport(ABC):
         for i, (other, shown) in enumerate(found):
             if other != found[0][0]:
                 raise errors.error("RD12", str(call), f"worker 0 has {found[0][1]}, worker {i} has {shown}",
-                                   "Give the same value on every worker, or reduce it first.")
+                                   "Pass the same value on every worker, or reduce it first.")
 
 
 class LoneWorker(Transport):

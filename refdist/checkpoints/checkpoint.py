@@ -317,7 +317,7 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
             states.append((one, value.content))
         else:
             raise errors.error("RD31", attempted, f"{key} is a {'state' if isinstance(value, State) else 'variable'} "
-                               f"in the file and a {type(one).__name__} here", _SAME_NAMES,
+                               f"in the file and {errors.type_of(one)} here", _SAME_NAMES,
                                kind=errors.InvalidValueError)
     before = [one.state_dict() for one, _ in states]
     try:

@@ -128,7 +128,7 @@ class TFConfigClusterResolver(ClusterResolver):
         except RecursionError as error:
             raise _malformed("line 1 column 1", "it is nested too deeply") from error
         if not isinstance(found, dict):
-            raise _malformed("line 1 column 1", f"it is a {type(found).__name__}, not an object",
+            raise _malformed("line 1 column 1", f"it is {errors.type_of(found)}, not an object",
                              'Write {"cluster": ..., "task": ...}.')
         _check_keys(found, ("cluster", "task"), "line 1 column 1")
         return found

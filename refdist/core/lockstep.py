@@ -261,7 +261,7 @@ def _nbytes(contribution: object) -> int:
 def _noted(run: LockstepRun, i: int, what: str) -> BaseException:
     error = run.error
     assert error is not None
-    note = f"raised in {run.unit_name} {run.first + i} of {len(run.results)} by {what}"
+    note = f"raised in {run.unit_name} {run.first + i} of {len(run.results)} during {what}"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     return error

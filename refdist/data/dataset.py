@@ -66,7 +66,7 @@ class Dataset(Functions):
             dtype = np.dtype(object)
         if dtype.kind not in "iuf":
             raise errors.error("RD25", attempted, f"output_type is {output_type!r}",
-                               "Pass the dtype of ints or floats.")
+                               "Pass an integer or float dtype.")
         return _of_rows(Numbers(numbers, dtype), TensorSpec((), dtype))
 
     @staticmethod

@@ -158,7 +158,7 @@ def count_rows(leaves: Sequence[npt.ArrayLike | None], attempted: str) -> int:
             raise errors.error("RD15", attempted, "a scalar has no rows", "Pass arrays of rank 1 or more.")
     counts = {np.shape(array)[0] for array in found}
     if len(counts) > 1:
-        raise errors.error("RD26", attempted, f"the arrays have {sorted(counts)} rows",
+        raise errors.error("RD26", attempted, f"the arrays have {' and '.join(map(str, sorted(counts)))} rows",
                            "Give all arrays the same number of rows.")
     return int(counts.pop())
 

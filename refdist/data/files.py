@@ -148,7 +148,7 @@ class TFRecordWriter:
             RD25: not bytes.
         """
         if not isinstance(record, bytes):
-            raise errors.error("RD25", "TFRecordWriter.write", f"got a {type(record).__name__}", "Pass bytes.")
+            raise errors.error("RD25", "TFRecordWriter.write", f"got {errors.type_of(record)}", "Pass bytes.")
         length = _LENGTH.pack(len(record))
         self._file.write(length + _CHECK.pack(self._checksum(length)) + record
                          + _CHECK.pack(self._checksum(record)))

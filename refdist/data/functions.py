@@ -248,7 +248,7 @@ def _dataset(method: str, found: object) -> Any:
     # What a function returned, which must be a dataset.
     if isinstance(found, Transformations):
         return found
-    raise errors.error("RD25", f"Dataset.{method}", f"the function returned a {type(found).__name__}",
+    raise errors.error("RD25", f"Dataset.{method}", f"the function returned {errors.type_of(found)}",
                        "Return a Dataset.")
 
 

@@ -22,13 +22,13 @@ def signature(types: object, shapes: object, given: object) -> Any:
     attempted = "Dataset.from_generator"
     if types is None and given is None:
         if shapes is not None:
-            raise errors.error("RD25", attempted, "there are output_shapes without output_types",
+            raise errors.error("RD25", attempted, "output_shapes was passed without output_types",
                                "Pass an `output_signature`.")
         return None
     if given is None:
         return _typed_spec(types, shapes)
     if types is not None or shapes is not None:
-        raise errors.error("RD25", attempted, "there are both output_types and an output_signature",
+        raise errors.error("RD25", attempted, "both output_types and output_signature were passed",
                            "Pass the `output_signature` only.")
     for spec in nest.flatten(given):
         if not isinstance(spec, TensorSpec):

@@ -19,7 +19,7 @@ _U = TypeVar("_U")
 
 def noted(error: Exception, method: str, number: int) -> Exception:
     """The exception, with a note that names the method and the element for which it was raised."""
-    error.add_note(f"raised in Dataset.{method} by element {number}")
+    error.add_note(f"raised in Dataset.{method} at element {number}")
     errors.explain_read_only(error)
     return error
 
@@ -242,8 +242,9 @@ def chosen(streams: list[Iterator[_T]], choices: Iterable[Any], stop: bool) -> I
     left = dict(enumerate(streams))
     for choice in choices:
         if not 0 <= choice < len(streams):
-            raise errors.error("RD25", "Dataset.choose_from_datasets", f"dataset {choice} of {len(streams)} was chosen",
-                               "Choose a number below the number of datasets.", kind=errors.InvalidValueError)
+            raise errors.error("RD25", "Dataset.choose_from_datasets", f"dataset {choice} was chosen, and the "
+                               f"datasets are 0 to {len(streams) - 1}", "Choose one of these numbers.",
+                               kind=errors.InvalidValueError)
         for element in left.get(int(choice), ()):
             yield element
             break

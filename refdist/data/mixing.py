@@ -66,7 +66,7 @@ def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed: int | 
     shares = np.ones(len(datasets)) if weights is None else np.asarray(weights)
     if shares.shape != (len(datasets),) or shares.dtype.kind != "f":
         raise errors.error("RD25", "Dataset.sample_from_datasets", f"weights is {weights!r}",
-                           f"Pass {len(datasets)} floats, one for each dataset, or None.",
+                           f"Pass one float for each dataset ({len(datasets)} in all), or None.",
                            kind=errors.InvalidValueError)
     drawn = [(dataset, float(share)) for dataset, share in zip(datasets, shares, strict=True) if share > 0]
     seed_of = iterators.seeds(seed, seed is None if rerandomize is None else rerandomize)

@@ -121,9 +121,9 @@ class Pipeline:
         """
         count = self._facts.cardinality
         if count < 0:
-            which = "infinite" if count == INFINITE_CARDINALITY else "not known before it is read"
-            raise errors.error("RD25", "len(dataset)", f"the number of elements is {which}",
-                               "Use `cardinality()`, or count while reading.")
+            which, fix = (("infinite", "Limit it first: `dataset.take(n)`.") if count == INFINITE_CARDINALITY else
+                          ("not known before all are read", "Use `cardinality()`, or count while reading."))
+            raise errors.error("RD25", "len(dataset)", f"the number of elements is {which}", fix)
         return count
 
     def as_numpy_iterator(self) -> Iterator[Any]:

@@ -179,7 +179,7 @@ def rows_in(spec: object, attempted: str) -> list[int | None]:
     rows = [shape[0] if shape else None for shape in shapes]
     known = {number for number in rows if number is not None}
     if len(known) > 1:
-        raise errors.error("RD26", attempted, f"the components have {sorted(known)} rows",
+        raise errors.error("RD26", attempted, f"the components have {' and '.join(map(str, sorted(known)))} rows",
                            "Give all components the same number of rows.")
     return rows
 

@@ -249,8 +249,8 @@ class Transformations(Pipeline):
         check_count("shard", "num_shards", num_shards, 1)
         check_count("shard", "index", index, 0)
         if index >= num_shards:
-            raise errors.error("RD25", "Dataset.shard", f"index is {index} of {num_shards} shards",
-                               "Pass an index below num_shards.", kind=errors.InvalidValueError)
+            raise errors.error("RD25", "Dataset.shard", f"index is {index} and num_shards is {num_shards}",
+                               "Pass an index from 0 to num_shards - 1.", kind=errors.InvalidValueError)
         sharded = self._select(lambda read, reading: iterators.part(read(reading), index, None, num_shards),
                                facts.sharded(self._facts.cardinality, num_shards, index))
         sharded._facts = sharded._facts._replace(shards=num_shards * sharded._facts.shards)

@@ -180,11 +180,11 @@ def check(dataset: object, options: object, attempted: str) -> InputOptions:
         RD25: an array, a dataset that cannot be iterated again, or bad options.
     """
     if has_dtype(dataset):
-        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}, whose rows are not batches",
+        raise errors.error("RD25", attempted, f"got {errors.type_of(dataset)}, whose rows are not batches",
                            "Pass `refdist.data.Dataset.from_tensor_slices(array).batch(global_batch_size)`.")
     if isinstance(dataset, (str, bytes, dict, PerReplica, DistributedDataset)) or not hasattr(dataset, "__iter__") \
             or hasattr(dataset, "__next__"):
-        raise errors.error("RD25", attempted, f"got a {type(dataset).__name__}",
+        raise errors.error("RD25", attempted, f"got {errors.type_of(dataset)}",
                            "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
     if isinstance(dataset, Dataset) and not callable(dataset._facts.spec):
         _check_arrays(dataset.element_spec, attempted)

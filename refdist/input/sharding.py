@@ -226,8 +226,8 @@ def _check_rows(known: Facts, count: int) -> None:
 
 def _empty_shares(sizes: list[int], size: int) -> list[str]:
     if not any(sizes):
-        raise errors.error("RD18", "experimental_distribute_dataset", f"a batch of {size} rows leaves no row for "
-                           f"any of {len(sizes)} replicas when the uneven end is dropped",
+        raise errors.error("RD18", "experimental_distribute_dataset", f"a batch has {size} rows, so none of the "
+                           f"{len(sizes)} replicas has a row when the uneven end is dropped",
                            "Use larger batches.", kind=errors.InvalidValueError)
     empty = [i for i, rows in enumerate(sizes) if not rows]
     if not empty:

@@ -90,7 +90,7 @@ def _integers(value: object, attempted: str) -> Any:
     except (TypeError, ValueError, errors.RefdistError):
         fits = False
     if not fits:
-        raise errors.error("RD25", attempted, f"got {value!r}", "Pass ints of 64 bits.")
+        raise errors.error("RD25", attempted, f"got {value!r}", "Pass 64-bit ints.")
     if array.dtype == object:
         array = np.array([int(one) & _MASK for one in array.reshape(-1)], np.uint64).reshape(array.shape)
     return array.astype(np.int64)

@@ -197,7 +197,7 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
     found = (ops.batch_reduce(op, pairs, options) if batch
              else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
     if not isinstance(found, (list, tuple)) or len(found) != len(values):
-        returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"a {type(found).__name__}"
+        returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"{errors.type_of(found)}"
         raise errors.error("RD25", attempted, f"{len(values)} values were reduced, and it returned {returned}",
                            "Return a list with one result for each pair.", kind=errors.InvalidValueError)
     return [_results(result, target, attempted) for result, target in zip(found, targets, strict=True)]
@@ -235,7 +235,7 @@ def check_pairs(pairs: object, attempted: str) -> Sequence[tuple[Any, Any]]:
         RD25: anything else.
     """
     if not isinstance(pairs, (list, tuple)):
-        raise errors.error("RD25", attempted, f"value_destination_pairs is a {type(pairs).__name__}",
+        raise errors.error("RD25", attempted, f"value_destination_pairs is {errors.type_of(pairs)}",
                            "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:

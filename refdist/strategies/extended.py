@@ -252,7 +252,7 @@ class StrategyExtended(OneOfAKind, Updates):
                  for value, destinations in check_pairs(value_destination_pairs, "batch_reduce_to")]
         for value, _ in pairs:
             if nest.is_nested(value):
-                raise errors.error("RD25", "batch_reduce_to", f"a value is a {type(value).__name__}",
+                raise errors.error("RD25", "batch_reduce_to", f"a value is {errors.type_of(value)}",
                                    "Pass one pair for each array.", kind=errors.InvalidValueError)
         return self.reduction.reduce_pairs(op, pairs, "batch_reduce_to", options)
 

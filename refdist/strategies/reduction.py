@@ -3,7 +3,7 @@
 Seven calls reduce: all_reduce, the aggregation of a variable, the read of an ON_READ variable, Strategy.reduce with and
 without an axis, reduce_to and batch_reduce_to.  They differ in where their contributions come from, what is checked and
 where the result goes.  In how it is computed they do not differ, because a program that goes from one of them to
-another expects the same bits.  Each takes this way:
+another expects the same bits.  Each goes the same way:
 
     contributions   for every leaf of the value one array or IndexedSlices per replica of this worker
     -> plan         one of refdist's own CrossDeviceOps: checks the devices and records the transfers
@@ -25,9 +25,9 @@ A replica's call is executed by the strategy's Reduction itself: a rendezvous ca
 and from there it is one step to the plan and one to the backend.  Each layer that only passes contributions on, or
 transposes them, costs as much as the sum of small arrays.
 
-There were four ways once: all_reduce and reduce_to went by the plan, aggregation and reduction along an axis past it, a
-reduction to one device had a plan of its own, and several workers a fourth.  A CrossDeviceOps that scaled its sums
-scaled some of these calls and not the others.
+There were four ways once: all_reduce and reduce_to went through the plan, aggregation and reduction along an axis did
+not, a reduction to one device had a plan of its own, and several workers had another.  A CrossDeviceOps that scaled its
+sums scaled some of these calls and not the others.
 """
 
 from __future__ import annotations

@@ -269,10 +269,10 @@ def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[
         RD25: `args` is not a list or tuple, or `kwargs` not a dict.
     """
     if not isinstance(args, (list, tuple)):
-        raise errors.error("RD25", attempted, f"args is a {type(args).__name__}",
+        raise errors.error("RD25", attempted, f"args is {errors.type_of(args)}",
                            "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
     if kwargs is not None and not isinstance(kwargs, dict):
-        raise errors.error("RD25", attempted, f"kwargs is a {type(kwargs).__name__}", "Pass a dict.")
+        raise errors.error("RD25", attempted, f"kwargs is {errors.type_of(kwargs)}", "Pass a dict.")
     return tuple(args), kwargs or {}
 
 

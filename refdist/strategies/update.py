@@ -148,7 +148,8 @@ def _the_same(merged: Variable | PerReplica) -> Variable:
     # merge_call puts one variable together again, and different ones into a PerReplica.
     if isinstance(merged, Variable):
         return merged
-    passed = ", ".join(str(one.name) for one in merged.values)
+    passed = ", ".join(f"replica {i} {one.name}" + (f" (made at {one._primary._made})" if one._primary._made else "")
+                       for i, one in enumerate(merged.values))
     raise errors.error("RD02", "extended.update", f"the replicas pass different variables: {passed}",
                        "Update the same variable on every replica.")
 

@@ -75,7 +75,7 @@ def declared_shape(shape: Iterable[int | None], found: tuple[int, ...], attempte
 
 def _prepare_slices(variable: ResourceVariable, operation: str, attempted: str, value: object) -> IndexedSlices:
     if not isinstance(value, IndexedSlices):
-        raise errors.error("RD25", attempted, f"sparse_delta is a {type(value).__name__}",
+        raise errors.error("RD25", attempted, f"sparse_delta is {errors.type_of(value)}",
                            "Pass a refdist.IndexedSlices.")
     array = variable._array
     values = cast(value.values, array.dtype, attempted)

@@ -1,7 +1,6 @@
 """The containers for one value per replica: `DistributedValues`, `PerReplica`, `Mirrored`.
 
-Also `splitter`, which picks a replica's part of the arguments, and `regroup`, which combines the results of all
-replicas.
+`splitter` picks a replica's part of the arguments of a call, and `regroup` combines the results of all replicas.
 Variables are distributed values too, but live in `variables`.
 """
 

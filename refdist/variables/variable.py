@@ -259,7 +259,7 @@ def as_variable(value: object, attempted: str, argument: str,
     """
     if isinstance(value, Variable):
         return value
-    raise errors.error("RD25", attempted, f"{argument} is {short(value)}, a {type(value).__name__}", "Pass a variable.",
+    raise errors.error("RD25", attempted, f"{argument} is {short(value)}, {errors.type_of(value)}", "Pass a variable.",
                        kind=kind)
 
 

@@ -72,7 +72,7 @@ def settled(label: str, value: _Option | None, default: _Option, attempted: str)
     if value is None:
         return default
     if type(value) is not type(default):
-        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass a {type(default).__name__}.",
+        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass {errors.type_of(default)}.",
                            kind=errors.InvalidValueError)
     return value
 
@@ -94,5 +94,5 @@ def reduce_op(value: object, attempted: str) -> ReduceOp:
             return op
         raise errors.error("RD25", attempted, f"{value!r} is not a reduce op",
                            "Pass ReduceOp.SUM or ReduceOp.MEAN.", kind=errors.InvalidValueError)
-    raise errors.error("RD25", attempted, f"reduce_op is {value!r}, a {type(value).__name__}",
+    raise errors.error("RD25", attempted, f"reduce_op is {value!r}, {errors.type_of(value)}",
                        "Pass ReduceOp.SUM or ReduceOp.MEAN.")
