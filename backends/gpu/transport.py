@@ -1,4 +1,4 @@
-"""Arrays on GPUs between workers: over NCCL where every rank has a GPU of its own, else by way of the host.
+"""Arrays on GPUs between workers: over NCCL where every rank has a GPU of its own, otherwise through the host.
 
 The transport underneath compares the calls before anything moves, because NCCL has no limit of time: a rank that
 enters a collective which another one never makes would wait without end.  Which way an array takes, and whether a new

@@ -39,7 +39,7 @@ class Plan(CrossDeviceOps):
     """Base of refdist's own CrossDeviceOps: they list their transfers and leave the sums to the backend."""
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """The transfers for a value of `nbytes` bytes on each of `sources`: by way of the first destination."""
+        """The transfers for a value of `nbytes` bytes on each of `sources`, through the first destination."""
         return _by_way_of(destinations[0], sources, destinations, nbytes)
 
     def reduce_implementation(self, reduce_op: ReduceOp, per_replica_value: DistributedValues, destinations: object,
@@ -160,7 +160,7 @@ class _Packed(Plan):
         self._checked: Sequence[str] | None = None
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """Of an all-reduce when the value goes to all of `sources`, else by way of the first destination."""
+        """Of an all-reduce when the value goes to all of `sources`, otherwise through the first destination."""
         if set(sources) != set(destinations):
             return super().transfers(sources, destinations, nbytes)
         return self._all_reduce_transfers(sources, nbytes)
