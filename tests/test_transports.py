@@ -122,8 +122,8 @@ CONTRACT = "from refdist.array.connection import ConnectableTransport\nfrom refd
     ("import refdist_that_is_nowhere", "Toy", r"it cannot be imported: No module named 'refdist_that_is_nowhere'"),
     (TOY, "Tyo", r"it cannot be imported: module 'refdist_toy' has no attribute 'Tyo'\. Correct its entry point, "
      r"refdist_toy:Tyo, or that module\.$"),
-    ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.array\.connection\.ConnectableTransport\. Offer the class "
-     r"itself, as docs/writing-a-transport\.md shows"),
+    ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.array\.connection\.ConnectableTransport\. Name the class "
+     r"itself in the entry point, as docs/writing-a-transport\.md shows"),
     (TOY + "\nmade = Toy(0, 1, [])", "made", r"<refdist_toy\.Toy object at .*> is not a subclass"),
     (f"{CONTRACT}class Toy(Transport): pass", "Toy", r"<class 'refdist_toy\.Toy'> is not a subclass"),
     (f"{CONTRACT}class Toy(ConnectableTransport): pass", "Toy",
