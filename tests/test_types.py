@@ -60,13 +60,20 @@ def _is_type(value: ast.expr) -> bool:
     return isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.BinOp, ast.Constant))
 
 
-def arguments(tree: ast.Module) -> Iterator[ast.arg]:
+def arguments(tree: ast.Module) -> Iterator[tuple[int, str, ast.expr]]:
+    """(line, name, annotation) of arguments, also as fields of classes and by another name in the function."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found = node.args
-            for one in (*found.posonlyargs, *found.args, *found.kwonlyargs, found.vararg, found.kwarg):
-                if one is not None:
-                    yield one
+            some = node.args
+            given = [one for one in (*some.posonlyargs, *some.args, *some.kwonlyargs, some.vararg, some.kwarg) if one]
+            yield from ((one.lineno, one.arg, one.annotation) for one in given if one.annotation is not None)
+            names = {one.arg for one in given}
+            # `array: Any = argument`
+            yield from ((one.lineno, ast.unparse(one.target), one.annotation) for one in ast.walk(node)
+                        if isinstance(one, ast.AnnAssign) and isinstance(one.value, ast.Name) and one.value.id in names)
+        elif isinstance(node, ast.ClassDef):
+            yield from ((one.lineno, ast.unparse(one.target), one.annotation) for one in node.body
+                        if isinstance(one, ast.AnnAssign))
 
 
 def of_any_type(modules: Modules) -> list[str]:
@@ -74,8 +81,8 @@ def of_any_type(modules: Modules) -> list[str]:
     anything, found = aliases(modules), []
     for module, tree in modules.items():
         names = dict(imported(tree))
-        found += [f"{module}:{one.lineno} {one.arg}" for one in arguments(tree)
-                  if one.annotation is not None and mentions(one.annotation, module, names, anything)]
+        found += [f"{module}:{line} {name}" for line, name, annotation in arguments(tree)
+                  if mentions(annotation, module, names, anything)]
     return found
 
 
@@ -110,6 +117,11 @@ def test_few_arguments_may_be_anything() -> None:
     (1, "from typing import Any\nclass A:\n    Thing = Any\ndef f(x: A.Thing) -> None: ..."),
     (1, "from typing import Any\nclass Box(list[Any]): ...\ndef f(x: Box) -> None: ..."),
     (1, "from typing import Any\nif True:\n    Thing = Any\ndef f(x: Thing) -> None: ..."),
+    (1, "from typing import Any, NamedTuple\nclass A(NamedTuple):\n    x: Any\n    y: int"),
+    (1, "from typing import Any\n@dataclass\nclass A:\n    x: list[Any] = field()"),
+    (1, "from typing import Any\ndef f(x: object) -> None:\n    y: Any = x\n    return y.z"),
+    (1, "from typing import Any\ndef f(*x: object) -> None:\n    if x:\n        y: Any = x"),
+    (0, "from typing import Any\ndef f(x: object) -> None:\n    y: Any = g(x)\n    z: int = x"),
     (0, "from typing import Any\ndef f(x: object) -> Any: ..."),
     (0, "from typing import Any\nTABLE: dict[str, Any] = {}\ndef f(x: int = TABLE['Any']) -> None: ..."),
     (0, "class Any: ...\ndef f(x: Any) -> None: ..."),
