@@ -478,11 +478,18 @@ def test_every_decision_outside_the_tables_is_in_the_list() -> None:
 
 # What decisions about contexts, replicas and workers are taken by.
 ASKED_ABOUT = {"OUTSIDE", "CROSS", "UPDATE", "REPLICA", "OTHER_CROSS", "OTHER_REPLICA", "num_replicas_in_sync",
-               "workers", "replica_id", "count", "total"}
-# They choose words, check one argument, or wait for the last replica.
-NO_DECISION = {"core/context_stack.py: describe", "core/lockstep.py: run", "input/sharding.py: _why",
-               "input/distributed.py: DistributedDataset.explain", "variables/values.py: check_count",
-               "strategies/replica_context.py: ReplicaContext.__init__"}
+               "workers", "replica_id", "count", "total", *context_stack.SITUATIONS, *rules.KINDS}
+# They choose words, check one argument, name the parts of a device, or wait for the last replica.
+NO_DECISION = {"core/context_stack.py: describe", "core/devices.py: DeviceSpec.to_string", "core/lockstep.py: run",
+               "input/sharding.py: _why", "input/distributed.py: DistributedDataset.explain",
+               "variables/values.py: check_count", "strategies/replica_context.py: ReplicaContext.__init__"}
+
+
+def decided(node: ast.AST) -> ast.expr | None:
+    """What an `if`, a `match` or a comparison asks about."""
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        return node.test
+    return node if isinstance(node, ast.Compare) else node.subject if isinstance(node, ast.Match) else None
 
 
 def test_decisions_without_a_code_are_in_the_list_too() -> None:
@@ -498,10 +505,12 @@ def test_decisions_without_a_code_are_in_the_list_too() -> None:
         for function, node in definitions(ast.parse(path.read_text())):
             nodes.setdefault(function, []).append(node)
         for function, own in nodes.items():
-            asked = {getattr(part, "attr", getattr(part, "id", "")) for node in own if isinstance(node, ast.Compare)
-                     for part in ast.walk(node)} & ASKED_ABOUT
+            parts = [part for node in map(decided, own) if node is not None for part in ast.walk(node)]
+            asked = {part.attr for part in parts if isinstance(part, ast.Attribute)}
+            asked |= {part.id for part in parts if isinstance(part, ast.Name)}
+            asked |= {str(part.value) for part in parts if isinstance(part, ast.Constant)}
             looks_up = any(isinstance(node, ast.Name) and node.id == "rules" for node in own)
-            if asked and not looks_up and not any(
+            if asked & ASKED_ABOUT and not looks_up and not any(
                     function == one or function.startswith(f"{one}.") for one in listed().get(name, ())):
                 missing.add(f"{name}: {function}")
     assert missing == NO_DECISION
