@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import array_api_strict as xp
+import numpy as np
 import pytest
 import strict_world
 
@@ -168,6 +169,14 @@ def test_every_way_of_reducing_keeps_the_arrays(two: Any) -> None:
         shares.assign(plain)
         assert [host(part.read_value()) for part in shares.values] == [[2], [2]]
         assert host(strategy.gather(value, axis=0)) == [1, 2]
+
+
+def test_the_arrays_among_the_arguments_of_run_come_to_the_replica_s_device(two: Any) -> None:
+    first = xp.asarray([1.0, 2.0], device=strict_world.Apart.gpus[0], dtype=xp.float32)
+    each = two.experimental_distribute_values_from_function(lambda context: np.float32([3.0, 4.0]))
+    found = two.run(lambda x, y: x + y["of each"] + refdist.constant(1.0), args=(first, {"of each": each}))
+    assert host(found) == [[5, 7], [5, 7]]
+    assert [part.device for part in found.values] == list(strict_world.Apart.gpus)
 
 
 def test_what_a_program_can_still_write_to_is_copied(two: Any) -> None:
