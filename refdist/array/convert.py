@@ -290,6 +290,9 @@ def _has_array(value: object) -> bool:
 
 
 def _not_an_array(value: object, argument: str, fix: str = "") -> errors.RefdistError:
+    if hasattr(value, "__array_namespace__"):
+        fix = fix or ("Choose the backend that has such arrays with refdist.set_backend; a backend lists their type in "
+                      "array_types.")
     return errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, {errors.type_of(value)}",
                         fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
