@@ -206,16 +206,17 @@ def test_whether_a_variable_is_trainable_shows(keeps: str) -> None:
         assert survivors(rules.TRAINABLE, observe, lambda cell, trainable: (rules.YES, rules.NO), row=row) == []
 
 
-def test_every_cell_of_updates_of_foreign_variables_shows() -> None:
-    with OTHER.scope():
+@pytest.mark.parametrize("whose", [OTHER, LONE, DEFAULT])
+def test_every_cell_of_updates_of_foreign_variables_shows(whose: Any) -> None:
+    with whose.scope():
         foreign = refdist.Variable(1.0)
-    plain = refdist.Variable(1.0)
 
     def observe(cell: Any) -> Any:
-        # The default strategy's own variables are made outside any scope.
-        return KEEPS[cell[1]].extended.update(foreign if cell[1] == rules.DEFAULT else plain, lambda x: 1)
+        return KEEPS[cell[1]].extended.update(foreign, lambda x: 1)
 
-    assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED)) == []
+    for keeps in rules.FOREIGN_UPDATES.columns:
+        if KEEPS[keeps] is not whose:
+            assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED), keeps) == []
 
 
 # --- What tells the kinds apart ----------------------------------------------------------------------------------
