@@ -24,11 +24,14 @@ from typing import NamedTuple
 
 from refdist import errors
 from refdist.core import context_stack, devices
-from refdist.runtime import process
+from refdist.runtime import Field, Late
 
 DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
 _PHYSICAL = "/physical_device:"
+_machine: Field[devices.Machine] = Field("the devices of the machine, as they were stated", devices.Machine)
+# Asks the backend for its devices.
+count_devices: Late[Callable[[], dict[str, int] | None]] = Late()
 
 
 class LogicalDevice(NamedTuple):
@@ -63,66 +66,59 @@ class LogicalDeviceConfiguration(NamedTuple):
     memory_limit: int | None = None
 
 
-class LogicalPart(NamedTuple):
-    """Which physical device a logical one is on, and what of its memory it may use, in MiB."""
-
-    physical: int
-    memory_limit: int | None
-
-
 def when_changed(call: Callable[[], None]) -> None:
     """Registers a function that is called whenever the machine is sized or divided."""
-    process.machine.watchers.append(call)
+    _machine.value.watchers.append(call)
 
 
 def _changed() -> None:
-    process.machine.parts = {}
-    for call in process.machine.watchers:
+    _machine.value.parts = {}
+    for call in _machine.value.watchers:
         call()
 
 
 def _stated() -> None:
-    if not process.machine.asked:
+    if not _machine.value.asked:
         text = os.environ.get(DEVICES_VARIABLE)
-        process.machine.counts = _read_counts(text) if text else None
-        process.machine.asked = True
+        _machine.value.counts = _read_counts(text) if text else None
+        _machine.value.asked = True
 
 
 def _counts() -> dict[str, int] | None:
     _stated()
-    found = process.count_devices()
-    counts = found if process.machine.counts is None else process.machine.counts
-    if not process.machine.divided:
+    found = count_devices.value()
+    counts = found if _machine.value.counts is None else _machine.value.counts
+    if not _machine.value.divided:
         return counts
     there = _physical_counts()
-    divided = {kind: len(logical_parts(kind, there[kind])) for kind, _ in process.machine.divided}
+    divided = {kind: len(logical_parts(kind, there[kind])) for kind, _ in _machine.value.divided}
     return {**(counts or there), **divided}
 
 
 def _physical_counts() -> dict[str, int]:
     # What was divided is numbered over the devices there are, whatever number was stated.
     _stated()
-    there = {**(process.count_devices() or process.machine.counts or {"CPU": 1})}
-    for kind, i in process.machine.divided:
+    there = {**(count_devices.value() or _machine.value.counts or {"CPU": 1})}
+    for kind, i in _machine.value.divided:
         there[kind] = max(there.get(kind, 0), i + 1)
     return there
 
 
-def logical_parts(kind: str, physical: int) -> list[LogicalPart]:
+def logical_parts(kind: str, physical: int) -> list[devices.LogicalPart]:
     """The logical devices of a type on `physical` devices, in order.
 
     A stated number (REFDIST_DEVICES, set_simulated_devices) is dealt out to the physical devices in turn.
     """
     _stated()
-    if (kind, physical) not in process.machine.parts:
-        divided = {i: limits for (of, i), limits in process.machine.divided.items() if of == kind}
-        if divided or process.machine.counts is None:
+    if (kind, physical) not in _machine.value.parts:
+        divided = {i: limits for (of, i), limits in _machine.value.divided.items() if of == kind}
+        if divided or _machine.value.counts is None:
             count = max(physical, 1 + max(divided, default=-1))
-            found = [LogicalPart(i, limit) for i in range(count) for limit in divided.get(i, (None,))]
+            found = [devices.LogicalPart(i, limit) for i in range(count) for limit in divided.get(i, (None,))]
         else:
-            found = [LogicalPart(i % max(physical, 1), None) for i in range(process.machine.counts.get(kind, 0))]
-        process.machine.parts[kind, physical] = found
-    return process.machine.parts[kind, physical]
+            found = [devices.LogicalPart(i % max(physical, 1), None) for i in range(_machine.value.counts.get(kind, 0))]
+        _machine.value.parts[kind, physical] = found
+    return _machine.value.parts[kind, physical]
 
 
 def set_logical_device_configuration(device: PhysicalDevice | str,
@@ -158,7 +154,7 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
         if limit is not None and kind == "CPU":
             raise errors.error("RD25", attempted, f"the memory_limit of a CPU is {limit!r}", "Leave it out.",
                                kind=errors.InvalidValueError)
-    process.machine.divided[kind, i] = tuple(item.memory_limit for item in logical_devices)
+    _machine.value.divided[kind, i] = tuple(item.memory_limit for item in logical_devices)
     _changed()
 
 
@@ -170,7 +166,7 @@ def get_logical_device_configuration(device: PhysicalDevice | str) -> list[Logic
 
     Source: tf.config.get_logical_device_configuration.
     """
-    limits = process.machine.divided.get(_physical("get_logical_device_configuration", device))
+    limits = _machine.value.divided.get(_physical("get_logical_device_configuration", device))
     return None if limits is None else [LogicalDeviceConfiguration(limit) for limit in limits]
 
 
@@ -220,30 +216,30 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
         if count < least:
             raise errors.error("RD25", "set_simulated_devices", f"{name} is {count}", f"Pass {least} or more.",
                                kind=errors.InvalidValueError)
-    process.machine.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
-    process.machine.advice = ""
-    process.machine.asked = True
-    process.machine.divided = {}
+    _machine.value.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
+    _machine.value.advice = ""
+    _machine.value.asked = True
+    _machine.value.divided = {}
     _changed()
 
 
 def reset_simulated_devices() -> None:
     """Goes back to what the environment says, or to a machine of no stated size."""
-    process.machine.asked = False
-    process.machine.divided = {}
+    _machine.value.asked = False
+    _machine.value.divided = {}
     _changed()
 
 
 @contextmanager
 def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0, advice: str = "") -> Iterator[None]:
     """`set_simulated_devices` for the length of a `with` block; `advice` is added to the error for any other device."""
-    before = process.machine.counts, process.machine.asked, process.machine.divided, process.machine.advice
+    before = _machine.value.counts, _machine.value.asked, _machine.value.divided, _machine.value.advice
     set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
-    process.machine.advice = advice
+    _machine.value.advice = advice
     try:
         yield
     finally:
-        process.machine.counts, process.machine.asked, process.machine.divided, process.machine.advice = before
+        _machine.value.counts, _machine.value.asked, _machine.value.divided, _machine.value.advice = before
         _changed()
 
 
@@ -288,7 +284,7 @@ def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     local = spec.job == "localhost" and spec.task == 0
     if local and (spec.device_index or 0) >= counts.get(spec.device_type or "CPU", 0):
         there = ", ".join(devices.short(one.name) for one in list_logical_devices())
-        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}", process.machine.advice)
+        raise errors.error("RD24", f"device {name!r}", f"the machine has {there}", _machine.value.advice)
     return full
 
 
@@ -347,32 +343,32 @@ class replica_order:  # noqa: N801 - used like a function
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise errors.error("RD25", "replica_order", f"seed is {seed!r}", "Pass an int or None.")
         self._before = _random()
-        process.machine.random = None if seed is None else random.Random(seed)
+        _machine.value.random = None if seed is None else random.Random(seed)
 
     def __enter__(self) -> replica_order:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        process.machine.random = self._before
+        _machine.value.random = self._before
 
 
 def _random() -> random.Random | None:
-    if not process.machine.seed_asked:
+    if not _machine.value.seed_asked:
         text = os.environ.get(SEED_VARIABLE)
         if text:
             try:
-                process.machine.random = random.Random(int(text))
+                _machine.value.random = random.Random(int(text))
             except ValueError as error:
                 raise errors.error("RD25", f"environment variable {SEED_VARIABLE}={text!r}", "it is not an int",
                                    f"Write {SEED_VARIABLE}=1.", kind=errors.InvalidValueError) from error
-        process.machine.seed_asked = True
-    return process.machine.random
+        _machine.value.seed_asked = True
+    return _machine.value.random
 
 
 def order(count: int) -> Sequence[int]:
     """The order in which `count` replicas run next: range(count), or the next permutation of the seed."""
-    source = process.machine.random if process.machine.seed_asked else _random()
+    source = _machine.value.random if _machine.value.seed_asked else _random()
     if source is None:
         return range(count)
     permuted = list(range(count))

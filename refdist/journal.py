@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from refdist.runtime import process
+from refdist.runtime import Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,12 @@ class Event:
     source: str = ""
 
 
+recording: Field[list[Event] | None] = Field("the events recorded so far; None while nothing is", lambda: None)
+
+
 def write(kind: str, replica: int | None, name: str, nbytes: int = 0, source: str = "") -> None:
-    """Adds an event.  Callers check `process.journal is not None` first, to pay nothing otherwise."""
-    events = process.journal
+    """Adds an event.  Callers check `recording.value is not None` first, to pay nothing otherwise."""
+    events = recording.value
     if events is not None:
         events.append(Event(len(events), kind, replica, name, nbytes, source))
 
@@ -52,12 +55,12 @@ def record() -> Iterator[list[Event]]:
     >>> [(event.kind, event.replica) for event in events][:2]
     [('start', 0), ('meet', 0)]
     """
-    outer, mine = process.journal, list[Event]()
-    process.journal = mine
+    outer, mine = recording.value, list[Event]()
+    recording.value = mine
     try:
         yield mine
     finally:
-        process.journal = outer
+        recording.value = outer
         if outer is not None:
             for event in mine:
                 write(event.kind, event.replica, event.name, event.nbytes, event.source)

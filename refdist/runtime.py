@@ -1,11 +1,13 @@
-"""The state of this process, in one place.
+"""The state of this process: what it keeps is declared where it is used, and can be put back as a whole.
 
 A program sets what holds for all that comes after: the backend, the size of the machine, the strategy of
-`experimental_set_strategy`, the journal that is being recorded.  All of it is a field of `process`, typed here, so
-that a reader sees what there is and a test can put everything back: `with process.fresh():` runs its block as if
-refdist had just been imported.
+`experimental_set_strategy`, the journal that is being recorded.  Each of these is a `Field`, declared by the module
+whose idea it is and typed with that module's classes, so nothing here knows the layers above.  `process` knows all
+fields, and `with process.fresh():` runs its block as if refdist had just been imported.
 
-What is not here, and why:
+What lower layers ask of higher ones is a `Late`: set once, when refdist is imported.
+
+What is neither, and why:
 
 * the stack of contexts (`core/context_stack`) and the parked replicas (`core/lockstep`) belong to a thread each, and
   are read at every call;
@@ -14,102 +16,89 @@ What is not here, and why:
 * what belongs to the interpreter: `sys.excepthook`, and the environment.  Where a launcher gives no TF_CONFIG refdist
   sets one, because programs count their workers in it.  `fresh` puts the environment back.
 
-The classes of the fields are those of higher layers, and named for annotations only.
+Tried before: one class with all fields.  Its annotations named classes of every layer, which is an import from below.
 """
 
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-
-if TYPE_CHECKING:
-    from refdist.array.backend import Backend
-    from refdist.array.convert import Library
-    from refdist.array.transport import Transport
-    from refdist.backends.simulated.workers import SimulatedWorker
-    from refdist.config import LogicalPart
-    from refdist.core.context_stack import Frame
-    from refdist.core.interfaces import ReplicaSwitchHooks
-    from refdist.journal import Event
-    from refdist.random.generator import Generator
-    from refdist.strategies.base import Strategy
-    from refdist.strategies.replica_context import ReplicaContext
+T = TypeVar("T")
 
 
-class Machine:
-    """The devices of the machine, as they were stated, and the order in which replicas run on them.
+class Declared(Protocol):
+    """What is done with a field whatever its type."""
 
-    Attributes:
-        counts: how many devices of each type there are; None where that is not stated.
-        asked: whether REFDIST_DEVICES has been read, or overruled.
-        advice: what errors about devices that the machine does not have tell the user to write.
-        random: draws the order in which replicas run next; None for replica order.
-        seed_asked: whether REFDIST_REPLICA_SEED has been read.
-        divided: by type and number of a physical device, the memory limits of the logical ones on it, in MiB.
-        parts: the logical devices by type and number of physical ones; computed at first use.
-        watchers: called whenever the machine is sized or divided.
-    """
+    what: str
+    per_worker: bool
+    kept: bool
 
-    __slots__ = ("advice", "asked", "counts", "divided", "parts", "random", "seed_asked", "watchers")
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] | None = None
-        self.asked = False
-        self.advice = ""
-        self.random: random.Random | None = None
-        self.seed_asked = False
-        self.divided: dict[tuple[str, int], tuple[int | None, ...]] = {}
-        self.parts: dict[tuple[str, int], list[LogicalPart]] = {}
-        self.watchers: list[Callable[[], None]] = []
+    def reset(self) -> None: ...
+    def saved(self) -> Callable[[], None]: ...
 
 
-class Runtime:
-    """What changes while a program runs; and, set once at import, what lower layers ask of higher ones.
+class Field(Generic[T]):
+    """Something that changes while a program runs, and that the process has once.
+
+    Args:
+        what: what it is, in words.
+        initial: makes the value that it has when refdist has just been imported.
+        per_worker: whether each simulated worker has its own.
+        kept: whether `fresh` leaves it, because it cannot be had twice.
 
     Attributes:
-        array_types: the types of arrays, and the backend that has declared them; None for NumPy's, which every
-            backend takes.
-        backend: the backend in use; None until one is chosen or needed.
-        backends: those made so far, by name; each is made once, so that a strategy that goes back to its backend
-            finds the same one.
-        switch_hooks: called when replicas take turns; None where the backend does not need it.
-        journal: the events recorded so far; None while nothing is recorded.
-        machine: its devices.
-        generator: the global random generator; each simulated worker has its own.
-        set_strategy: the frame that `experimental_set_strategy` has pushed; None where it has not.
-        simulated_worker: the one that the program runs as; None outside `simulate_workers`.
-        transport: what connects the processes that a launcher started; None before the first strategy of several
-            workers.
-        count_devices: asks the backend for its devices.
-        default_strategy: the strategy outside any scope.
-        default_replica: its replica.
+        value: the value now.
     """
 
-    __slots__ = ("array_types", "backend", "backends", "count_devices", "default_replica", "default_strategy",
-                 "generator", "journal", "machine", "set_strategy", "simulated_worker", "switch_hooks", "transport")
+    __slots__ = ("initial", "kept", "per_worker", "value", "what")
 
-    # Set once, at import or by the first strategy of several workers; `fresh` leaves them.
-    _ONCE = frozenset({"count_devices", "default_replica", "default_strategy", "transport"})
-    count_devices: Callable[[], dict[str, int] | None]
-    default_strategy: Strategy
-    default_replica: ReplicaContext
+    def __init__(self, what: str, initial: Callable[[], T], per_worker: bool = False, kept: bool = False) -> None:
+        self.what = what
+        self.initial = initial
+        self.per_worker = per_worker
+        self.kept = kept
+        self.value: T = initial()
+        process.fields.append(self)
+
+    def reset(self) -> None:
+        """Gives the field the value that it has when refdist has just been imported."""
+        self.value = self.initial()
+
+    def saved(self) -> Callable[[], None]:
+        """What puts today's value back."""
+        value = self.value
+
+        def put_back() -> None:
+            self.value = value
+
+        return put_back
+
+
+class Late(Generic[T]):
+    """Something that a lower layer asks of a higher one, which sets it when refdist is imported.
+
+    Attributes:
+        value: what was set.
+    """
+
+    __slots__ = ("value",)
+    value: T
+
+
+class Process:
+    """All fields.
+
+    Attributes:
+        fields: in the order in which they were declared.
+    """
+
+    __slots__ = ("fields",)
 
     def __init__(self) -> None:
-        self.array_types: dict[type, Library | None] = {np.ndarray: None}
-        self.backend: Backend | None = None
-        self.backends: dict[str, Backend] = {}
-        self.switch_hooks: ReplicaSwitchHooks | None = None
-        self.journal: list[Event] | None = None
-        self.machine = Machine()
-        self.generator: Generator | None = None
-        self.set_strategy: Frame | None = None
-        self.simulated_worker: SimulatedWorker | None = None
-        self.transport: Transport | None = None
+        self.fields: list[Declared] = []
 
     @contextmanager
     def fresh(self, **environment: str) -> Iterator[None]:
@@ -118,18 +107,30 @@ class Runtime:
         Args:
             environment: variables that it finds set, beside those there are.
         """
-        new, variables = Runtime(), dict(os.environ)
-        before = {name: getattr(self, name) for name in self.__slots__ if name not in self._ONCE}
-        for name in before:
-            setattr(self, name, getattr(new, name))
+        variables = dict(os.environ)
         os.environ.update(environment)
         try:
-            yield
+            with self.other([field for field in self.fields if not field.kept]):
+                yield
         finally:
-            for name, value in before.items():
-                setattr(self, name, value)
             os.environ.clear()
             os.environ.update(variables)
 
+    @contextmanager
+    def other(self, fields: list[Declared]) -> Iterator[None]:
+        """Initial values of some fields, for the length of a `with` block."""
+        put_back = [field.saved() for field in fields]
+        for field in fields:
+            field.reset()
+        try:
+            yield
+        finally:
+            for one in put_back:
+                one()
 
-process = Runtime()
+    def of_a_worker(self) -> list[Declared]:
+        """The fields of which each simulated worker has its own."""
+        return [field for field in self.fields if field.per_worker]
+
+
+process = Process()

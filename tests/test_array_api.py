@@ -17,7 +17,7 @@ import pytest
 import strict_world
 
 import refdist
-from refdist.array.backend import Backend
+from refdist.array.backend import Backend, made
 from refdist.array.convert import to_numpy
 from refdist.conformance.case import judge
 from refdist.conformance.cases import load
@@ -32,7 +32,7 @@ ON_READ = refdist.VariableSynchronization.ON_READ
 def two() -> Iterator[Any]:
     """A MirroredStrategy over two devices that do not share memory."""
     with process.fresh():
-        process.backends["apart"] = strict_world.Apart()
+        made.value["apart"] = strict_world.Apart()
         refdist.set_backend("apart")
         yield refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 
@@ -81,7 +81,7 @@ class Liar(strict_world.Strict):
 def test_a_backend_whose_arrays_are_numpy_s_does_not_pass(backend: type[Backend], outcomes: set[str]) -> None:
     cases = [case for case in load() if case.name.startswith("all_reduce: SUM of float32")]
     with process.fresh():
-        process.backends["strict"] = backend()
+        made.value["strict"] = backend()
         adapter = strict_world.Adapter()
         assert len(cases) >= 4 and {judge(case, adapter).outcome for case in cases} == outcomes
 

@@ -16,10 +16,9 @@ import pytest
 from gpu_world import SUM, device_of, host, mirrored, number, program, replica, stand_in
 
 import refdist
-from refdist.array.backend import current_backend
+from refdist.array.backend import current_backend, made
 from refdist.backends.gpu import devices
 from refdist.backends.gpu.nccl import Communicator, among, wait
-from refdist.runtime import process
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.slow
 def test_what_is_missing_is_named(two: Any, monkeypatch: Any, environment: Any, message: str) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delitem(process.backends, "gpu")
+    monkeypatch.delitem(made.value, "gpu")
     with pytest.raises(LookupError, match=rf"\[RD27\] backend 'gpu': {message}"):
         refdist.set_backend("gpu")
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""The state of a process is in one object, and a block can have a fresh one."""
+"""The state of a process is in declared fields, and a block can have fresh ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from syntax import Modules, full_name, imported, sources
 
 import refdist
-from refdist.runtime import Runtime, process
+from refdist.array.backend import chosen
+from refdist.runtime import process
 
 # What changes and is not a field of `process`, with the reason.
 ELSEWHERE = {
@@ -103,10 +104,21 @@ def other_names(function: ast.FunctionDef | ast.AsyncFunctionDef, module: str, n
 
 
 def kept_and_changed(modules: Modules) -> set[str]:
-    """What modules keep and functions change, `process` apart."""
+    """What modules keep and functions change, fields apart."""
     # What is changed may be in something that is kept: `mine.field.append(1)`.
     found = {name[:i] for name in set(changed(modules)) for i in range(len(name) + 1) if name[i:i + 1] in ("", ".")}
-    return of_modules(modules) & found - {"refdist.runtime.process"}
+    return of_modules(modules) & found - set(declared(modules))
+
+
+def declared(modules: Modules) -> Iterator[str]:
+    """Full names of the fields of the process, and of what higher layers set at import."""
+    yield "refdist.runtime.process"
+    for module, tree in modules.items():
+        names = dict(imported(tree))
+        yield from (f"{module}.{node.target.id}" for node in tree.body
+                    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+                    and isinstance(node.value, ast.Call)
+                    and full_name(node.value.func, "", names) in ("refdist.runtime.Field", "refdist.runtime.Late"))
 
 
 def test_what_changes_is_in_one_object() -> None:
@@ -204,26 +216,42 @@ def test_a_fresh_process_has_forgotten_everything_and_the_old_one_is_put_back() 
         assert refdist.random.get_global_generator() is not generator
         refdist.experimental_set_strategy(strategy)
         refdist.experimental_set_strategy(None)
-        assert strategy.extended is not None and process.backend is not backend
+        assert strategy.extended is not None and chosen.value is not backend
         with pytest.raises(RuntimeError, match="RD27"):
             strategy.run(lambda: 1)
         refdist.MirroredStrategy().run(lambda: refdist.get_replica_context())
         refdist.config.set_simulated_devices(gpu=1)
         os.environ["REFDIST_LEFT_BEHIND"] = "1"
     assert events == [] and "REFDIST_LEFT_BEHIND" not in os.environ and "REFDIST_DEVICES" not in os.environ
-    assert refdist.random.get_global_generator() is generator and process.backend is backend
+    assert refdist.random.get_global_generator() is generator and chosen.value is backend
     assert refdist.config.order(8) == range(8)
     assert strategy.run(lambda: 1) == 1
     assert refdist.MirroredStrategy(["GPU:5"]).num_replicas_in_sync == 1, "no size is stated"
 
 
 def test_a_fresh_process_is_put_back_after_an_error() -> None:
-    before = {name: getattr(process, name) for name in Runtime.__slots__}
+    before = [field.value for field in process.fields]
     with pytest.raises(ZeroDivisionError), process.fresh():
         refdist.set_backend("simulated")
         raise ZeroDivisionError
-    assert {name: getattr(process, name) for name in Runtime.__slots__} == before
+    assert all(field.value is value for field, value in zip(process.fields, before, strict=True))
 
 
-def test_every_field_is_described() -> None:
-    assert all(f"        {name}: " in (Runtime.__doc__ or "") for name in Runtime.__slots__)
+def test_every_field_is_described_once() -> None:
+    words = [field.what for field in process.fields]
+    assert len(words) >= 10 and all(len(what.split()) >= 4 for what in words) and len(set(words)) == len(words)
+
+
+def test_each_simulated_worker_has_fields_of_its_own() -> None:
+    refdist.random.set_global_generator(refdist.random.Generator.from_seed(1))
+    mine = refdist.random.get_global_generator()
+
+    def program() -> refdist.random.Generator:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        first = refdist.random.get_global_generator()
+        strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+        assert refdist.random.get_global_generator() is first is not mine
+        return first
+
+    assert len(set(map(id, refdist.simulate_workers(program, 3)))) == 3
+    assert refdist.random.get_global_generator() is mine

@@ -119,7 +119,7 @@ class Devices:
         # GPU 0 may belong to another process, also outside replicas.
         cupy.cuda.Device(self.mine[0]).use()
         self._known: dict[str, int | None] = {}
-        self._parts: list[config.LogicalPart] = []
+        self._parts: list[devices.LogicalPart] = []
         self._pools: dict[str, Pool] = {}
         config.when_changed(self._known.clear)
 
@@ -149,7 +149,7 @@ class Devices:
                                "REFDIST_DEVICES=GPU:4 or refdist.config.set_logical_device_configuration.")
         return self.mine[self._parts[index].physical]
 
-    def _limit(self, parts: list[config.LogicalPart]) -> None:
+    def _limit(self, parts: list[devices.LogicalPart]) -> None:
         # One memory pool per limited logical device; the allocator picks it from the current frame, because replicas
         # share a thread.
         cuda, self._pools = self._cupy.cuda, {}

@@ -16,13 +16,12 @@ import numpy as np
 
 from refdist import nest
 from refdist.array import convert as arrays
-from refdist.array.convert import frozen
+from refdist.array.convert import array_types, frozen
 from refdist.array.transport import Columns, Transport
 from refdist.array.types import Array
 from refdist.backends.gpu import nccl
 from refdist.backends.gpu.cupy_types import DeviceArray
 from refdist.core.agreement import CollectiveCall
-from refdist.runtime import process
 
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU
@@ -135,7 +134,7 @@ class DeviceTransport(Transport):
 
 
 def _is_foreign(value: object) -> TypeGuard[DeviceArray]:
-    return process.array_types.get(type(value)) is not None
+    return array_types.value.get(type(value)) is not None
 
 
 def _on_gpus(column: Sequence[Array]) -> list[DeviceArray]:

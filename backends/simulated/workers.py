@@ -11,7 +11,7 @@ Simulated workers stand in for processes, so they must not be able to tell the d
   are compared while the rendezvous is executed, and the error is an answer; compared by the run itself, it would end
   the run.  Every worker raises an exception of its own, because tracebacks of several workers in one object would mix.
 * What differs from process to process is put back whenever a worker goes on (`enter`): TF_CONFIG, the state of Python's
-  and NumPy's global random generators, and `process.simulated_worker`, by which refdist finds the rest.  The context
+  and NumPy's global random generators, and the fields of which every worker has its own.  The context
   stack needs nothing, because lock step keeps one for each unit.
 
 What remains shared is what the process has once: imported modules and what a program keeps in them, files, the working
@@ -27,58 +27,56 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from greenlet import getcurrent
 
 from refdist import config, errors
 from refdist.array.connection import ConnectableTransport, Group
-from refdist.array.transport import Columns, Transport, concatenated, summed
+from refdist.array.transport import Columns, concatenated, summed
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, lockstep
 from refdist.core.agreement import CollectiveCall
-from refdist.runtime import process
-
-if TYPE_CHECKING:
-    from refdist.random.generator import Generator
+from refdist.runtime import Field, process
 
 T = TypeVar("T")
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
            "on each simulated worker.")
 
 
+_running: Field[SimulatedWorker | None] = Field(
+    "the worker that the program runs as; None outside `simulate_workers`", lambda: None, per_worker=True)
+
+
 class SimulatedWorker(ConnectableTransport):
     """One of several workers in this process.
 
-    Attributes:
-        transport: itself, once a strategy of several workers was made.
-        generator: the global generator of its program.
     """
 
     def __init__(self, rank: int, size: int, session: lockstep.LockstepRun) -> None:
         self.rank = rank
         self.size = size
-        self.transport: Transport | None = None
-        self.generator: Generator | None = None
         self._session = session
         self._greenlet = getcurrent()
         cluster = {"worker": [f"worker{i}.simulated:2222" for i in range(size)]}
-        self._config: str | None = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+        self._config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
 
     @classmethod
     def group(cls) -> Group | None:
-        worker = process.simulated_worker
+        worker = _running.value
         return None if worker is None else Group(worker.rank, worker.size, "simulated workers")
 
     @classmethod
     def connect(cls, timeout: float | None) -> SimulatedWorker:
-        assert process.simulated_worker is not None
-        return process.simulated_worker
+        assert _running.value is not None
+        return _running.value
 
     def enter(self) -> None:
-        """Makes this the worker that the program runs as."""
-        process.simulated_worker = self
+        """Makes this the worker that the program runs as, from the program's beginning."""
+        for field in process.of_a_worker():
+            field.reset()
+        _running.value = self
         _set_config(self._config)
 
     def _rendezvous(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
@@ -96,7 +94,8 @@ class SimulatedWorker(ConnectableTransport):
             return [(combine([one.contribution for one in calls]), None)] * len(calls)
 
         # The program may have set TF_CONFIG to something else.
-        self._config = os.environ.get("TF_CONFIG")
+        config_of_mine = os.environ.get("TF_CONFIG")
+        put_back = [field.saved() for field in process.of_a_worker()]
         mine = random.getstate(), np.random.get_state()
         try:
             answered: tuple[T, errors.RefdistError | None] = lockstep.rendezvous(
@@ -106,7 +105,9 @@ class SimulatedWorker(ConnectableTransport):
                 raise type(error)(str(error), error.code)
             return combined
         finally:
-            self.enter()
+            for one in put_back:
+                one()
+            _set_config(config_of_mine)
             random.setstate(mine[0])
             np.random.set_state(mine[1])
 
@@ -157,7 +158,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.",
                                kind=errors.InvalidValueError)
-    if process.simulated_worker is not None or context_stack.frame().kind != context_stack.OUTSIDE:
+    if _running.value is not None or context_stack.frame().kind != context_stack.OUTSIDE:
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside any scope and any other simulation.")
 
@@ -175,9 +176,9 @@ def _machine(replicas: int) -> Iterator[None]:
     before = os.environ.get("TF_CONFIG")
     with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas, advice=_ADVICE):
         try:
-            yield
+            with process.other(process.of_a_worker()):
+                yield
         finally:
-            process.simulated_worker = None
             _set_config(before)
 
 

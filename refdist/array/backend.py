@@ -34,13 +34,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist import errors
+from refdist import config, errors
 from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, native, to_array, xp_of
 from refdist.array.plugins import Plugins
 from refdist.array.types import Array
-from refdist.core import context_stack
+from refdist.core import context_stack, lockstep
 from refdist.core.interfaces import ReplicaSwitchHooks
-from refdist.runtime import process
+from refdist.runtime import Field
 
 if TYPE_CHECKING:
     from refdist.array.transport import Transport
@@ -235,17 +235,22 @@ def _row(xp: ModuleType, operation: str, before: Array, value: Array) -> Any:
             "update": lambda: new}[operation]()
 
 
+chosen: Field[Backend | None] = Field("the backend in use; None until one is chosen or needed", lambda: None)
+# Each is made once, so that a strategy that goes back to its backend finds the same one.
+made: Field[dict[str, Backend]] = Field("the backends made so far, by name", dict)
+
+
 def current_backend() -> Backend:
     """The backend in use: the one that `set_backend` chose, else REFDIST_BACKEND, else the simulated one."""
-    return process.backend or _choose(os.environ.get(VARIABLE) or "simulated")
+    return chosen.value or _choose(os.environ.get(VARIABLE) or "simulated")
 
 
 def _choose(name: str) -> Backend:
-    backend = process.backends.get(name) or process.backends.setdefault(name, find(name)())
+    backend = made.value.get(name) or made.value.setdefault(name, find(name)())
     backend.name = name
     declare(backend)
-    process.switch_hooks = backend.switch_hooks()
-    process.backend = backend
+    lockstep.switch_hooks.value = backend.switch_hooks()
+    chosen.value = backend
     return backend
 
 
@@ -272,7 +277,7 @@ def set_backend(name: str) -> None:
     _choose(name)
 
 
-process.count_devices = lambda: current_backend().counts()
+config.count_devices.value = lambda: current_backend().counts()
 
 
 def constant(value: object, dtype: object = None) -> Any:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from refdist import errors
 from refdist.array.plugins import Plugins
 from refdist.array.transport import Transport
-from refdist.runtime import process
+from refdist.runtime import Field
 
 VARIABLE = "REFDIST_TRANSPORT"
 BUILT_IN = {"simulated": "refdist.backends.simulated.workers:SimulatedWorker",
@@ -90,9 +90,14 @@ def launcher() -> type[ConnectableTransport] | None:
     return None
 
 
+connected: Field[Transport | None] = Field(
+    "what connects this worker with the others; None before the first strategy of several workers", lambda: None,
+    per_worker=True, kept=True)
+
+
 def joined() -> bool:
     """Whether this worker is connected with the others."""
-    return (process.simulated_worker or process).transport is not None
+    return connected.value is not None
 
 
 def connect(kind: type[ConnectableTransport], timeout: float | None) -> Transport:
@@ -105,12 +110,11 @@ def connect(kind: type[ConnectableTransport], timeout: float | None) -> Transpor
     Raises:
         RD27: the transport is not for the workers that `group` has named.
     """
-    program = process.simulated_worker or process
-    if program.transport is None:
-        program.transport = _checked(kind, kind.connect(timeout))
+    if connected.value is None:
+        connected.value = _checked(kind, kind.connect(timeout))
     elif timeout is not None:
-        program.transport.timeout = timeout
-    return program.transport
+        connected.value.timeout = timeout
+    return connected.value
 
 
 def _checked(kind: type[ConnectableTransport], made: object) -> Transport:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from refdist import errors
 from refdist.array.types import Array
-from refdist.runtime import process
+from refdist.runtime import Field
 
 
 class HoldsArray:
@@ -56,6 +56,9 @@ class Library(Protocol):
     def adopt(self, value: object) -> Array | None: ...
 
 
+array_types: Field[dict[type, Library | None]] = Field(
+    "the types of arrays, and the backend that has declared them; None for NumPy's, which every backend takes",
+    lambda: {np.ndarray: None})
 _NARROW: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
@@ -68,7 +71,7 @@ _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 
 def declare(library: Library) -> None:
     """Makes the arrays of a backend known."""
-    process.array_types.update(dict.fromkeys(library.array_types, library))
+    array_types.value.update(dict.fromkeys(library.array_types, library))
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
@@ -91,7 +94,7 @@ def numpy_dtype(dtype: object) -> np.dtype[Any]:
     try:
         return np.dtype(dtype)  # type: ignore[call-overload, no-any-return]
     except TypeError:
-        for library in process.array_types.values():
+        for library in array_types.value.values():
             name = None if library is None else _standard_name(dtype, library.xp())
             if name is not None:
                 return np.dtype(name)
@@ -110,13 +113,13 @@ def native(dtype: np.dtype[np.generic], array: Array) -> object:
 
 def xp_of(array: Array) -> ModuleType:
     """The module whose functions take this array; of those, only the standard's are used."""
-    library = process.array_types.get(type(array))
+    library = array_types.value.get(type(array))
     return np if library is None else library.xp()
 
 
 def ignores_ufuncs(value: object) -> bool:
     """Whether a value is an array of a library that NumPy's functions do not ask to compute."""
-    return process.array_types.get(type(value)) is not None and not hasattr(value, "__array_ufunc__")
+    return array_types.value.get(type(value)) is not None and not hasattr(value, "__array_ufunc__")
 
 
 def nbytes(array: Array) -> int:
@@ -142,7 +145,7 @@ def kind_of(dtype: np.dtype[np.generic]) -> str:
 
 def is_array(value: object) -> bool:
     """True for arrays and NumPy scalars."""
-    return type(value) in process.array_types or isinstance(value, (np.ndarray, np.generic))
+    return type(value) in array_types.value or isinstance(value, (np.ndarray, np.generic))
 
 
 def is_text(value: object) -> bool:
@@ -169,7 +172,7 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
         RD25: a value that is not an array, a ragged list, or an int that int32 cannot hold.
     """
     if dtype is None:
-        if type(value) in process.array_types:
+        if type(value) in array_types.value:
             return value
         if type(value) is float:
             return np.array(value, _FLOAT32)
@@ -183,8 +186,8 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
         raise _not_an_array(value, argument)
     if _is_of_a_library(value):
         return cast(value, dtype, attempted)
-    if len(process.array_types) > 1 and hasattr(value, "__dlpack_device__"):
-        for library in dict.fromkeys(filter(None, process.array_types.values())):
+    if len(array_types.value) > 1 and hasattr(value, "__dlpack_device__"):
+        for library in dict.fromkeys(filter(None, array_types.value.values())):
             array = library.adopt(value)
             if array is not None:
                 return array if dtype is None else cast(array, dtype, attempted)
@@ -228,7 +231,7 @@ def astype(array: Array, dtype: np.dtype[np.generic]) -> Any:
     """A new array with the values in another dtype, however they change; in the array's own dtype it is a copy."""
     if isinstance(array, np.ndarray):
         return array.astype(dtype)
-    library = process.array_types[type(array)]
+    library = array_types.value[type(array)]
     assert library is not None
     return library.astype(array, dtype)
 
@@ -309,7 +312,7 @@ def frozen(array: Array) -> Any:
     if type(array) is np.ndarray:
         array.flags.writeable = False
         return array
-    library = process.array_types.get(type(array))
+    library = array_types.value.get(type(array))
     if library is not None:
         return library.freeze(array)
     return frozen(np.asarray(array)) if isinstance(array, np.generic) else array
@@ -327,7 +330,7 @@ def read_only(value: object) -> Any:
             value = value.view()
             value.setflags(write=False)
         return value
-    library = process.array_types.get(type(value))
+    library = array_types.value.get(type(value))
     if library is None:
         return value
     array: Any = value
@@ -360,12 +363,12 @@ def kept(array: Array) -> Any:
 
 def on_device_of(array: Array) -> AbstractContextManager[object]:
     """A `with` block in which new arrays are made on the device of this one."""
-    library = process.array_types.get(type(array))
+    library = array_types.value.get(type(array))
     return nullcontext() if library is None else library.device(array)
 
 
 def _is_of_a_library(value: object) -> TypeGuard[Array]:
-    return type(value) in process.array_types
+    return type(value) in array_types.value
 
 
 def as_array(value: object) -> Any:
@@ -375,6 +378,6 @@ def as_array(value: object) -> Any:
 
 def to_numpy(array: object) -> Any:
     """The array as a numpy.ndarray; a copy where it lies on a device."""
-    library = process.array_types.get(type(array))
+    library = array_types.value.get(type(array))
     found: Any = array
     return np.asarray(found) if library is None else library.to_numpy(found)

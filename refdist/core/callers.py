@@ -5,7 +5,10 @@ from __future__ import annotations
 from refdist import errors
 from refdist.core import context_stack, rules
 from refdist.core.interfaces import Strategy
-from refdist.runtime import process
+from refdist.runtime import Late
+
+# The strategy outside any scope.
+default_strategy: Late[Strategy] = Late()
 
 
 def rule(strategy: Strategy, call: str) -> str:
@@ -14,7 +17,7 @@ def rule(strategy: Strategy, call: str) -> str:
     if top.strategy is strategy:
         return rules.CALLS[call][top.kind]
     if top.kind == context_stack.OUTSIDE:
-        return rules.CALLS[call][rules.DEFAULT if strategy is process.default_strategy else context_stack.OUTSIDE]
+        return rules.CALLS[call][rules.DEFAULT if strategy is default_strategy.value else context_stack.OUTSIDE]
     return rules.CALLS[call][context_stack.situation(strategy)]
 
 

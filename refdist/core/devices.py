@@ -1,9 +1,11 @@
-"""Device names: parse, complete, shorten, compare.  Which devices exist is in `config`."""
+"""Device names: parse, complete, shorten, compare; and what is known of a machine.  `config` asks and states it."""
 
 from __future__ import annotations
 
 import functools
+import random
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from refdist import errors
@@ -123,3 +125,37 @@ def device_type(name: str) -> str:
 def index(name: str) -> int:
     """The index among the devices of its type and task."""
     return parse(canonical(name)).device_index or 0
+
+
+class LogicalPart(NamedTuple):
+    """Which physical device a logical one is on, and what of its memory it may use, in MiB."""
+
+    physical: int
+    memory_limit: int | None
+
+
+class Machine:
+    """The devices of the machine, as they were stated, and the order in which replicas run on them.
+
+    Attributes:
+        counts: how many devices of each type there are; None where that is not stated.
+        asked: whether REFDIST_DEVICES has been read, or overruled.
+        advice: what errors about devices that the machine does not have tell the user to write.
+        random: draws the order in which replicas run next; None for replica order.
+        seed_asked: whether REFDIST_REPLICA_SEED has been read.
+        divided: by type and number of a physical device, the memory limits of the logical ones on it, in MiB.
+        parts: the logical devices by type and number of physical ones; computed at first use.
+        watchers: called whenever the machine is sized or divided.
+    """
+
+    __slots__ = ("advice", "asked", "counts", "divided", "parts", "random", "seed_asked", "watchers")
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] | None = None
+        self.asked = False
+        self.advice = ""
+        self.random: random.Random | None = None
+        self.seed_asked = False
+        self.divided: dict[tuple[str, int], tuple[int | None, ...]] = {}
+        self.parts: dict[tuple[str, int], list[LogicalPart]] = {}
+        self.watchers: list[Callable[[], None]] = []

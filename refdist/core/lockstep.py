@@ -45,7 +45,11 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from refdist import errors, journal
 from refdist.core import call_site, context_stack
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
-from refdist.runtime import process
+from refdist.core.interfaces import ReplicaSwitchHooks
+from refdist.runtime import Field
+
+switch_hooks: Field[ReplicaSwitchHooks | None] = Field(
+    "called when replicas take turns; None where the backend does not need it", lambda: None)
 
 
 class ReplicaStopped(BaseException):
@@ -130,10 +134,10 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
         raise errors.error("RD22", call.kind, "the call was made after the run had been stopped")
     state = context_stack.state
     mine = state.top
-    if process.journal is not None:
+    if journal.recording.value is not None:
         replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
         journal.write("meet", replica, call.kind, _nbytes(call.contribution), call.line)
-    hooks = process.switch_hooks
+    hooks = switch_hooks.value
     where = None if hooks is None else hooks.suspend(call)
     answer = run.scheduler.switch(call)
     state.top = mine

@@ -39,7 +39,7 @@ from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
-from refdist.runtime import process
+from refdist.runtime import Field
 from refdist.variables.values import Mirrored
 from refdist.variables.variable import ResourceVariable, Variable
 
@@ -321,6 +321,10 @@ class Generator:
         return [Generator(state=[0, 0, int(key)], alg=self._alg) for key in keys]
 
 
+_global: Field[Generator | None] = Field("the global generator; None until one is asked for", lambda: None,
+                                         per_worker=True)
+
+
 def get_global_generator() -> Generator:
     """The generator that was set with `set_global_generator`, else one with random state.
 
@@ -328,10 +332,9 @@ def get_global_generator() -> Generator:
 
     Source: tf.random.get_global_generator.
     """
-    program = process.simulated_worker or process
-    if program.generator is None:
-        program.generator = Generator.from_non_deterministic_state()
-    return program.generator
+    if _global.value is None:
+        _global.value = Generator.from_non_deterministic_state()
+    return _global.value
 
 
 def set_global_generator(generator: Generator) -> None:
@@ -344,8 +347,7 @@ def set_global_generator(generator: Generator) -> None:
     """
     if not isinstance(generator, Generator):
         raise errors.error("RD25", "set_global_generator", f"got {generator!r}", "Pass a Generator.")
-    program = process.simulated_worker or process
-    program.generator = generator
+    _global.value = generator
 
 
 def _dtype(dtype: DTypeLike, known: Sequence[str], attempted: str) -> np.dtype[Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from refdist import journal
 from refdist.array import transport as transports
 from refdist.array.backend import Backend
 from refdist.array.collectives import Part
 from refdist.array.transport import Transport
 from refdist.core.agreement import CollectiveCall
 from refdist.core.rules import ReduceOp
-from refdist.runtime import process
 from refdist.strategies.cross_device_ops import Destinations
 from refdist.strategies.plans import ReductionToOneDevice
 
@@ -36,6 +36,6 @@ class AcrossWorkers(ReductionToOneDevice):
     def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Part]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
         totals = transports.reduce(self._transport, call, op, leaves, self._count, self._ordered)
-        if process.journal is not None:
+        if journal.recording.value is not None:
             self.record(leaves, sources, target)
         return [target.copies(backend, total) for total in totals]

@@ -9,14 +9,14 @@ from typing import Any
 from refdist import config, errors
 from refdist.array.backend import current_backend
 from refdist.core import context_stack, rules
-from refdist.core.callers import require
+from refdist.core.callers import default_strategy, require
 from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
-from refdist.runtime import process
+from refdist.runtime import Field
 from refdist.strategies.base import Scope, Strategy
 from refdist.strategies.extended import StrategyExtended
-from refdist.strategies.replica_context import ReplicaContext
+from refdist.strategies.replica_context import ReplicaContext, default_replica
 from refdist.variables.variable import as_variable
 
 
@@ -128,8 +128,10 @@ class DefaultExtended(StrategyExtended):
         return as_variable(v, "variable_created_in_scope", "v")._strategy in (None, self._strategy)
 
 
-process.default_strategy = DefaultStrategy()
-process.default_replica = ReplicaContext(process.default_strategy, 0)
+_default = DefaultStrategy()
+default_strategy.value, default_replica.value = _default, ReplicaContext(_default, 0)
+_set_strategy: Field[context_stack.Frame | None] = Field(
+    "the frame that `experimental_set_strategy` has pushed; None where it has not", lambda: None)
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:
@@ -142,13 +144,13 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     """
     if not (strategy is None or isinstance(strategy, Strategy)):
         raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
-    if context_stack.frame() is not (process.set_strategy or context_stack.BOTTOM):
+    if context_stack.frame() is not (_set_strategy.value or context_stack.BOTTOM):
         raise errors.error("RD09", "experimental_set_strategy", f"it was called {context_stack.describe()}",
                            "Call it outside any `with strategy.scope():`.")
-    context_stack.state.top, process.set_strategy = context_stack.BOTTOM, None
+    context_stack.state.top, _set_strategy.value = context_stack.BOTTOM, None
     if strategy is not None and not isinstance(strategy, DefaultStrategy):
         strategy.scope().__enter__()
-        process.set_strategy = context_stack.frame()
+        _set_strategy.value = context_stack.frame()
 
 
 def array_module() -> Any:

@@ -16,7 +16,6 @@ from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.callers import require
-from refdist.runtime import process
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
@@ -161,7 +160,7 @@ class StrategyExtended(OneOfAKind, Updates):
         args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
         # Arrays of a library lie on devices.  The strategy's own backend, or an error; chosen now where none was.
         places = self._current_backend().array_types
-        hooks = process.switch_hooks
+        hooks = lockstep.switch_hooks.value
         state = context_stack.state
         before = state.top
         scope = self._scope_frame(before)
@@ -176,7 +175,7 @@ class StrategyExtended(OneOfAKind, Updates):
                 hooks.start(names[i])
             if places:
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
-            if process.journal is None:
+            if journal.recording.value is None:
                 return fn(*my_args, **my_kwargs)
             name = getattr(fn, "__name__", type(fn).__name__)
             journal.write("start", first + i, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import errors
+from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import Backend, constant, current_backend
 from refdist.array.collectives import Part
@@ -19,7 +19,6 @@ from refdist.array.types import Array
 from refdist.core import devices
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.rules import ReduceOp
-from refdist.runtime import process
 from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import (
     CrossDeviceOps,
@@ -96,7 +95,7 @@ class Plan(CrossDeviceOps):
         else:
             for contributions in leaves:
                 results.append(target.copies(backend, self._one(backend, op, contributions, target.devices)))
-        if process.journal is not None:
+        if journal.recording.value is not None:
             self.record(leaves, sources, target)
         return results
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import errors
+from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array import transport as transports
 from refdist.array.backend import Backend, current_backend
@@ -47,7 +47,6 @@ from refdist.array.types import Array
 from refdist.core import context_stack, rules
 from refdist.core.agreement import CollectiveCall, contribution_of
 from refdist.core.rules import ReduceOp
-from refdist.runtime import process
 from refdist.strategies import cross_device_ops
 from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
@@ -156,7 +155,7 @@ class Reduction:
 
     def gather(self, parts: Sequence[Array], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
-        if process.journal is not None:
+        if journal.recording.value is not None:
             cross_device_ops.write_transfers([
                 cross_device_ops.Transfer(source, device, collectives.nbytes(part))
                 for source, part in zip(self._devices, parts, strict=True) for device in self._devices])

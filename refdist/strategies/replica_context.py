@@ -15,13 +15,13 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array import collectives
 from refdist.array.collectives import Part
-from refdist.array.convert import to_array
+from refdist.array.convert import array_types, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, Signature
-from refdist.core.callers import rule
-from refdist.runtime import process
+from refdist.core.callers import default_strategy, rule
+from refdist.runtime import Late
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.variables.values import (
     check_components,
@@ -183,7 +183,7 @@ class ReplicaContext(context_stack.Scope):
         if options is not None:
             check_options(options, "all_reduce")
             execute = functools.partial(execute, options=options)
-        if type(value) in process.array_types:
+        if type(value) in array_types.value:
             contribution: Any = value
         elif nest.is_nested(value):
             leaves = [_contribution(leaf, "all_reduce") for leaf in nest.flatten(value)]
@@ -278,7 +278,7 @@ def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[
 
 def _contribution(leaf: object, attempted: str) -> Any:
     # What one replica contributes to one leaf: an array or IndexedSlices.
-    if type(leaf) in process.array_types or isinstance(leaf, IndexedSlices):
+    if type(leaf) in array_types.value or isinstance(leaf, IndexedSlices):
         return leaf
     if is_splittable(leaf):
         return _contribution(leaf._local(), attempted)
@@ -302,13 +302,16 @@ def _signature(op: rules.ReduceOp | None, axis: int | None, value: object, leave
 
 # --- Questions about the current context -----------------------------------------------------------------------
 
+# The context of the default strategy's replica.
+default_replica: Late[ReplicaContext] = Late()
+
+
 def get_strategy() -> Strategy:
     """The current strategy, or the default one outside any scope.
 
     Source: tf.distribute.get_strategy.
     """
-    strategy = context_stack.frame().strategy
-    return process.default_strategy if strategy is None else cast("Strategy", strategy)
+    return cast("Strategy", context_stack.frame().strategy or default_strategy.value)
 
 
 def has_strategy() -> bool:
@@ -316,7 +319,7 @@ def has_strategy() -> bool:
 
     Source: tf.distribute.has_strategy.
     """
-    return get_strategy() is not process.default_strategy
+    return get_strategy() is not default_strategy.value
 
 
 def get_replica_context() -> ReplicaContext | None:
@@ -330,7 +333,7 @@ def get_replica_context() -> ReplicaContext | None:
     if isinstance(frame.replica, ReplicaContext):
         return frame.replica
     if frame.kind == context_stack.OUTSIDE:
-        return process.default_replica
+        return default_replica.value
     return None
 
 

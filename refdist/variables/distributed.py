@@ -32,7 +32,6 @@ from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
-from refdist.runtime import process
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
@@ -180,7 +179,7 @@ class _Shared(Variable):
         self._record_for_undo()
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
-        if process.journal is not None:
+        if journal.recording.value is not None:
             journal.write("update", None, self.name, sum(map(nbytes, arrays)))
 
     def _assign_result(self) -> Any:

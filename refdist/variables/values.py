@@ -15,12 +15,11 @@ from numpy.typing import DTypeLike
 
 from refdist import errors, nest
 from refdist.array.backend import constant
-from refdist.array.convert import HoldsArray, is_array, read_only, to_array, to_numpy
+from refdist.array.convert import HoldsArray, array_types, is_array, read_only, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, devices, rules
 from refdist.core.agreement import names
-from refdist.runtime import process
 
 
 class DistributedValues(HoldsArray):
@@ -278,7 +277,7 @@ def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted
     if len(parts) == 1 and rules.RESULTS[rules.ONE_REPLICA][column] == rules.BARE:
         return nest.map_structure(container, first)
     samples = dict(zip(map(type, parts), parts, strict=True))
-    if len(parts) > 1 and samples.keys() <= process.array_types.keys():
+    if len(parts) > 1 and samples.keys() <= array_types.value.keys():
         return _TOGETHER[rules.RESULTS[rules.ARRAYS][column]](parts, component_devices)
     if not any(map(nest.is_nested, samples.values())):
         return _regroup_leaf(parts, component_devices, column, container)

@@ -25,7 +25,6 @@ from refdist.array.types import Array
 from refdist.core import call_site, context_stack, rules
 from refdist.core.interfaces import Written
 from refdist.core.rules import VariableAggregation, VariableSynchronization
-from refdist.runtime import process
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
@@ -319,7 +318,7 @@ class ResourceVariable(Variable):
 
     def _store(self, array: Array) -> None:
         self._array = array
-        if process.journal is not None:
+        if journal.recording.value is not None:
             journal.write("update", self._index, self.name, nbytes(array))
 
     def __repr__(self) -> str:
