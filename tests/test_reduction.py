@@ -155,12 +155,13 @@ def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> N
     assert [event.nbytes for event in events if event.kind == "transfer"] == expected != []
 
 
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
 @pytest.mark.parametrize("plan", PLANS)
-def test_every_way_in_makes_the_transfers_of_the_plan(entry: Any, plan: str) -> None:
+def test_every_way_in_makes_the_transfers_of_the_plan(entry: Any, plan: str, op: str) -> None:
     call, destinations, _ = entry
     ops = PLANS[plan]()
     with journal.record() as events:
-        call(mirrored(ops))
+        call(mirrored(ops), op)
     expected = [(f"{devices.short(move.source)} -> {devices.short(move.destination)}", move.nbytes)
                 for move in ops.transfers(FULL, destinations, 16) if move.source != move.destination and move.nbytes]
     assert [(event.name, event.nbytes) for event in events if event.kind == "transfer"] == expected != []
@@ -170,6 +171,7 @@ def test_every_way_in_accumulates_as_the_plan_was_told(entry: Any) -> None:
     call, _, _ = entry
     ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: 100 * sum(parts))
     assert call(mirrored(ops)).tolist() == pytest.approx([60.0, 60.0])
+    assert call(mirrored(ops), "MEAN").tolist() == pytest.approx([20.0, 20.0])
 
 
 def test_every_way_in_gives_the_same_when_it_is_recorded(entry: Any) -> None:
