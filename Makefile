@@ -25,7 +25,7 @@ demo: $(VENV)/.made
 test: $(VENV)/.made
 	$(BIN)/python -m pytest
 
-# For the daily loop, under a minute: the suite, and the tests that start no processes.
+# For the daily loop, about a minute: the suite, and the tests that are not marked as slow.
 check: $(VENV)/.made
 	$(BIN)/python -m refdist.conformance -q
 	$(BIN)/python -m pytest -q -x -m "not slow"
