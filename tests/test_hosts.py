@@ -23,8 +23,9 @@ import refdist
 
 pytestmark = pytest.mark.slow
 
-HOSTS = ["rfda", "rfdb", "rfdc"]
-HEAD = "rfdh"
+# Namespaces are the machine's, and the tests may run more than once at a time.
+HOSTS = [f"rfd{os.getpid()}{letter}" for letter in "abc"]
+HEAD = f"rfd{os.getpid()}h"
 # With its other transport, UCX, MPICH itself can crash a survivor that sends to a process that is gone.
 OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
 
@@ -40,7 +41,7 @@ def remove() -> None:
 
 
 def build() -> None:
-    table = "127.0.0.1 localhost\n10.77.0.254 rfdh\n" + "".join(
+    table = f"127.0.0.1 localhost\n10.77.0.254 {HEAD}\n" + "".join(
         f"10.77.0.{i} {host}\n" for i, host in enumerate(HOSTS, 1))
     for name in (HEAD, *HOSTS):
         ip("netns", "add", name)
