@@ -10,9 +10,9 @@ Simulated workers stand in for processes, so they must not be able to tell the d
 * A call that differs between workers is an error on each of them, and each may catch it and go on.  That is why calls
   are compared while the rendezvous is executed, and the error is an answer; compared by the run itself, it would end
   the run.  Every worker raises an exception of its own, because tracebacks of several workers in one object would mix.
-* What differs from process to process is put back whenever a worker goes on (`enter`): TF_CONFIG, the state of Python's
-  and NumPy's global random generators, and the fields of which every worker has its own.  The context
-  stack needs nothing, because lock step keeps one for each unit.
+* What differs from process to process is put back whenever a worker goes on: TF_CONFIG, the state of Python's and
+  NumPy's global random generators, and the fields of the process of which every worker has its own (`runtime.Field`).
+  The context stack needs nothing, because lock step keeps one for each unit.
 
 What remains shared is what the process has once: imported modules and what a program keeps in them, files, the working
 directory, the rest of the environment.  Results are shared on purpose.  A sum is taken once, over the arrays of all
@@ -50,9 +50,7 @@ _running: Field[SimulatedWorker | None] = Field(
 
 
 class SimulatedWorker(ConnectableTransport):
-    """One of several workers in this process.
-
-    """
+    """One of several workers in this process."""
 
     def __init__(self, rank: int, size: int, session: lockstep.LockstepRun) -> None:
         self.rank = rank
