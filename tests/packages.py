@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
+
+from refdist.runtime import process
+
+Offer = Callable[..., Path]
+
+
+def offering(group: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
+    """For a fixture: installs packages with entry points of a group on the path of a fresh process.
+
+    Yields:
+        A function of a package's name, its module's source, and its entry points; it returns the package's folder.
+    """
+    modules: list[str] = []
+
+    def offer(package: str, source: str, **points: str) -> Path:
+        modules.append(package.replace("-", "_"))
+        site = install(folder / package, package, source, group, **points)
+        monkeypatch.syspath_prepend(str(site))
+        return site
+
+    with process.fresh():
+        yield offer
+    for module in modules:
+        sys.modules.pop(module, None)
 
 
 def install(site: Path, package: str, source: str, group: str, **points: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 import packages
 import pytest
 from gpu_world import mirrored, program, replica
+from packages import Offer
 
 import refdist
 from refdist.array import backend
-from refdist.runtime import process
 
 TOY = """
 from refdist.backends.simulated import Simulated
@@ -25,24 +25,12 @@ class Toy(Simulated):
     def sum(self, arrays):
         return super().sum(arrays) + arrays[0].dtype.type(1)
 """
-Offer = Callable[..., Path]
 
 
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     """Installs a package that offers backends: its name, its module's source, and its entry points."""
-    modules: list[str] = []
-
-    def install(package: str, source: str, **points: str) -> Path:
-        modules.append(package.replace("-", "_"))
-        site = packages.install(tmp_path / package, package, source, backend.GROUP, **points)
-        monkeypatch.syspath_prepend(str(site))
-        return site
-
-    with process.fresh():
-        yield install
-    for module in modules:
-        sys.modules.pop(module, None)
+    yield from packages.offering(backend.GROUP, tmp_path, monkeypatch)
 
 
 def total() -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import packages
 import pytest
 import toy_transport
+from packages import Offer
 from test_workers import NAMES, PROGRAMS
 
 import refdist
@@ -21,12 +22,10 @@ from refdist.array.transport import LoneWorker, Transport
 from refdist.backends.simulated.workers import SimulatedWorker
 from refdist.conformance.adapters import workers
 from refdist.core.rules import ReduceOp
-from refdist.runtime import process
 
 ROOT = Path(__file__).parents[1]
 TOY = Path(toy_transport.__file__).read_text()
 GROUP = connection.TRANSPORTS.group
-Offer = Callable[..., Path]
 # Where the layout of a strategy is made, where a strategy connects, and where a transport is compared with its group.
 ASK = {"refdist/array/connection.py", "refdist/array/transport.py", "refdist/strategies/multi_worker.py"}
 
@@ -34,18 +33,7 @@ ASK = {"refdist/array/connection.py", "refdist/array/transport.py", "refdist/str
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     """Installs a package that offers transports: its name, its module's source, and its entry points."""
-    modules: list[str] = []
-
-    def install(package: str, source: str, **points: str) -> Path:
-        modules.append(package.replace("-", "_"))
-        site = packages.install(tmp_path / package, package, source, GROUP, **points)
-        monkeypatch.syspath_prepend(str(site))
-        return site
-
-    with process.fresh():
-        yield install
-    for module in modules:
-        sys.modules.pop(module, None)
+    yield from packages.offering(GROUP, tmp_path, monkeypatch)
 
 
 def launched_by_mpiexec(monkeypatch: pytest.MonkeyPatch) -> None:
