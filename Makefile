@@ -27,7 +27,7 @@ test: $(VENV)/.made
 
 # For the daily loop, about a minute: the suite, and the tests that are not marked as slow.
 check: $(VENV)/.made
-	$(BIN)/python -m refdist.conformance -q
+	$(BIN)/python -m refdist.conformance.old -q
 	$(BIN)/python -m pytest -q -x -m "not slow"
 
 # The tests on every other Python that this machine has, from 3.11 on.
@@ -49,10 +49,10 @@ interop: $(VENV)/.made
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle]'
-	.venv-tensorflow/bin/python -m refdist.conformance --adapter refdist.conformance.adapters.tensorflow:TensorFlow \
-	    --expected-failures conformance/expected/tensorflow.txt
-	.venv-tensorflow/bin/python -m refdist.conformance.generate --programs 200 \
-	    --against refdist.conformance.adapters.tensorflow:TensorFlow
+	.venv-tensorflow/bin/python -m refdist.conformance.old --adapter refdist.conformance.old.adapters.tensorflow:TensorFlow \
+	    --expected-failures conformance/old/expected/tensorflow.txt
+	.venv-tensorflow/bin/python -m refdist.conformance.old.generate --programs 200 \
+	    --against refdist.conformance.old.adapters.tensorflow:TensorFlow
 
 # Workers under the other MPI.
 openmpi:

@@ -1,6 +1,4 @@
-"""The conformance suite: documented behaviours of tf.distribute, each a small program with its expected value or error.
+"""The specification of tf.distribute that is also a test suite: chapters that people read and implementations run.
 
     python -m refdist.conformance --adapter package.module:Class
-
-Programs are data (`language.py`), so that an implementation in any language can run them.
 """

@@ -7,8 +7,8 @@ from pathlib import Path
 from textwrap import fill
 
 from refdist import errors
-from refdist.conformance.case import Case
-from refdist.conformance.cases import load
+from refdist.conformance.old.case import Case
+from refdist.conformance.old.cases import load
 from refdist.core import rules
 from refdist.core.rules.table import Table
 
@@ -60,8 +60,8 @@ example runs: `shows` runs a program of the suite's language (see
 [Testing your implementation](testing-your-implementation.md)) on refdist and compares.
 
 ```python
-from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.case import Case, judge
+from refdist.conformance.old.adapters.simulated import Simulated
+from refdist.conformance.old.case import Case, judge
 
 def shows(program, gives=None, fails=(), dtype=None, then=None, strategy=("mirrored", 2)):
     case = Case("example", program, gives, tuple(fails), then, strategy, dtype=dtype)

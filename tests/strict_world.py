@@ -16,7 +16,7 @@ import numpy as np
 
 import refdist
 from refdist.array.backend import Backend
-from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.old.adapters.simulated import Simulated
 from refdist.core import devices
 
 CPU = xp.Device("CPU_DEVICE")

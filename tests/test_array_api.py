@@ -19,8 +19,8 @@ import strict_world
 import refdist
 from refdist.array.backend import Backend, made
 from refdist.array.convert import to_numpy
-from refdist.conformance.case import judge
-from refdist.conformance.cases import load
+from refdist.conformance.old.case import judge
+from refdist.conformance.old.cases import load
 from refdist.runtime import process
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def test_a_backend_over_array_api_strict_passes_the_suite(tmp_path: Path, name: 
     (info / "entry_points.txt").write_text(
         "[refdist.backends]\nstrict = strict_world:Strict\napart = strict_world:Apart\n")
     path = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT)))
-    done = subprocess.run([sys.executable, "-m", "refdist.conformance", "--adapter", f"strict_world:{adapter}",
+    done = subprocess.run([sys.executable, "-m", "refdist.conformance.old", "--adapter", f"strict_world:{adapter}",
                            "--expected-failures", str(ROOT / "tests" / "expected" / f"{name}.txt")],
                           capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stdout + done.stderr

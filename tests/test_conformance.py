@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from test_workers import mpiexec
 
-from refdist.conformance import generate, mutants, report
-from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.case import Case, Verdict, differences, judge
-from refdist.conformance.cases import CONCEPTS, load
-from refdist.conformance.language import const, op, run
-from refdist.conformance.testee import Testee, arrays
+from refdist.conformance.old import generate, mutants, report
+from refdist.conformance.old.adapters.simulated import Simulated
+from refdist.conformance.old.case import Case, Verdict, differences, judge
+from refdist.conformance.old.cases import CONCEPTS, load
+from refdist.conformance.old.language import const, op, run
+from refdist.conformance.old.testee import Testee, arrays
 
 ROOT = Path(__file__).parents[1]
 CASES = load()
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*no row of a
 
 
 def suite(*arguments: str, limit: float = 100) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "refdist.conformance", *arguments], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", "refdist.conformance.old", *arguments], capture_output=True, text=True,
                           cwd=ROOT, timeout=limit, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
@@ -57,8 +57,9 @@ def test_what_is_said_of_tensorflow_and_what_a_case_says_of_the_document_agree()
              "against the document": "right"}
     said = {case.name: case.document.partition(":")[0] for case in CASES}
     found = [(name, why) for name, _, why in (
-        [part.strip() for part in line.split("|")] for line in (ROOT / "conformance" / "expected" / "tensorflow.txt")
-        .read_text().splitlines() if line and line[0] != "#")]
+        [part.strip() for part in line.split("|")] for line in (
+            ROOT / "conformance" / "old" / "expected" / "tensorflow.txt").read_text().splitlines()
+        if line and line[0] != "#")]
     assert len(found) >= 50
     for name, why in found:
         meant = {words[text] for text in words if text in why}
@@ -89,7 +90,7 @@ def test_the_command_prints_a_table_and_writes_the_report(tmp_path: Path) -> Non
 
 
 WRONG = """
-from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.old.adapters.simulated import Simulated
 
 class Wrong(Simulated):
     def gather(self, strategy, value, axis):
@@ -109,10 +110,10 @@ class Poor(Simulated):
 @pytest.mark.parametrize(("package", "module"), [("pytest", ""), ("hypothesis", ".generate")])
 def test_a_package_that_is_not_installed_is_named_with_what_to_do(tmp_path: Path, package: str, module: str) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no such module', name={package!r})")
-    done = subprocess.run([sys.executable, "-m", f"refdist.conformance{module}"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", f"refdist.conformance.old{module}"], capture_output=True, text=True,
                           cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
     assert done.returncode == 1
-    assert done.stderr.endswith(f"[RD27] refdist.conformance{module}: {package} is not installed. "
+    assert done.stderr.endswith(f"[RD27] refdist.conformance.old{module}: {package} is not installed. "
                                 "Run `pip install pytest hypothesis`.\n")
 
 
@@ -121,7 +122,7 @@ def test_an_adapter_of_one_s_own(tmp_path: Path) -> None:
 
     def mine(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "refdist.conformance", "--adapter", f"mine:{name}", *arguments], text=True,
+            [sys.executable, "-m", "refdist.conformance.old", "--adapter", f"mine:{name}", *arguments], text=True,
             capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"})
 
     wrong = mine("Wrong", "-k", "values and gathered")
@@ -148,7 +149,7 @@ def test_an_adapter_of_one_s_own(tmp_path: Path) -> None:
 
 
 def test_a_testee_that_speaks_json() -> None:
-    testee = Testee(f"{sys.executable} {ROOT / 'conformance' / 'worked_testee.py'}")
+    testee = Testee(f"{sys.executable} {ROOT / 'conformance' / 'old' / 'worked_testee.py'}")
     assert testee.name == "worked testee"
     verdicts = [testee.judge(case) for case in CASES if case.concept == "all_reduce" and case.strategy[0] == "mirrored"]
     passed = [verdict for verdict in verdicts if verdict.outcome == "passed"]
@@ -157,7 +158,7 @@ def test_a_testee_that_speaks_json() -> None:
     wrong = {verdict.message for verdict in verdicts if verdict.outcome == "failed"
              and "unsupported" not in verdict.message}
     assert wrong <= {"nothing was raised"}
-    assert len((ROOT / "conformance" / "worked_testee.py").read_text().splitlines()) <= 150
+    assert len((ROOT / "conformance" / "old" / "worked_testee.py").read_text().splitlines()) <= 150
 
 
 @pytest.mark.parametrize(("program", "says"), [
@@ -216,7 +217,7 @@ def test_a_report_keeps_implementations_side_by_side(tmp_path: Path) -> None:
 
 def test_tensorflow_s_file_names_cases_and_says_whose_fault_it_is() -> None:
     names = {case.name for case in CASES}
-    for line in (ROOT / "conformance" / "expected" / "tensorflow.txt").read_text().splitlines():
+    for line in (ROOT / "conformance" / "old" / "expected" / "tensorflow.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             name, message, reason = line.split(" | ")
             assert name in names and message and reason.startswith("TensorFlow:")
@@ -224,11 +225,11 @@ def test_tensorflow_s_file_names_cases_and_says_whose_fault_it_is() -> None:
 
 def test_workers_conform_simulated_and_real() -> None:
     """Where a program of one process means something else for workers, the file says why."""
-    file = str(ROOT / "conformance" / "expected" / "workers.txt")
-    simulated = suite("--adapter", "refdist.conformance.adapters.workers:Workers", "--expected-failures", file)
+    file = str(ROOT / "conformance" / "old" / "expected" / "workers.txt")
+    simulated = suite("--adapter", "refdist.conformance.old.adapters.workers:Workers", "--expected-failures", file)
     assert simulated.returncode == 0, simulated.stdout
     for processes in (2, 3):
-        real = mpiexec(processes, "-W", "ignore", "-m", "refdist.conformance.adapters.workers",
+        real = mpiexec(processes, "-W", "ignore", "-m", "refdist.conformance.old.adapters.workers",
                        "--expected-failures", file)
         assert real.returncode == 0, real.stderr
         assert f"{processes} processes: " in real.stdout and "failed" not in real.stdout

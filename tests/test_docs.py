@@ -16,7 +16,7 @@ import pytest
 from test_workers import mpiexec
 
 import refdist
-from refdist.conformance.cases import CONCEPTS, load
+from refdist.conformance.old.cases import CONCEPTS, load
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import refdist
 from refdist.array.backend import current_backend
 from refdist.backends.gpu import nccl
-from refdist.conformance.cases import load
+from refdist.conformance.old.cases import load
 from refdist.core.devices import canonical
 
 pytestmark = pytest.mark.slow
@@ -241,8 +241,8 @@ def test_sparse_gradients_and_scattered_rows(cupy: Any) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_the_conformance_suite(gpus: int) -> None:
-    done = program(sys.executable, "-m", "refdist.conformance", "--adapter",
-                   "refdist.conformance.adapters.gpu:GPU", gpus=gpus)
+    done = program(sys.executable, "-m", "refdist.conformance.old", "--adapter",
+                   "refdist.conformance.old.adapters.gpu:GPU", gpus=gpus)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert f"{len(load())} passed" in done.stdout
 

@@ -201,7 +201,8 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
 @pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}], ids=str)
 def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
     done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable, "-m",
-                   "refdist.conformance.adapters.workers", "--expected-failures", "conformance/expected/workers.txt",
+                   "refdist.conformance.old.adapters.workers", "--expected-failures",
+                   "conformance/old/expected/workers.txt",
                    gpus=1, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = re.fullmatch(r"2 processes: (\d+) passed", done.stdout.strip())

@@ -11,9 +11,9 @@ import pytest
 import refdist
 from refdist import journal
 from refdist.array import collectives
-from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.case import judge
-from refdist.conformance.cases import CONCEPTS, load
+from refdist.conformance.old.adapters.simulated import Simulated
+from refdist.conformance.old.case import judge
+from refdist.conformance.old.cases import CONCEPTS, load
 from refdist.core import devices
 from refdist.strategies.plans import Plan
 

@@ -20,7 +20,7 @@ import refdist
 from refdist.array import connection, transport
 from refdist.array.transport import LoneWorker, Transport
 from refdist.backends.simulated.workers import SimulatedWorker
-from refdist.conformance.adapters import workers
+from refdist.conformance.old.adapters import workers
 from refdist.core.rules import ReduceOp
 
 ROOT = Path(__file__).parents[1]
@@ -148,10 +148,10 @@ def test_a_built_in_transport_cannot_be_replaced(offer: Offer) -> None:
 def test_a_toy_transport_conforms(offer: Offer) -> None:
     assert len(TOY.splitlines()) <= 150
     site = offer("refdist-toy", TOY, toy="Toy")
-    file = str(ROOT / "conformance" / "expected" / "workers.txt")
+    file = str(ROOT / "conformance" / "old" / "expected" / "workers.txt")
     for count in (2, 3):
         done = toy_transport.launch(
-            count, "-W", "ignore", "-m", "refdist.conformance.adapters.workers", "--expected-failures", file,
+            count, "-W", "ignore", "-m", "refdist.conformance.old.adapters.workers", "--expected-failures", file,
             PYTHONPATH=os.pathsep.join([str(site), str(ROOT)]))
         assert [one.returncode for one in done] == [0] * count, [one.stderr for one in done]
         said = done[0].stdout.split()
