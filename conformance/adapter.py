@@ -1,0 +1,64 @@
+"""What an implementation in Python must offer to be tested: a namespace with TensorFlow's names, and four methods.
+
+    class Mine(Adapter):
+        name = "mine 1.0"
+        tf = my_package
+
+        def strategy(self, kind): ...
+        def observe(self, value): ...
+
+The examples are run as they stand, with `tf` as the namespace; nothing else of the implementation is touched.  An
+implementation that has other names, or is written in another language, is a testee (`session.py`), which gets the same
+examples as recorded calls.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from refdist.conformance.chapters import Case
+from refdist.conformance.examples import Answer, run_example
+from refdist.conformance.results import Result
+
+# What an exception is called; the first row of whose class it is an instance decides.
+EXCEPTIONS: tuple[tuple[type[BaseException], str], ...] = (
+    (NotImplementedError, "unsupported"), (RecursionError, "crash"), (RuntimeError, "context"), (StopIteration, "end"),
+    (TypeError, "type"), (LookupError, "lookup"), (AttributeError, "lookup"), (ValueError, "value"),
+    (AssertionError, "value"))
+
+
+class Adapter(ABC):
+    """One implementation in Python.
+
+    Attributes:
+        name: of the implementation and its version, for reports.
+        lacks: the capabilities (`capabilities.py`) that it does not have; cases that need one are skipped.
+        tf: the module, or any object, whose attributes are those of the module `tensorflow`.
+    """
+
+    name = ""
+    lacks: frozenset[str] = frozenset()
+    tf: Any
+
+    @abstractmethod
+    def strategy(self, kind: str) -> Any:
+        """A strategy: "Default", "OneDevice", "Mirrored N", "Central N" (N replicas on one worker) or "MultiWorker WxR"
+        (this worker's, of W workers with R replicas each)."""
+
+    @abstractmethod
+    def observe(self, value: object) -> Result:
+        """What a value of the implementation is, in the form of `results.py`."""
+
+    def kind_of(self, error: BaseException) -> str:
+        """What an exception is called (`results.KINDS`)."""
+        return next((kind for known, kind in EXCEPTIONS if isinstance(error, known)), "crash")
+
+    def run(self, case: Case) -> list[Answer]:
+        """Runs a case: the answer of each worker; of an implementation that has no workers, one."""
+        return [run_example(self, case)]
+
+    def on_workers(self, program: Callable[[], Answer], workers: int, replicas: int) -> list[Answer]:
+        """Runs a program on several workers with that many replicas each; the answer of each."""
+        raise NotImplementedError

@@ -1,0 +1,76 @@
+"""refdist on simulated devices and simulated workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import refdist
+import refdist.tf
+from refdist.array.convert import is_array, to_numpy
+from refdist.conformance import results
+from refdist.conformance.adapter import Adapter
+from refdist.conformance.chapters import Case
+from refdist.conformance.examples import Answer, ended, raised, run_example, size
+from refdist.conformance.results import Result
+
+DEVICES = 16
+
+
+class Simulated(Adapter):
+    """refdist's reference world."""
+
+    name = f"refdist {refdist.__version__} (simulated)"
+    tf = refdist.tf
+
+    def __init__(self) -> None:
+        refdist.config.set_simulated_devices(cpu=DEVICES, gpu=DEVICES)
+
+    def strategy(self, kind: str) -> Any:
+        name, _, count = kind.partition(" ")
+        devices = [f"GPU:{i}" for i in range(int(count) if count.isdigit() else 0)]
+        if name == "Default":
+            return refdist.get_strategy()
+        if name == "OneDevice":
+            return refdist.OneDeviceStrategy("GPU:0")
+        if name == "Central":
+            return refdist.CentralStorageStrategy(devices, "CPU:0")
+        return refdist.MirroredStrategy(devices) if name == "Mirrored" else refdist.MultiWorkerMirroredStrategy()
+
+    def run(self, case: Case) -> list[Answer]:
+        workers, replicas = size(case.strategy)
+        if not case.strategy.startswith("MultiWorker"):
+            return [run_example(self, case)]
+        answers: list[Answer] = [{} for _ in range(workers)]
+
+        def program() -> None:
+            run_example(self, case, answers[refdist.cluster_resolver.TFConfigClusterResolver().task_id or 0])
+
+        try:
+            refdist.simulate_workers(program, workers, replicas)
+        except Exception as error:
+            # The run ends where a worker waits for one that does not come any more.
+            for answer in answers:
+                ended(case, answer, raised(self, error))
+        return answers
+
+    def observe(self, value: object) -> Result:
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, (int, float)) and not is_array(value):
+            return results.number(value)
+        if isinstance(value, refdist.Variable):
+            return self.observe(value.read_value())
+        if isinstance(value, refdist.DistributedValues):
+            return {"per_replica": [self.observe(part) for part in value.values]}
+        if isinstance(value, refdist.IndexedSlices):
+            return {"slices": {"values": self.observe(value.values), "indices": self.observe(value.indices),
+                               "dense_shape": self.observe(value.dense_shape)}}
+        if is_array(value):
+            found = to_numpy(value)
+            dtype = "string" if found.dtype.kind in "OSU" else str(found.dtype)
+            return results.array(dtype, found.shape, found.ravel().tolist())
+        if isinstance(value, dict):
+            return {"dict": {str(key): self.observe(item) for key, item in value.items()}}
+        if isinstance(value, (list, tuple)):
+            return {"list" if isinstance(value, list) else "tuple": [self.observe(item) for item in value]}
+        return {"object": str(value)}

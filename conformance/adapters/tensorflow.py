@@ -1,0 +1,162 @@
+"""TensorFlow on logical CPUs.
+
+A collective that fails in TensorFlow breaks all later ones of its process, and so does a strategy of another size. So
+every case has a process of its own: a fork of one that has imported TensorFlow and not used it yet, which takes
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from refdist.conformance import results
+from refdist.conformance.adapter import Adapter
+from refdist.conformance.chapters import Case
+from refdist.conformance.examples import Answer, ended, run_example, size
+from refdist.conformance.results import Result
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+DEVICES = 6
+LIMIT = 20.0  # seconds that a case may take
+
+
+class TensorFlow(Adapter):
+    """tf.distribute, eagerly; each worker is a process."""
+
+    def __init__(self) -> None:
+        import tensorflow
+
+        self.tf = tensorflow
+        self.name = f"TensorFlow {tensorflow.__version__}"
+
+    def strategy(self, kind: str) -> Any:
+        tf = self.tf
+        name, _, count = kind.partition(" ")
+        devices = [f"CPU:{i}" for i in range(int(count) if count.isdigit() else 0)]
+        if name == "Default":
+            return tf.distribute.get_strategy()
+        if name == "OneDevice":
+            return tf.distribute.OneDeviceStrategy("CPU:0")
+        if name == "Central":
+            return tf.distribute.experimental.CentralStorageStrategy(devices, "CPU:0")
+        if name == "Mirrored":
+            return tf.distribute.MirroredStrategy(devices)
+        if count.endswith("x1"):
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        raise NotImplementedError("TensorFlow has one replica on the CPUs of a worker")
+
+    def observe(self, value: object) -> Result:
+        tf = self.tf
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, (int, float)) and type(value).__module__ == "builtins":
+            return results.number(value)
+        if isinstance(value, tf.Variable):
+            return self.observe(value.read_value())
+        if isinstance(value, tf.distribute.DistributedValues):
+            return {"per_replica": [self.observe(part) for part in value.values]}
+        if isinstance(value, tf.IndexedSlices):
+            return {"slices": {"values": self.observe(value.values), "indices": self.observe(value.indices),
+                               "dense_shape": self.observe(value.dense_shape)}}
+        if isinstance(value, bytes):
+            return value.decode(errors="replace")
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            found: Any = value.numpy() if hasattr(value, "numpy") else value
+            if isinstance(found, bytes):
+                return results.array("string", (), [found])
+            dtype = "string" if found.dtype.kind in "OSU" else str(found.dtype)
+            return results.array(dtype, found.shape, found.ravel().tolist())
+        if isinstance(value, dict):
+            return {"dict": {str(key): self.observe(item) for key, item in value.items()}}
+        if isinstance(value, (list, tuple)):
+            return {"list" if isinstance(value, list) else "tuple": [self.observe(item) for item in value]}
+        return {"object": str(value)}
+
+    def kind_of(self, error: BaseException) -> str:
+        errors = self.tf.errors
+        kinds = {errors.InvalidArgumentError: "value",
+                 errors.UnimplementedError: "unsupported", errors.OutOfRangeError: "end",
+                 errors.NotFoundError: "lookup", errors.FailedPreconditionError: "context"}
+        return next((kind for known, kind in kinds.items() if isinstance(error, known)), None) or super().kind_of(error)
+
+    def run(self, case: Case) -> list[Answer]:
+        workers, _ = size(case.strategy)
+        ports = [_free_port() for _ in range(workers)]
+        config = [json.dumps({"cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]},
+                              "task": {"type": "worker", "index": i}}) for i in range(workers)]
+        multi = case.strategy.startswith("MultiWorker")
+        children = [_Child(lambda: self._here(case), config[i] if multi else None) for i in range(workers)]
+        deadline = time.monotonic() + LIMIT
+        answers = []
+        for child in children:
+            answer, crash = child.answer(deadline)
+            if crash:
+                ended(case, answer, {"error": "crash", "message": crash})
+            answers.append(answer)
+        for child in children:
+            child.end()
+        return answers
+
+    def _here(self, case: Case) -> Answer:
+        tf = self.tf
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        count = 1 if case.strategy.startswith("MultiWorker") else DEVICES
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        return run_example(self, case)
+
+
+class _Child:
+    """A fork that runs a program and sends back what it returns."""
+
+    def __init__(self, program: Callable[[], Answer], config: str | None) -> None:
+        self._from, to = os.pipe()
+        sys.stdout.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.setpgid(0, 0)
+                os.close(self._from)
+                if config is not None:
+                    os.environ["TF_CONFIG"] = config
+                answer = program()
+                with os.fdopen(to, "w") as stream:
+                    json.dump(list(answer.items()), stream)
+            finally:
+                os._exit(0)
+        os.close(to)
+
+    def answer(self, deadline: float) -> tuple[Answer, str]:
+        """What it sent, and how it ended if not by that."""
+        data = b""
+        while True:
+            ready, _, _ = select.select([self._from], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return {}, f"hangs for more than {LIMIT:.0f} s"
+            piece = os.read(self._from, 1 << 16)
+            if not piece:
+                break
+            data += piece
+        if not data:
+            return {}, "the process has crashed"
+        return dict(json.loads(data)), ""
+
+    def end(self) -> None:
+        os.close(self._from)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
