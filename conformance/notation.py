@@ -259,13 +259,12 @@ def _shown(value: Result, dtype: bool = True) -> str:
         parts = value["per_replica"]
         assert isinstance(parts, list)
         dtypes = [part.get("dtype") if isinstance(part, dict) else None for part in parts]
-        if dtypes and dtypes[0] is not None and len(set(dtypes)) == 1:
-            return " | ".join(_shown(part, dtype=False) for part in parts) + (" |" if len(parts) == 1 else "") \
-                + f" {dtypes[0]}" if len(parts) > 1 else f"{_shown(parts[0])} |"
+        if len(parts) > 1 and dtypes[0] is not None and len(set(map(str, dtypes))) == 1:
+            return " | ".join(_shown(part, dtype=False) for part in parts) + f" {dtypes[0]}"
         return " | ".join(map(_shown, parts)) + (" |" if len(parts) == 1 else "")
     if "dtype" in value:
         return _shown_array(value) + (f" {value['dtype']}" if dtype else "")
-    for key, (left, right) in {"list": "[]", "tuple": "()"}.items():
+    for key, left, right in (("list", "[", "]"), ("tuple", "(", ")")):
         if key in value:
             items = value[key]
             assert isinstance(items, list)
@@ -276,9 +275,9 @@ def _shown(value: Result, dtype: bool = True) -> str:
         assert isinstance(entries, dict)
         return "{" + ", ".join(f'"{key}": {_shown(item)}' for key, item in entries.items()) + "}"
     if "slices" in value:
-        parts_of = value["slices"]
-        assert isinstance(parts_of, dict)
-        return f"slices({', '.join(map(_shown, parts_of.values()))})"
+        fields = value["slices"]
+        assert isinstance(fields, dict)
+        return f"slices({', '.join(map(_shown, fields.values()))})"
     return str(value)
 
 
