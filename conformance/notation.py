@@ -91,6 +91,8 @@ class _Reader:
         for raw, own in reversed(parts):
             dtype = own or dtype
             done.append(_made(raw, dtype, self._text))
+            if own and not (isinstance(done[-1], dict) and "dtype" in done[-1]):
+                raise NotAResult(f"{self._text!r}: {shown(done[-1])} has no dtype, and so cannot have {own}")
         done.reverse()
         return {"per_replica": done} if bars else done[0]
 

@@ -23,6 +23,7 @@ INSTEAD = {
 STRINGS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 TEXTS = [path for folder in ("refdist", "backends", "conformance") for path in sorted((ROOT / folder).rglob("*.py"))]
 TEXTS += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS += sorted((ROOT / "conformance" / "spec").glob("*.md"))
 
 
 def paragraphs(path: Path) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,116 @@
+"""The chapters of the specification: their form, their notation, and that refdist does what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, load, read
+from refdist.conformance.comparison import differences
+from refdist.conformance.examples import judge
+from refdist.conformance.notation import NotAResult, parsed, shown
+from refdist.conformance.results import fault
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_refdist_does_what_the_chapters_say(case: Case) -> None:
+    verdict = judge(case, Simulated().run(case), bitwise=True)
+    assert verdict.outcome == "passed", f"{case.chapter.path.name}:{verdict.line}: {verdict.message}"
+
+
+def test_every_file_of_the_specification_is_a_chapter() -> None:
+    assert [chapter.path for chapter in load()] and {chapter.path for chapter in load()} == set(SPEC.glob("*.md"))
+
+
+WRITTEN = """2.5 | 2.5 float32
+[2.0, 4.0] float32
+{"a": [1.0] | [] float32, "b": None}
+([1, 2], "text")
+7 int64 |
+empty(0, 3) float32
+slices([[1.0]] float32, [0] int64, (4,))
+raises value
+[1.0 float32, 2 int32]
+[[1, 2] | [3] int64, [4] | [] int64]
+nan float32
+-0.0 float64
+inf | -inf float32
+1.0+2.0j complex64
+[1.5-2.0j, 0.0+3.0j] complex128
+9223372036854775807 int64
+["a", "b"] | [] string
+True | False bool
+1 int32 | 1.0 float32
+(1.0 | 2.0 float32,)
+0.1 float32
+1e-45 float32
+("cross", None)
+[[1.0, 2.0], [3.0, 4.0]] float32
+("a \\"word\\"", -3, 2.5, True, [], (), {})"""
+
+
+@pytest.mark.parametrize("text", WRITTEN.splitlines())
+def test_a_result_that_is_read_is_shown_as_it_was_written(text: str) -> None:
+    result = parsed(text)
+    assert shown(result) == text and parsed(shown(result)) == result
+    assert fault(result) is None and list(differences(result, result, bitwise=True)) == []
+
+
+def test_no_result_is_taken_for_another_one() -> None:
+    results = [parsed(text) for text in WRITTEN.splitlines()]
+    results += [parsed(text) for text in (
+        "2.5 float32", "2.5 | 2.5 float64", "2.5 | 2.5", "[2, 4] int32", "[[2.0, 4.0]] float32", "[2.0, 4.0]",
+        "[2.0, 4.0] float32 |", '{"a": [1.0] | [] float32}', '((1, 2), "text")', "7 int64", "7 int32 |",
+        "empty(3, 0) float32", "[] float32", "0.0 float64", "raises type", "None", "False", "0", "0.0", '""',
+        "True bool", "1 int8", "1.0 float16")]
+    for i, one in enumerate(results):
+        for j, other in enumerate(results):
+            assert (next(differences(one, other, bitwise=True), None) is None) == (i == j), (shown(one), shown(other))
+
+
+@pytest.mark.parametrize("text", [
+    "", "1.0 float33", "[1.0, [2.0]] float32", "raises", "raises anything", "1.5 int32", "2.0 float32 x", "(1", "foo",
+    "1+2j", "{1 2}", "True float32", '"a" int32', "empty(2)"])
+def test_what_is_not_a_result_is_refused(text: str) -> None:
+    with pytest.raises(NotAResult):
+        parsed(text)
+
+
+GOOD = """# name
+
+Prose.
+
+    def help():
+        return 1
+
+## name.a-rule
+
+**A rule.** MUST. Page.method, "Args". The page is right. On Mirrored 2 and Central 2.
+
+    strategy.run(help)
+    # (1, 1)
+    # Mirrored 2: 1
+"""
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("# name\n", "# other\n", "the first line is not"), ("## name.a-rule", "## other.a-rule", "words-with-hyphens"),
+    ("**A rule.**", "A rule.", "does not begin with"), ("MUST", "MAY", "the level is one of"),
+    ("right", "fine", "the page is one of"), ("Mirrored 2 and", "Mirrored two and", "is not a strategy"),
+    ("# Mirrored 2: 1", "# OneDevice: 1", "it is not run on OneDevice"),
+    ("# (1, 1)\n    # Mirrored 2: 1", "# Mirrored 2: 1\n    1\n    # 1", "results on some strategies only"),
+    ("# (1, 1)", "# what", "not a value"), ("strategy.run(help)", "strategy.run(help", "in an example"),
+    ("    strategy.run(help)\n    # (1, 1)\n    # Mirrored 2: 1\n", "", "has no example"),
+    ("    # (1, 1)\n    # Mirrored 2: 1\n", "", "no statement has a result")])
+def test_what_is_not_a_chapter_is_refused_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
+    path = tmp_path / "name.md"
+    path.write_text(GOOD)
+    assert [case.name for case in cases((read(path),))] == ["name.a-rule @ Mirrored 2", "name.a-rule @ Central 2"]
+    assert old in GOOD
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(NotAChapter, match=rf"name\.md:\d+: .*{says}"):
+        read(path)
