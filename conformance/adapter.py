@@ -15,11 +15,9 @@ examples as recorded calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
-from refdist.conformance.chapters import Case
-from refdist.conformance.examples import Answer, run_example
+from refdist.conformance.examples import Answer, Program, run_example
 from refdist.conformance.results import Result
 
 # What an exception is called; the first row of whose class it is an instance decides.
@@ -55,10 +53,6 @@ class Adapter(ABC):
         """What an exception is called (`results.KINDS`)."""
         return next((kind for known, kind in EXCEPTIONS if isinstance(error, known)), "crash")
 
-    def run(self, case: Case) -> list[Answer]:
-        """Runs a case: the answer of each worker; of an implementation that has no workers, one."""
-        return [run_example(self, case)]
-
-    def on_workers(self, program: Callable[[], Answer], workers: int, replicas: int) -> list[Answer]:
-        """Runs a program on several workers with that many replicas each; the answer of each."""
-        raise NotImplementedError
+    def run(self, program: Program) -> list[Answer]:
+        """Runs a program: the answer of each worker; of an implementation that has no workers, one."""
+        return [run_example(self, program)]

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from refdist.conformance.chapters import SPEC, cases, read
-from refdist.conformance.examples import judge
+from refdist.conformance.examples import judge, program
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     chapters = tuple(read(path) for path in sorted(SPEC.glob("*.md")) if not wanted or path.stem in wanted)
     for case in cases(chapters):
         if not arguments or case.name.startswith(tuple(arguments)):
-            verdict = judge(case, adapter.run(case))
+            verdict = judge(case, adapter.run(program(case)))
             counts[verdict.outcome] += 1
             if verdict.outcome != "passed":
                 print(f"{case.chapter.path.name}:{verdict.line}: {case.name}: {verdict.outcome}: {verdict.message}")

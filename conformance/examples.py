@@ -1,8 +1,9 @@
 """Running an example on an implementation, and the verdict on what it answered.
 
 The two halves never meet. The implementation's side (`run_example`, or a testee in another language) runs the
-statements one by one and answers what it observed, without knowing what was expected; the suite's side (`judge`)
-compares. So an implementation in another process or another language is compared exactly as one in this process is.
+statements one by one and answers what it observed; it is given a `Program`, which says whose results are wanted and
+not what they are. The suite's side (`judge`) compares. So an implementation in another process or another language is
+compared exactly as one in this process is, and none of them can look up what it should have answered.
 
 What a statement with a result raises is its result, and the example goes on; a statement without one must not raise,
 and ends the example if it does.
@@ -14,10 +15,9 @@ import ast
 import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from refdist.conformance.chapters import Case, Example, Statement
+from refdist.conformance.chapters import Case, Example
 from refdist.conformance.comparison import differences
 from refdist.conformance.notation import shown
 from refdist.conformance.results import Result
@@ -32,13 +32,42 @@ Answer: TypeAlias = dict[int, Result]
 BEFORE = -1
 
 
-class Tester(Protocol):
-    """What runs cases: an adapter in this process, or a session with another one."""
+@dataclass(frozen=True)
+class Code:
+    """A block of code; `line` is that of its first line in its file."""
 
-    name: str
+    source: str
+    line: int
 
-    def run(self, case: Case) -> list[Answer]:
-        """The answer of each worker."""
+
+@dataclass(frozen=True)
+class Program:
+    """What an implementation runs: a case without its results, or a program that no chapter has.
+
+    Attributes:
+        strategy: on which one.
+        file: the name that tracebacks show.
+        preamble: what is run first and has no results.
+        example: the program.
+        observe: the numbers of its statements, from 0, whose results are wanted.
+    """
+
+    strategy: str
+    file: str
+    preamble: Code | None
+    example: Code
+    observe: tuple[int, ...]
+
+
+def program(case: Case) -> Program:
+    """What an implementation runs of a case."""
+    def code(example: Example) -> Code:
+        return Code(example.source, example.line)
+
+    preamble = case.chapter.preamble
+    return Program(case.strategy, case.chapter.path.name, code(preamble) if preamble else None, code(case.example),
+                   tuple(i for i, statement in enumerate(case.example.statements)
+                         if statement.expected(case.strategy) is not None))
 
 
 @dataclass(frozen=True)
@@ -64,62 +93,53 @@ class Verdict:
     output: str = ""
 
 
-def run_example(adapter: Adapter, case: Case, answer: Answer | None = None) -> Answer:
-    """Runs the statements of a case in this process and answers what was observed; into `answer` if that is given."""
+def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:
+    """Runs a program in this process and answers what was observed; into `answer` if that is given."""
     answer = {} if answer is None else answer
     names: dict[str, Any] = {"__name__": "example", "tf": adapter.tf}
-    examples = [case.chapter.preamble, case.example] if case.chapter.preamble else [case.example]
-    filename = case.chapter.path.name
-    linecache.cache[filename] = (1, None, _page(examples), filename)
+    blocks = [program.preamble, program.example] if program.preamble else [program.example]
+    linecache.cache[program.file] = (1, None, _page(blocks), program.file)
+    trees = [ast.increment_lineno(ast.parse(block.source), block.line - 1) for block in blocks]
+    example = trees.pop().body
     try:
-        names["strategy"] = adapter.strategy(case.strategy)
-        if any(isinstance(node, ast.Name) and node.id == "other" for example in examples
-               for node in ast.walk(ast.parse(example.source))):
+        names["strategy"] = adapter.strategy(program.strategy)
+        if any(isinstance(node, ast.Name) and node.id == "other" for part in [*trees, *example]
+               for node in ast.walk(part)):
             names["other"] = adapter.strategy("Mirrored 2")
-        for statement in case.chapter.preamble.statements if case.chapter.preamble else ():
-            exec(_compiled(statement, filename, "exec"), names)
+        for tree in trees:
+            exec(compile(tree, program.file, "exec"), names)
     except Exception as error:
         answer[BEFORE] = raised(adapter, error)
         return answer
-    for i, statement in enumerate(case.example.statements):
-        told = statement.expected(case.strategy) is not None
+    for i, statement in enumerate(example):
         try:
-            if told and statement.value:
-                answer[i] = adapter.observe(eval(_compiled(statement, filename, "eval"), names))
+            if i in program.observe and isinstance(statement, ast.Expr):
+                code = compile(ast.Expression(statement.value), program.file, "eval")
+                answer[i] = adapter.observe(eval(code, names))
             else:
-                exec(_compiled(statement, filename, "exec"), names)
-                if told:
+                exec(compile(ast.Module([statement], []), program.file, "exec"), names)
+                if i in program.observe:
                     answer[i] = None
         except Exception as error:
             answer[i] = raised(adapter, error)
-            if not told:
+            if i not in program.observe:
                 break
     return answer
 
 
-def ended(case: Case, answer: Answer, error: Result) -> None:
+def ended(program: Program, answer: Answer, error: Result) -> None:
     """Completes the answer of a worker that did not come to the end: the statement at which it was raised the error."""
-    told = [i for i, statement in enumerate(case.example.statements) if statement.expected(case.strategy) is not None]
-    missing = [i for i in told if i not in answer]
+    missing = [i for i in program.observe if i not in answer]
     if missing:
         answer[missing[0]] = error
 
 
-def _compiled(statement: Statement, filename: str, mode: str) -> CodeType:
-    """The code of a statement; its lines are those of the chapter."""
-    tree = ast.increment_lineno(ast.parse(statement.source), statement.line - 1)
-    first = tree.body[0]
-    code: CodeType = compile(ast.Expression(first.value) if mode == "eval" and isinstance(first, ast.Expr) else tree,
-                             filename, mode)
-    return code
-
-
-def _page(examples: Sequence[Example]) -> list[str]:
+def _page(blocks: Sequence[Code]) -> list[str]:
     """The lines of the chapter, blank where they are not code: what a traceback shows."""
     lines: list[str] = []
-    for example in examples:
-        lines += ["\n"] * (example.line - 1 - len(lines))
-        lines += [f"{line}\n" for line in example.source.splitlines()]
+    for block in blocks:
+        lines += ["\n"] * (block.line - 1 - len(lines))
+        lines += [f"{line}\n" for line in block.source.splitlines()]
     return lines
 
 

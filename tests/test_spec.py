@@ -9,7 +9,7 @@ import pytest
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, load, read
 from refdist.conformance.comparison import differences
-from refdist.conformance.examples import judge
+from refdist.conformance.examples import judge, program
 from refdist.conformance.notation import NotAResult, parsed, shown
 from refdist.conformance.results import fault
 
@@ -18,7 +18,7 @@ CASES = list(cases())
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_refdist_does_what_the_chapters_say(case: Case) -> None:
-    verdict = judge(case, Simulated().run(case), bitwise=True)
+    verdict = judge(case, Simulated().run(program(case)), bitwise=True)
     assert verdict.outcome == "passed", f"{case.chapter.path.name}:{verdict.line}: {verdict.message}"
 
 

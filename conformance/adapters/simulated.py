@@ -9,8 +9,7 @@ import refdist.tf
 from refdist.array.convert import is_array, to_numpy
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.chapters import Case
-from refdist.conformance.examples import Answer, ended, raised, run_example, size
+from refdist.conformance.examples import Answer, Program, ended, raised, run_example, size
 from refdist.conformance.results import Result
 
 DEVICES = 16
@@ -36,21 +35,21 @@ class Simulated(Adapter):
             return refdist.CentralStorageStrategy(devices, "CPU:0")
         return refdist.MirroredStrategy(devices) if name == "Mirrored" else refdist.MultiWorkerMirroredStrategy()
 
-    def run(self, case: Case) -> list[Answer]:
-        workers, replicas = size(case.strategy)
-        if not case.strategy.startswith("MultiWorker"):
-            return [run_example(self, case)]
+    def run(self, program: Program) -> list[Answer]:
+        workers, replicas = size(program.strategy)
+        if not program.strategy.startswith("MultiWorker"):
+            return [run_example(self, program)]
         answers: list[Answer] = [{} for _ in range(workers)]
 
-        def program() -> None:
-            run_example(self, case, answers[refdist.cluster_resolver.TFConfigClusterResolver().task_id or 0])
+        def worker() -> None:
+            run_example(self, program, answers[refdist.cluster_resolver.TFConfigClusterResolver().task_id or 0])
 
         try:
-            refdist.simulate_workers(program, workers, replicas)
+            refdist.simulate_workers(worker, workers, replicas)
         except Exception as error:
             # The run ends where a worker waits for one that does not come any more.
             for answer in answers:
-                ended(case, answer, raised(self, error))
+                ended(program, answer, raised(self, error))
         return answers
 
     def observe(self, value: object) -> Result:

@@ -20,8 +20,7 @@ from typing import Any
 
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.chapters import Case
-from refdist.conformance.examples import Answer, ended, run_example, size
+from refdist.conformance.examples import Answer, Program, ended, run_example, size
 from refdist.conformance.results import Result
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -88,30 +87,30 @@ class TensorFlow(Adapter):
                  errors.NotFoundError: "lookup", errors.FailedPreconditionError: "context"}
         return next((kind for known, kind in kinds.items() if isinstance(error, known)), None) or super().kind_of(error)
 
-    def run(self, case: Case) -> list[Answer]:
-        workers, _ = size(case.strategy)
+    def run(self, program: Program) -> list[Answer]:
+        workers, _ = size(program.strategy)
         ports = [_free_port() for _ in range(workers)]
         config = [json.dumps({"cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]},
                               "task": {"type": "worker", "index": i}}) for i in range(workers)]
-        multi = case.strategy.startswith("MultiWorker")
-        children = [_Child(lambda: self._here(case), config[i] if multi else None) for i in range(workers)]
+        multi = program.strategy.startswith("MultiWorker")
+        children = [_Child(lambda: self._here(program), config[i] if multi else None) for i in range(workers)]
         deadline = time.monotonic() + LIMIT
         answers = []
         for child in children:
             answer, crash = child.answer(deadline)
             if crash:
-                ended(case, answer, {"error": "crash", "message": crash})
+                ended(program, answer, {"error": "crash", "message": crash})
             answers.append(answer)
         for child in children:
             child.end()
         return answers
 
-    def _here(self, case: Case) -> Answer:
+    def _here(self, program: Program) -> Answer:
         tf = self.tf
         cpu = tf.config.list_physical_devices("CPU")[0]
-        count = 1 if case.strategy.startswith("MultiWorker") else DEVICES
+        count = 1 if program.strategy.startswith("MultiWorker") else DEVICES
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-        return run_example(self, case)
+        return run_example(self, program)
 
 
 class _Child:
