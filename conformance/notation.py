@@ -10,6 +10,7 @@ dtype after it (which also holds for the parts before it), and what has no dtype
     7 int64 |                    (a distributed value of one part)
     empty(0, 3) float32          (an array that brackets cannot show)
     slices([[1.0]] float32, [0] int64, (4,))
+    spec(None, 2) float32        (a TensorSpec, whose first length is not known)
     raises value
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import NamedTuple
 
 from refdist.conformance.results import COMPLEX, DTYPES, FLOATS, INTS, KINDS, Result, real, rounded, to_integer, to_real
 
@@ -37,6 +39,13 @@ _TOKEN = re.compile(r"""\s*(?:
 
 class _Number(str):
     """A number that still waits for its dtype."""
+
+
+class _Sizes(NamedTuple):
+    """The sizes in `empty(...)` or `spec(...)`, which still wait for their dtype."""
+
+    kind: str
+    sizes: list[int | None]
 
 
 class _Reader:
@@ -91,7 +100,7 @@ class _Reader:
         for raw, own in reversed(parts):
             dtype = own or dtype
             done.append(_made(raw, dtype, self._text))
-            if own and not (isinstance(done[-1], dict) and "dtype" in done[-1]):
+            if own and not (isinstance(done[-1], dict) and {"dtype", "spec"} & done[-1].keys()):
                 raise NotAResult(f"{self._text!r}: {shown(done[-1])} has no dtype, and so cannot have {own}")
         done.reverse()
         return {"per_replica": done} if bars else done[0]
@@ -114,7 +123,10 @@ class _Reader:
             return {"None": None, "True": True, "False": False}[text]
         if kind == "word" and text == "empty":
             self._demand("(")
-            return ("empty", [int(str(item)) for item in self._items(")")])
+            return _Sizes("empty", [int(str(item)) for item in self._items(")")])
+        if kind == "word" and text == "spec":
+            self._demand("(")
+            return _Sizes("spec", [None if item is None else int(str(item)) for item in self._items(")")])
         if kind == "word" and text == "slices":
             self._demand("(")
             values, indices, shape = self._values(")")
@@ -172,10 +184,12 @@ def _made(raw: object, dtype: str, text: str) -> Result:
     """The result of what was read, once it is known whether a dtype follows it."""
     if isinstance(raw, _Finished):
         return raw.value
-    if isinstance(raw, tuple) and len(raw) == 2 and raw[0] == "empty":
+    if isinstance(raw, _Sizes):
         if not dtype:
-            raise NotAResult(f"{text!r}: an array needs a dtype")
-        return {"dtype": dtype, "shape": list(raw[1]), "data": []}
+            raise NotAResult(f"{text!r}: an array needs a dtype, and so does a spec")
+        sizes: list[Result] = [*raw.sizes]
+        return {"spec": {"shape": sizes, "dtype": dtype}} if raw.kind == "spec" else {
+            "dtype": dtype, "shape": sizes, "data": []}
     if dtype and (isinstance(raw, (_Number, list)) or (dtype == "bool" and isinstance(raw, bool))
                   or (dtype == "string" and isinstance(raw, str))):
         shape, elements = _flat(raw, text)
@@ -280,6 +294,10 @@ def _shown(value: Result, dtype: bool = True) -> str:
         fields = value["slices"]
         assert isinstance(fields, dict)
         return f"slices({', '.join(map(_shown, fields.values()))})"
+    if "spec" in value:
+        fields = value["spec"]
+        assert isinstance(fields, dict) and isinstance(fields["shape"], list)
+        return f"spec({', '.join(map(str, fields['shape']))}) {fields['dtype']}"
     return str(value)
 
 

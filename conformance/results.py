@@ -9,6 +9,7 @@ sent by a program in another language:
     {"per_replica": [R, ...]}                                   a distributed value; one result for each replica
     {"list": [R, ...]}, {"tuple": [R, ...]}, {"dict": {KEY: R}}
     {"slices": {"values": R, "indices": R, "dense_shape": R}}   IndexedSlices
+    {"spec": {"shape": [null, 2], "dtype": "float32"}}          a TensorSpec; null is a length that is not known
     {"error": "value", "message": "..."}                        the kind of what was raised (`KINDS`)
     {"object": "..."}                                           anything else
 
@@ -109,6 +110,11 @@ def array(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> Resul
     return {"dtype": dtype, "shape": list(shape), "data": data}
 
 
+def spec(dtype: str, shape: Sequence[int | None]) -> Result:
+    """The result for the spec of an array; None is a length that is not known."""
+    return {"spec": {"shape": list(shape), "dtype": dtype}}
+
+
 def number(value: int | float) -> Result:
     """The result for a number of Python's own."""
     return {"int": to_integer(value)} if isinstance(value, int) else {"float": to_real(value)}
@@ -140,16 +146,33 @@ def fault(value: object, path: str = "") -> str | None:
                 return f"{where}: {key!r} is not an object"
             return next((found for name, item in value[key].items() if (found := fault(item, f"{path}[{name!r}]"))),
                         None)
+    if keys == {"spec"}:
+        return _spec_fault(value["spec"], where)
     if keys == {"object"} or "error" in keys:
         return None
     return f"{where} has the keys {sorted(map(str, keys))}, which no result has"
+
+
+def _spec_fault(value: object, where: str) -> str | None:
+    if not isinstance(value, dict) or set(value) != {"shape", "dtype"}:
+        return f"{where}: a spec has a shape and a dtype"
+    if value["dtype"] not in DTYPES:
+        return f"{where}: {value['dtype']!r} is not a dtype"
+    shape = value["shape"]
+    if not isinstance(shape, list) or not all(n is None or _is_size(n) for n in shape):
+        return f"{where}: the shape {str(shape)[:60]} is not a list of sizes and nulls"
+    return None
+
+
+def _is_size(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
 
 
 def _array_fault(value: dict[str, object], where: str) -> str | None:
     dtype, shape, data = value["dtype"], value["shape"], value["data"]
     if dtype not in DTYPES:
         return f"{where}: {dtype!r} is not a dtype"
-    if not isinstance(shape, list) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
+    if not isinstance(shape, list) or not all(map(_is_size, shape)):
         return f"{where}: the shape {str(shape)[:60]} is not a list of sizes"
     if not isinstance(data, list) or len(data) != math.prod(shape):
         found = len(data) if isinstance(data, list) else "no"

@@ -50,6 +50,10 @@ True | False bool
 1e-45 float32
 ("cross", None)
 [[1.0, 2.0], [3.0, 4.0]] float32
+spec(None, 2) float32
+spec() int64 | spec(None) int64
+("spec", [1, 2])
+("empty", [1, 2])
 ("a \\"word\\"", -3, 2.5, True, [], (), {})"""
 
 
@@ -66,7 +70,8 @@ def test_no_result_is_taken_for_another_one() -> None:
         "2.5 float32", "2.5 | 2.5 float64", "2.5 | 2.5", "[2, 4] int32", "[[2.0, 4.0]] float32", "[2.0, 4.0]",
         "[2.0, 4.0] float32 |", '{"a": [1.0] | [] float32}', '((1, 2), "text")', "7 int64", "7 int32 |",
         "empty(3, 0) float32", "[] float32", "0.0 float64", "raises type", "None", "False", "0", "0.0", '""',
-        "True bool", "1 int8", "1.0 float16")]
+        "True bool", "1 int8", "1.0 float16",
+        "spec(2) float32", "spec(2, None) float32", "spec(None, 2) float64")]
     for i, one in enumerate(results):
         for j, other in enumerate(results):
             assert (next(differences(one, other, bitwise=True), None) is None) == (i == j), (shown(one), shown(other))
@@ -74,7 +79,7 @@ def test_no_result_is_taken_for_another_one() -> None:
 
 @pytest.mark.parametrize("text", [
     "", "1.0 float33", "[1.0, [2.0]] float32", "raises", "raises anything", "1.5 int32", "2.0 float32 x", "(1", "foo",
-    "1+2j", "{1 2}", "True float32", '"a" int32', "empty(2)"])
+    "1+2j", "{1 2}", "True float32", '"a" int32', "empty(2)", "spec(2)", "spec(a) int32"])
 def test_what_is_not_a_result_is_refused(text: str) -> None:
     with pytest.raises(NotAResult):
         parsed(text)

@@ -64,12 +64,20 @@ class Simulated(Adapter):
         if isinstance(value, refdist.IndexedSlices):
             return {"slices": {"values": self.observe(value.values), "indices": self.observe(value.indices),
                                "dense_shape": self.observe(value.dense_shape)}}
+        if isinstance(value, refdist.TensorSpec) and value.shape is not None:
+            return results.spec(_dtype_name(value.dtype), value.shape)
         if is_array(value):
             found = to_numpy(value)
-            dtype = "string" if found.dtype.kind in "OSU" else str(found.dtype)
-            return results.array(dtype, found.shape, found.ravel().tolist())
+            return results.array(_dtype_name(found.dtype), found.shape, found.ravel().tolist())
         if isinstance(value, dict):
             return {"dict": {str(key): self.observe(item) for key, item in value.items()}}
         if isinstance(value, (list, tuple)):
             return {"list" if isinstance(value, list) else "tuple": [self.observe(item) for item in value]}
         return {"object": str(value)}
+
+    def kind_of(self, error: BaseException) -> str:
+        return "end" if isinstance(error, refdist.errors.OutOfRangeError) else super().kind_of(error)
+
+
+def _dtype_name(dtype: Any) -> str:
+    return "string" if dtype.kind in "OSU" else str(dtype)

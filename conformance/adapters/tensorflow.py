@@ -66,6 +66,10 @@ class TensorFlow(Adapter):
         if isinstance(value, tf.IndexedSlices):
             return {"slices": {"values": self.observe(value.values), "indices": self.observe(value.indices),
                                "dense_shape": self.observe(value.dense_shape)}}
+        if isinstance(value, tf.TensorSpec) and value.shape.rank is not None:
+            return results.spec(value.dtype.name, value.shape.as_list())
+        if isinstance(value, tf.TypeSpec) and hasattr(value, "_value_specs"):  # PerReplicaSpec is not public
+            return {"per_replica": [self.observe(part) for part in value._value_specs]}
         if isinstance(value, bytes):
             return value.decode(errors="replace")
         if hasattr(value, "dtype") and hasattr(value, "shape"):
