@@ -195,11 +195,11 @@ def test_optionals_and_reductions_over_a_distributed_dataset() -> None:
 def test_optionals_are_made_from_values_and_specs() -> None:
     """Observed on TensorFlow 2.21."""
     some = refdist.experimental.Optional.from_value((42, [1.5, 2]))
-    assert some.has_value()
+    assert some.has_value() is np.True_
     assert some.element_spec == (refdist.TensorSpec((), np.int32), refdist.TensorSpec((2,), np.float32))
     assert [part.tolist() for part in some.get_value()] == [42, [1.5, 2.0]]
     none = refdist.experimental.Optional.empty(some.element_spec)
-    assert not none.has_value()
+    assert none.has_value() is np.False_
     assert none.element_spec == some.element_spec
     with pytest.raises(ValueError, match="RD29"):
         none.get_value()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
 from typing import Any
 
+import numpy as np
+
 from refdist import errors
 from refdist.data.elements import arrays
 from refdist.data.spec import HasSpec, spec_of
@@ -18,7 +20,7 @@ class Optional:
     >>> from refdist import TensorSpec
     >>> some, none = Optional.from_value([1, 2]), Optional.empty(TensorSpec((2,), np.int32))
     >>> some.has_value(), none.has_value(), some.element_spec == none.element_spec
-    (True, False, True)
+    (np.True_, np.False_, True)
 
     Source: tf.experimental.Optional.
     """
@@ -57,12 +59,12 @@ class Optional:
         """
         return self._spec()
 
-    def has_value(self, name: str | None = None) -> bool:
-        """Whether there is an element.
+    def has_value(self, name: str | None = None) -> np.bool_:
+        """Whether there is an element, as a scalar array.
 
         Source: tf.experimental.Optional.has_value.
         """
-        return bool(self._values)
+        return np.bool_(self._values != ())
 
     def get_value(self, name: str | None = None) -> Any:
         """The element.
@@ -88,7 +90,7 @@ class Iterator:
     >>> import refdist
     >>> iterator = iter(refdist.data.Dataset.range(2))
     >>> iterator.get_next(), next(iterator), iterator.get_next_as_optional().has_value()
-    (np.int64(0), np.int64(1), False)
+    (np.int64(0), np.int64(1), np.False_)
 
     Source: tf.data.Iterator.
     """
@@ -130,7 +132,7 @@ class Iterator:
         >>> import numpy as np, refdist
         >>> iterator = iter(refdist.OneDeviceStrategy("CPU:0").experimental_distribute_dataset([np.ones(2)]))
         >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
-        [True, False]
+        [np.True_, np.False_]
 
         Raises:
             RD09, RD10: wrong context, for a distributed dataset.
