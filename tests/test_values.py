@@ -82,6 +82,10 @@ def test_constants_are_narrowed_as_tensorflow_does_and_arrays_keep_their_dtype()
     assert refdist.constant([np.float64(1), 2]).dtype == "float64"
     assert refdist.constant(np.int64(1)).dtype == "int64"
     assert refdist.constant([1, 2], np.float16).dtype == "float16"
+    for dtype in ("bool", "int8", "uint64", "float16", "complex64", "U1"):
+        assert refdist.constant([], dtype).dtype == dtype and refdist.constant([[], []], dtype).shape == (2, 0)
+    with pytest.raises(ValueError, match="RD05"):
+        refdist.constant(np.zeros(0), "int32")
     for bad in (2**40, [2**40], None, {1: 2}, [[1], [1, 2]], len):
         with pytest.raises((ValueError, TypeError), match="RD25"):
             refdist.constant(bad)

@@ -249,7 +249,10 @@ def _dtype(dtype: object, attempted: str) -> np.dtype[Any]:
 
 
 def _cast_weak(array: NDArray[np.generic], dtype: np.dtype[np.generic], attempted: str) -> Any:
-    # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.
+    # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.  An empty
+    # list has no numbers, and float64 is only what NumPy makes of it.
+    if not array.size:
+        return array.astype(dtype)
     if array.dtype.kind == "i" and kind_of(dtype) == "u" and _in_range(array, dtype):
         return array.astype(dtype)
     return cast(array, dtype, attempted)
