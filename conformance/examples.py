@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -96,6 +98,23 @@ class Verdict:
 def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:
     """Runs a program in this process and answers what was observed; into `answer` if that is given."""
     answer = {} if answer is None else answer
+    with _same_environment():
+        _run(adapter, program, answer)
+    return answer
+
+
+@contextmanager
+def _same_environment() -> Iterator[None]:
+    """Puts back the environment variables that a program has set, so that the next one does not find them."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(adapter: Adapter, program: Program, answer: Answer) -> None:
     names: dict[str, Any] = {"__name__": "example", "tf": adapter.tf}
     blocks = [program.preamble, program.example] if program.preamble else [program.example]
     linecache.cache[program.file] = (1, None, _page(blocks), program.file)
@@ -110,7 +129,7 @@ def run_example(adapter: Adapter, program: Program, answer: Answer | None = None
             exec(compile(tree, program.file, "exec"), names)
     except Exception as error:
         answer[BEFORE] = raised(adapter, error)
-        return answer
+        return
     for i, statement in enumerate(example):
         try:
             if i in program.observe and isinstance(statement, ast.Expr):
@@ -124,7 +143,6 @@ def run_example(adapter: Adapter, program: Program, answer: Answer | None = None
             answer[i] = raised(adapter, error)
             if i not in program.observe:
                 break
-    return answer
 
 
 def ended(program: Program, answer: Answer, error: Result) -> None:

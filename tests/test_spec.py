@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, load, read
 from refdist.conformance.comparison import differences
-from refdist.conformance.examples import judge, program
+from refdist.conformance.examples import Code, Program, judge, program
 from refdist.conformance.notation import NotAResult, parsed, shown
 from refdist.conformance.results import fault
 
@@ -24,6 +25,15 @@ def test_refdist_does_what_the_chapters_say(case: Case) -> None:
 
 def test_every_file_of_the_specification_is_a_chapter() -> None:
     assert [chapter.path for chapter in load()] and {chapter.path for chapter in load()} == set(SPEC.glob("*.md"))
+
+
+@pytest.mark.parametrize("strategy", ["Default", "MultiWorker 2x1"])
+def test_environment_variables_that_an_example_sets_end_with_it(strategy: str) -> None:
+    before = dict(os.environ)
+    sets = Code("import os\nos.environ['TF_CONFIG'] = '{}'\nos.environ['SLURM_PROCID'] = '1'\n{}['missing']", 1)
+    for answer in Simulated().run(Program(strategy, "example", None, sets, ())):
+        assert answer[3] == {"error": "lookup", "message": "KeyError: 'missing'"}
+    assert dict(os.environ) == before
 
 
 WRITTEN = """2.5 | 2.5 float32
