@@ -62,6 +62,12 @@ class NotFoundError(RefdistError, LookupError):
     """A device, backend or file that does not exist."""
 
 
+class DuplicateKeyError(RefdistError, KeyError):
+    """Two values for one key."""
+
+    __str__ = Exception.__str__  # that of KeyError shows the repr
+
+
 class DeviceError(RefdistError, RuntimeError):
     """A device, or the connection between devices, failed."""
 

@@ -190,6 +190,15 @@ def test_what_is_probably_wrong_is_warned_of(monkeypatch: Any) -> None:
             resolvers.TFConfigClusterResolver().cluster_spec()
 
 
+def test_without_a_task_in_tf_config_there_is_no_address_of_this_task(monkeypatch: Any) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": FULL["cluster"]}))
+    resolver = resolvers.TFConfigClusterResolver()
+    for which in ({}, {"task_type": "worker"}):
+        with pytest.raises(RuntimeError, match=r"RD17.*does not say which task this is"):
+            resolver.master(**which)
+    assert resolver.master("worker", 0) == "w0:2"
+
+
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(
     inner, max_size=3) | st.dictionaries(st.sampled_from(["cluster", "task", "type", "index", "worker", "0"]), inner)))
 def test_whatever_tf_config_holds_only_our_errors_come_out(config: Any) -> None:
@@ -216,8 +225,9 @@ def test_a_union_puts_jobs_together_and_takes_the_first_word() -> None:
     assert [told.task_type, told.task_id, told.rpc_layer, told.master("worker", 0)] == ["ps", 0, "http", "http://a:1"]
     sparse = Union(simple({"worker": {1: "a:1"}}), simple({"worker": ["b:2"]}))
     assert sparse.cluster_spec().as_dict() == {"worker": ["b:2", "a:1"]}
-    with pytest.raises(ValueError, match=r"RD17.*task 0 of job 'worker'"):
-        Union(simple({"worker": {0: "a:1", 5: "z:1"}}), simple({"worker": ["b:2"]})).cluster_spec()
+    for clusters in ([{0: "a:1", 5: "z:1"}, ["b:2"]], [["a:1"], ["b:2"], {5: "c:3"}]):
+        with pytest.raises(KeyError, match=r"^\[RD17\] .*task 0 of job 'worker'"):
+            Union(*(simple({"worker": tasks}) for tasks in clusters)).cluster_spec()
     assert Union(simple({"worker": ["a:1"]}, num_accelerators={"GPU": 1})).num_accelerators() == {"GPU": 1}
     assert Union(simple({})).master() == ""
 
@@ -270,18 +280,18 @@ def test_slurm_sets_the_gpus_of_a_task(monkeypatch: Any) -> None:
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
 
 
-@pytest.mark.parametrize(("changes", "arguments", "says"), [
-    ({"SLURM_PROCID": ""}, {}, "SLURM_PROCID is not set"),
-    ({}, {"jobs": {"worker": 3}}, "ask for 3 tasks, and the step has 4"),
-    ({}, {"gpus_per_node": 1, "gpus_per_task": 2}, "2 GPUs each run on nodes with 1"),
-    ({"SLURM_STEP_NODELIST": "a[1-"}, {}, r"malformed at 'a\[1-'"),
-    ({"SLURM_STEP_TASKS_PER_NODE": "x"}, {}, "malformed at 'x'"),
-    ({"SLURM_STEP_NODELIST": "a,b,c"}, {}, "3 hosts and 2 numbers"),
-    ({}, {"tasks_per_node": 1}, "room for 2 of 4"),
+@pytest.mark.parametrize(("changes", "arguments", "kind", "says"), [
+    ({"SLURM_PROCID": ""}, {}, RuntimeError, "SLURM_PROCID is not set"),
+    ({}, {"jobs": {"worker": 3}}, RuntimeError, "ask for 3 tasks, and the step has 4"),
+    ({}, {"gpus_per_node": 1, "gpus_per_task": 2}, RuntimeError, "2 GPUs each run on nodes with 1"),
+    ({"SLURM_STEP_NODELIST": "a[1-"}, {}, ValueError, r"malformed at 'a\[1-'"),
+    ({"SLURM_STEP_TASKS_PER_NODE": "x"}, {}, ValueError, "malformed at 'x'"),
+    ({"SLURM_STEP_NODELIST": "a,b,c"}, {}, RuntimeError, "3 hosts and 2 numbers"),
+    ({}, {"tasks_per_node": 1}, RuntimeError, "room for 2 of 4"),
 ])
-def test_slurm_mistakes(monkeypatch: Any, changes: Any, arguments: Any, says: str) -> None:
+def test_slurm_mistakes(monkeypatch: Any, changes: Any, arguments: Any, kind: type[Exception], says: str) -> None:
     """K32, K37, K38."""
-    with pytest.raises((ValueError, RuntimeError), match=f"RD17.*{says}"):
+    with pytest.raises(kind, match=f"RD17.*{says}"):
         slurm(monkeypatch, changes, **arguments)
 
 

@@ -163,21 +163,24 @@ class UnionResolver(ClusterResolver):
                 setattr(self, name, next((value for value in told if value is not None), None))
 
     def cluster_spec(self) -> ClusterSpec:
-        """The tasks of all resolvers; the lists of a job are concatenated.
+        """The tasks of all resolvers: the lists of a job are concatenated; if one is a dict, all are merged as dicts.
 
         Raises:
-            RD17: two resolvers have an address for the same task.
+            RD17: two resolvers have an address for the same task, which is also a KeyError.
+
+        Source: tf.distribute.cluster_resolver.UnionResolver.cluster_spec.
         """
+        clusters = [resolver.cluster_spec().as_dict() for resolver in self._resolvers]
+        with_gaps = {job for cluster in clusters for job, tasks in cluster.items() if isinstance(tasks, dict)}
         merged: dict[str, dict[int, str]] = {}
-        for resolver in self._resolvers:
-            for job, tasks in resolver.cluster_spec().as_dict().items():
+        for cluster in clusters:
+            for job, tasks in cluster.items():
                 mine = merged.setdefault(job, {})
-                listed = isinstance(tasks, list)
-                start = len(mine) if listed and set(mine) == set(range(len(mine))) else 0
-                for i, address in (enumerate(tasks, start) if listed else tasks.items()):
+                start = 0 if job in with_gaps else len(mine)
+                for i, address in tasks.items() if isinstance(tasks, dict) else enumerate(tasks, start):
                     if i in mine:
                         raise errors.error("RD17", "UnionResolver.cluster_spec", f"two resolvers have task {i} of job "
-                                           f"{job!r}", "Give every task one address.")
+                                           f"{job!r}", "Give every task one address.", kind=errors.DuplicateKeyError)
                     mine[i] = address
         return ClusterSpec({job: dict(sorted(tasks.items())) for job, tasks in merged.items()})
 

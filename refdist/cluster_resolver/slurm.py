@@ -41,18 +41,18 @@ class SlurmClusterResolver(ClusterResolver):
         self._jobs = {"worker": tasks} if jobs is None else dict(sorted(jobs.items()))
         if sum(self._jobs.values()) != tasks:
             raise _wrong(f"the jobs ask for {sum(self._jobs.values())} tasks, and the step has {tasks}",
-                         "Start as many tasks as the jobs need.")
+                         "Start as many tasks as the jobs need.", errors.InvalidContextError)
         self._hosts = self._tasks_of_hosts(tasks_per_node)
         if sum(self._hosts.values()) < tasks:
             raise _wrong(f"the hosts have room for {sum(self._hosts.values())} of {tasks} tasks",
-                         "Pass more tasks_per_node.")
+                         "Pass more tasks_per_node.", errors.InvalidContextError)
         most = max(self._hosts.values())
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         self._gpus_per_node = len(visible) if gpus_per_node is None else gpus_per_node
         self._gpus_per_task = self._gpus_per_node // most if gpus_per_task is None else gpus_per_task
         if self._gpus_per_task * most > self._gpus_per_node:
             raise _wrong(f"{most} tasks with {self._gpus_per_task} GPUs each run on nodes with {self._gpus_per_node}",
-                         "Pass fewer gpus_per_task.")
+                         "Pass fewer gpus_per_task.", errors.InvalidContextError)
         self._port_base = port_base
         self._auto_set_gpu = auto_set_gpu
         self.rpc_layer = rpc_layer
@@ -67,7 +67,7 @@ class SlurmClusterResolver(ClusterResolver):
             tasks_per_node = expand_tasks_per_node(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
         if len(tasks_per_node) != len(hosts) or not hosts:
             raise _wrong(f"there are {len(hosts)} hosts and {len(tasks_per_node)} numbers of tasks",
-                         "Pass one number of tasks for every host.")
+                         "Pass one number of tasks for every host.", errors.InvalidContextError)
         return dict(zip(hosts, tasks_per_node, strict=True))
 
     def cluster_spec(self) -> ClusterSpec:
@@ -154,5 +154,5 @@ def _number(name: str) -> int:
     return int(text)
 
 
-def _wrong(found: str, fix: str) -> errors.RefdistError:
-    return errors.error("RD17", "SlurmClusterResolver", found, fix)
+def _wrong(found: str, fix: str, kind: type[errors.RefdistError] | None = None) -> errors.RefdistError:
+    return errors.error("RD17", "SlurmClusterResolver", found, fix, kind=kind)

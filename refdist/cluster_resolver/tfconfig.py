@@ -55,7 +55,9 @@ class TFConfigClusterResolver(ClusterResolver):
         """The address of a task; "" if the cluster has only one; "session_master" in TF_CONFIG overrides both.
 
         Raises:
-            RD17: no such task.
+            RD17: no such task, or neither the arguments nor TF_CONFIG say which one.
+
+        Source: tf.distribute.cluster_resolver.TFConfigClusterResolver.master.
         """
         given = self._read().get("session_master")
         if given is not None:
@@ -66,7 +68,9 @@ class TFConfigClusterResolver(ClusterResolver):
         task_type = self.task_type if task_type is None else task_type
         task_id = self.task_id if task_id is None else task_id
         if task_type is None or task_id is None:
-            return ""
+            raise errors.error("RD17", "TFConfigClusterResolver.master", f"{VARIABLE} does not say which task this is",
+                               'Write "task": {"type": "worker", "index": 0}, or pass task_type and task_id.',
+                               kind=errors.InvalidContextError)
         return with_layer(spec.task_address(task_type, task_id), rpc_layer or self.rpc_layer)
 
     @property
