@@ -145,6 +145,11 @@ class Case:
         return f"{self.clause.name}{number} @ {self.strategy}"
 
     @property
+    def identifier(self) -> str:
+        """The name without spaces, as the tests of the suite are called: `all_reduce.sum@Mirrored-2`."""
+        return self.name.replace(" @ ", "@").replace(" ", "-")
+
+    @property
     def source(self) -> str:
         """The program, with what its chapter defines."""
         preamble = self.chapter.preamble.source + "\n\n" if self.chapter.preamble else ""

@@ -34,6 +34,7 @@ from greenlet import getcurrent
 
 from refdist import config, errors
 from refdist.array.connection import ConnectableTransport, Group
+from refdist.array.convert import to_numpy
 from refdist.array.transport import Columns, concatenated, summed
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, lockstep
@@ -113,13 +114,18 @@ class SimulatedWorker(ConnectableTransport):
         return self._rendezvous(call, value, list)
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
-        return self._rendezvous(call, columns, summed)
+        return self._rendezvous(call, _on_host(columns), summed)
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
-        return self._rendezvous(call, columns, lambda everyone: concatenated(everyone, axis))
+        return self._rendezvous(call, _on_host(columns), lambda everyone: concatenated(everyone, axis))
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
-        return self._rendezvous(call, array, lambda everyone: everyone[0])
+        return self._rendezvous(call, to_numpy(array), lambda everyone: everyone[0])
+
+
+def _on_host(columns: Columns) -> list[list[Any]]:
+    """The arrays as NumPy's: between workers they travel through the memory of the host."""
+    return [[to_numpy(part) for part in column] for column in columns]
 
 
 def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int = 1) -> list[T]:

@@ -1,0 +1,80 @@
+"""refdist on several workers that are processes: those that mpiexec, or the launcher of another transport, started.
+
+    mpiexec -n 2 python -m refdist.conformance.adapters.workers
+
+Every process runs the cases that have as many workers as there are processes; the first one compares what all of them
+observed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from typing import Any
+
+import refdist
+from refdist.conformance import expected_failures
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.chapters import Case, cases
+from refdist.conformance.examples import Answer, judge, run_example, size
+
+
+class Worker(Simulated):
+    """refdist in one of several processes."""
+
+    name = f"refdist {refdist.__version__} (processes)"
+
+    def strategy(self, kind: str) -> Any:
+        if kind.startswith("MultiWorker"):
+            refdist.config.set_simulated_devices(gpu=size(kind)[1])
+        return super().strategy(kind)
+
+    def run(self, case: Case) -> list[Answer]:
+        """The answers of all workers, on each."""
+        answer = run_example(self, case)
+        refdist.config.set_simulated_devices(gpu=1)
+        transport = refdist.MultiWorkerMirroredStrategy().extended.transport
+        while True:
+            try:
+                return list(transport.all_gather_object(transport.call("answers"), answer))
+            except RuntimeError:
+                # Another worker is still at a collective of the example, and has just learned that this one is not.
+                continue
+
+
+def main() -> int:
+    """Runs the cases; 1 when there are none for so many processes, or one fails unexpectedly."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--expected-failures", metavar="FILE")
+    path = parser.parse_args().expected_failures
+    known = expected_failures.read(path, cases()) if path else {}
+    refdist.config.set_simulated_devices(gpu=1)
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    rank, processes = strategy.extended.transport.rank, strategy.num_replicas_in_sync
+    multi = [case for case in cases() if case.strategy.startswith("MultiWorker")]
+    mine = [case for case in multi if size(case.strategy)[0] == processes]
+    if not mine:
+        # Most likely the launcher of the transport did not start this process, which is alone then.
+        sizes = ", ".join(map(str, sorted({size(case.strategy)[0] for case in multi})))
+        print(f"no case has {processes} workers, so that nothing was tested; start as many processes as a case has "
+              f"workers, {sizes}, with the launcher of the transport", file=sys.stderr)
+        return 1
+    worker = Worker()
+    counts: Counter[str] = Counter()
+    for case in mine:
+        verdict = judge(case, worker.run(case))
+        expected = known.get(case.name)
+        outcome = verdict.outcome
+        if expected is not None:
+            outcome = "expected failure" if outcome != "passed" and expected.message in verdict.message else "failed"
+        counts[outcome] += 1
+        if rank == 0 and outcome not in ("passed", "expected failure"):
+            print(f"{case.chapter.path.name}:{verdict.line}: {case.name}: {verdict.message}", file=sys.stderr)
+    if rank == 0:
+        print(f"{processes} processes: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items())))
+    return int(set(counts) - {"passed", "expected failure"} != set())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Files of expected failures: which cases an implementation is known to fail, and why.
+
+A line is `case | part of the message | why`. The case may be a pattern with `*`; every case that it matches has to fail
+with that message. The reason may be left out in a file of an implementation whose differences the clauses themselves
+describe. A line that has become wrong is an error, whether the case passes now, fails in another way, is skipped, or
+does not exist: such a file cannot become outdated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from refdist.conformance.chapters import Case
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A line of a file: part of the message of a failure, and why it is known."""
+
+    message: str
+    reason: str
+    line: str
+
+
+def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
+    """The cases that are expected to fail, by name.
+
+    Raises:
+        ValueError: a line has another form, names no case, or one that another line names.
+    """
+    found: dict[str, Expected] = {}
+    known = {case.name: case for case in cases}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        where = f"{path}:{number}: {line!r}"
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = [part.strip() for part in line.split("|", 2)]
+        if len(parts) != 3 or not parts[0] or not parts[1]:
+            raise ValueError(f"{where} is not `case | part of the message | why`")
+        matched = [case for name, case in known.items() if fnmatchcase(name, parts[0])]
+        if not matched:
+            raise ValueError(f"{where}: there is no such case; a name is `clause @ strategy`, as in "
+                             f"{next(iter(known), 'all_reduce.sum @ Mirrored 2')!r}")
+        for case in matched:
+            if case.name in found:
+                raise ValueError(f"{where}: {case.name} is expected to fail by another line: {found[case.name].line!r}")
+            reason = parts[2] or case.clause.tensorflow
+            if not reason:
+                raise ValueError(f"{where}: it has no reason, and neither has the clause")
+            found[case.name] = Expected(parts[1], reason, line)
+    return found
