@@ -1,7 +1,6 @@
 """The command `python -m refdist.conformance`.
 
     python -m refdist.conformance [--adapter package.module:Class] ...   tests an implementation; pytest's options work
-    python -m refdist.conformance dump cases.jsonl                       writes the cases as data for other languages
 
 Exit status: 0 all passed, failed as expected, or were skipped; 1 a case failed; 2 interrupted; 3 the suite itself
 broke; 4 wrong usage, or the implementation could not be started; 5 no case was selected, or not one could be judged.
@@ -24,10 +23,6 @@ except ModuleNotFoundError as error:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["dump"]:
-        from refdist.conformance import dump
-
-        return dump.main(given[1:])
     folder = Path(__file__).parent
     return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
                             "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "--no-header", *given]))

@@ -17,13 +17,10 @@ few:
     More prose, and one or more examples, each a block of code:
 
         strategy.run(step)
-        # 3.0 | 3.0  float32                        the result of the statement above it
-        # Mirrored 3: 6.0 | 6.0 | 6.0  float32      where it is another one on some strategies
+        # 3.0 | 3.0  float32
 
-A block of code is indented by four spaces. An example is an ordinary program in the names of tf.distribute, with `tf`,
-the `strategy`, and `other`, a second strategy (Mirrored 2), already there. The comment that follows a statement
-directly is its result (`notation.py` says how it is written); a longer one goes on in comment lines that are indented
-by two more spaces. Other comments are comments.
+A block of code is indented by four spaces.  An example is an ordinary program in the names of tf.distribute, with `tf`,
+the `strategy`, and `other`, a second strategy (Mirrored 2), already there; `programs.py` says how results stand in it.
 
 MUST is said by a document; SHOULD is not, and is what a reasonable person expects. What the page says is one of
 `STANDINGS`, after a colon with more words where one word is not enough. Levels, standings and strategies are checked
@@ -34,15 +31,14 @@ A *case* is an example on one strategy.
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from refdist.conformance.notation import NotAResult, parsed
-from refdist.conformance.results import Result
+from refdist.conformance.programs import STRATEGY, Example, NotAProgram
+from refdist.conformance.programs import read as read_program
 
 SPEC = Path(__file__).parent / "spec"
 # In reading order.
@@ -58,46 +54,10 @@ STANDINGS = {
     "wrong": "it says something else, which no implementation does or could do",
     "contradicted": "another page says something else",
 }
-STRATEGY = re.compile(r"Default|OneDevice|(?:Mirrored|Central) [1-9]\d*|MultiWorker [1-9]\d*x[1-9]\d*")
 
 
 class NotAChapter(ValueError):
     """A chapter does not have the form of one; the text says where."""
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """A result, and for which strategies: all that no other one names if there is no strategy; of one worker or all."""
-
-    strategies: tuple[str, ...]
-    worker: int | None
-    result: Result
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement of an example, with its results; `value` says that it is an expression."""
-
-    source: str
-    line: int
-    value: bool
-    expectations: tuple[Expectation, ...]
-
-    def expected(self, strategy: str) -> dict[int | None, Result] | None:
-        """The results on a strategy, by worker, or for all workers under None; None if its result does not matter."""
-        own = [one for one in self.expectations if strategy in one.strategies]
-        found = own or [one for one in self.expectations if not one.strategies]
-        return {one.worker: one.result for one in found} if found else None
-
-
-@dataclass(frozen=True)
-class Example:
-    """A program; `number` counts those of its clause from 1."""
-
-    number: int
-    source: str
-    line: int
-    statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
@@ -131,18 +91,28 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Case:
-    """An example on one strategy: what an implementation runs, and what has a verdict."""
+    """An example on one strategy: what an implementation runs, and what has a verdict.
+
+    Attributes:
+        values: what the names of a property are; none where it has not been drawn.
+    """
 
     chapter: Chapter = field(repr=False)
     clause: Clause = field(repr=False)
     example: Example = field(repr=False)
     strategy: str
+    values: tuple[tuple[str, object], ...] = ()
 
     @property
     def name(self) -> str:
         """`all_reduce.sum @ Mirrored 2`, with the number of the example where a clause has several."""
         number = f" #{self.example.number}" if len(self.clause.examples) > 1 else ""
-        return f"{self.clause.name}{number} @ {self.strategy}"
+        values = "".join(f", {name} = {value!r}" for name, value in self.values)
+        return f"{self.clause.name}{number} @ {self.strategy}{values}"
+
+    def drawn(self, values: Mapping[str, object]) -> Case:
+        """The case of a property with a value for each of its names."""
+        return Case(self.chapter, self.clause, self.example.drawn(values), self.strategy, tuple(values.items()))
 
     @property
     def identifier(self) -> str:
@@ -275,55 +245,6 @@ class _Reader:
 
     def _example(self, number: int, line: int, source: str) -> Example:
         try:
-            tree = ast.parse(source)
-        except SyntaxError as error:
-            raise self._refuse(line + (error.lineno or 1) - 1, f"{error.msg} in an example") from None
-        lines = source.splitlines()
-        statements = []
-        for node in tree.body:
-            assert node.end_lineno is not None
-            after = node.end_lineno
-            comments = []
-            while after < len(lines) and lines[after].startswith("#"):
-                comments.append(lines[after])
-                after += 1
-            first = self._first(node)
-            statements.append(Statement("\n".join(lines[first - 1:node.end_lineno]), line + first - 1,
-                                        isinstance(node, ast.Expr),
-                                        self._expectations(line + node.end_lineno, comments)))
-        return Example(number, source, line, tuple(statements))
-
-    @staticmethod
-    def _first(node: ast.stmt) -> int:
-        decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-        return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-    def _expectations(self, line: int, comments: list[str]) -> tuple[Expectation, ...]:
-        texts: list[str] = []
-        for comment in comments:
-            text = comment.removeprefix("#").removeprefix(" ")
-            if text.startswith("  ") and texts:
-                texts[-1] += " " + text.strip()
-            else:
-                texts.append(text.strip())
-        found = []
-        for text in texts:
-            names, worker, result = _prefix(text)
-            try:
-                found.append(Expectation(names, worker, parsed(result)))
-            except NotAResult as error:
-                raise self._refuse(line, f"{error}") from None
-        return tuple(found)
-
-
-def _prefix(text: str) -> tuple[tuple[str, ...], int | None, str]:
-    """Splits `Mirrored 2, MultiWorker 2x1, worker 0: result`."""
-    head, colon, result = text.partition(":")
-    names = head.split(", ")
-    worker = None
-    if colon and (last := re.fullmatch(r"worker (\d+)", names[-1])):
-        worker = int(last[1])
-        names.pop()
-    if colon and names and all(STRATEGY.fullmatch(name) for name in names):
-        return tuple(names), worker, result.strip()
-    return (), None, text
+            return read_program(source, line, number)
+        except NotAProgram as error:
+            raise self._refuse(error.line, str(error)) from None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections import Counter
 
-from refdist.conformance.chapters import SPEC, cases, read
-from refdist.conformance.examples import judge, program
+from refdist.conformance import properties
+from refdist.conformance.adapter import Adapter
+from refdist.conformance.chapters import SPEC, Case, cases, read
+from refdist.conformance.examples import program
+from refdist.conformance.judging import Verdict, judge
+
+
+def _run(adapter: Adapter, case: Case) -> Verdict:
+    return judge(case, adapter.run(program(case)))
 
 
 def main() -> None:
@@ -23,7 +31,8 @@ def main() -> None:
     chapters = tuple(read(path) for path in sorted(SPEC.glob("*.md")) if not wanted or path.stem in wanted)
     for case in cases(chapters):
         if not arguments or case.name.startswith(tuple(arguments)):
-            verdict = judge(case, adapter.run(program(case)))
+            run = functools.partial(_run, adapter)
+            verdict = properties.examine(case, run) if case.example.parameters else run(case)
             counts[verdict.outcome] += 1
             if verdict.outcome != "passed":
                 print(f"{case.chapter.path.name}:{verdict.line}: {case.name}: {verdict.outcome}: {verdict.message}")

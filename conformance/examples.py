@@ -1,4 +1,4 @@
-"""Running an example on an implementation, and the verdict on what it answered.
+"""Running an example on an implementation in this process.
 
 The two halves never meet. The implementation's side (`run_example`, or a testee in another language) runs the
 statements one by one and answers what it observed; it is given a `Program`, which says whose results are wanted and
@@ -14,14 +14,13 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from refdist.conformance.chapters import Case, Example
-from refdist.conformance.comparison import differences
-from refdist.conformance.notation import shown
+from refdist.conformance.chapters import Case
+from refdist.conformance.programs import Example
 from refdist.conformance.results import Result
 
 if TYPE_CHECKING:
@@ -70,29 +69,6 @@ def program(case: Case) -> Program:
     return Program(case.strategy, case.chapter.path.name, code(preamble) if preamble else None, code(case.example),
                    tuple(i for i, statement in enumerate(case.example.statements)
                          if statement.expected(case.strategy) is not None))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a case.
-
-    Attributes:
-        case: which one.
-        outcome: "passed", "failed" (the implementation is wrong), "unsupported" (it says that it does not do this),
-            "skipped" (a capability is missing) or "errored" (no answer that could be judged: a crash, nonsense).
-        message: what differs, where.
-        line: of the statement in the chapter.
-        expected, found: of that statement, in the notation of the chapters.
-        output: what the implementation printed meanwhile.
-    """
-
-    case: Case
-    outcome: str
-    message: str = ""
-    line: int = 0
-    expected: str = ""
-    found: str = ""
-    output: str = ""
 
 
 def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:
@@ -165,80 +141,3 @@ def raised(adapter: Adapter, error: BaseException) -> Result:
     """An exception as a result."""
     message = " ".join(str(error).split())
     return {"error": adapter.kind_of(error), "message": f"{type(error).__name__}: {message[:500]}"}
-
-
-def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: str = "") -> Verdict:
-    """Compares the answers of the workers of a case with what the chapter says.
-
-    Args:
-        case: what was run.
-        answers: of each worker, well-formed (`results.fault`).
-        bitwise: whether floats must be equal to the bit.
-        output: what the implementation printed, for the verdict.
-    """
-    workers, replicas = size(case.strategy)
-    if len(answers) != workers:
-        return Verdict(case, "errored", f"{len(answers)} answers for {workers} workers", output=output)
-    for i, statement in [(BEFORE, None), *enumerate(case.example.statements)]:
-        told = statement and statement.expected(case.strategy)
-        wanted = expected(told, case.strategy) if told else [None] * workers
-        for worker, (answer, one) in enumerate(zip(answers, wanted, strict=True)):
-            said = f"worker {worker}: " if workers > 1 else ""
-            line = statement.line if statement else case.example.line
-            if i not in answer:
-                if not told:
-                    continue
-                return Verdict(case, "errored", f"{said}no result of this statement", line, shown(one), "", output)
-            result = _bare(answer[i]) if workers > 1 and replicas == 1 else answer[i]
-            if isinstance(result, dict) and result.get("error") == "unsupported" and one != {"error": "unsupported"}:
-                return Verdict(case, "unsupported", f"{said}{result.get('message', '')}", line, shown(one), "", output)
-            if not told:
-                return Verdict(case, "failed", f"{said}{shown(result)}, and must not", line, "", shown(result), output)
-            difference = next(differences(one, result, bitwise), None)
-            if difference is not None:
-                return Verdict(case, "failed", said + difference, line, shown(one), shown(result), output)
-    return Verdict(case, "passed", output=output)
-
-
-def size(strategy: str) -> tuple[int, int]:
-    """(workers, replicas of each)."""
-    kind, _, count = strategy.partition(" ")
-    if kind == "MultiWorker":
-        workers, _, replicas = count.partition("x")
-        return int(workers), int(replicas)
-    return 1, int(count or 1)
-
-
-def expected(results: Mapping[int | None, Result], strategy: str) -> list[Result]:
-    """What each worker must observe."""
-    workers, replicas = size(strategy)
-    if workers == 1:
-        return [results[None]]
-    return [results[worker] if worker in results else _part(results[None], worker, workers, replicas)
-            for worker in range(workers)]
-
-
-def _part(result: Result, worker: int, workers: int, replicas: int) -> Result:
-    """What one worker sees of a value: of a distributed value the parts of its own replicas, alone if it has one."""
-    if isinstance(result, list):
-        return [_part(item, worker, workers, replicas) for item in result]
-    if not isinstance(result, dict) or "dtype" in result:
-        return result
-    if "per_replica" in result:
-        parts = result["per_replica"]
-        assert isinstance(parts, list)
-        if len(parts) == workers * replicas:
-            own = parts[worker * replicas:(worker + 1) * replicas]
-            return own[0] if replicas == 1 else {"per_replica": own}
-    return {key: _part(item, worker, workers, replicas) for key, item in result.items()}
-
-
-def _bare(result: Any) -> Any:
-    """A result whose distributed values of one part are that part."""
-    if isinstance(result, list):
-        return [_bare(item) for item in result]
-    if not isinstance(result, dict):
-        return result
-    if "per_replica" in result and len(result["per_replica"]) == 1:
-        return _bare(result["per_replica"][0])
-    return {key: _bare(item) for key, item in result.items()}

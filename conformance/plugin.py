@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from refdist.conformance import expected_failures, report
+from refdist.conformance import expected_failures, properties, report
 from refdist.conformance.chapters import LEVELS, Case, cases
-from refdist.conformance.examples import Verdict
+from refdist.conformance.judging import Verdict
+from refdist.conformance.report import Row
 from refdist.conformance.session import LIMIT, Tester, Unusable, tester
 
 DEFAULT = "refdist.conformance.adapters.simulated:Simulated"
 FAILURES = ("failed", "errored", "unsupported")
 
-_rows: pytest.StashKey[list[report.Row]] = pytest.StashKey()
+_rows: pytest.StashKey[list[Row]] = pytest.StashKey()
 _cases: pytest.StashKey[list[Case]] = pytest.StashKey()
 _expected: pytest.StashKey[dict[str, expected_failures.Expected]] = pytest.StashKey()
 _tester: pytest.StashKey[Tester] = pytest.StashKey()
@@ -37,8 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--clause", action="append", metavar="PREFIX",
                     help="only clauses whose name begins so: all_reduce, all_reduce.sum; may be repeated")
     group.addoption("--expected-failures", metavar="FILE",
-                    help="lines `case | part of the message | why` for cases that are known to fail; * in the name of a "
-                         "case stands for anything")
+                    help="lines `case | part of the message | why` for cases that are known to fail; * in the name of "
+                         "a case stands for anything")
     group.addoption("--bitwise", action="store_true", help="floats must agree to the bit")
     group.addoption("--report", metavar="FOLDER", help="write report.json, report.md and report.html there")
 
@@ -74,7 +76,11 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
         except Unusable as error:
             pytest.exit(f"--adapter {config.getoption('--adapter')}: {error}", pytest.ExitCode.USAGE_ERROR)
     implementation = config.stash[_tester]
-    verdict = implementation.run(case, config.getoption("--bitwise"))
+    bitwise = config.getoption("--bitwise")
+    if case.example.parameters:
+        verdict = properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
+    else:
+        verdict = implementation.run(case, bitwise)
     known = config.stash[_expected].get(case.name)
     outcome, message = verdict.outcome, verdict.message
     if known is not None:
@@ -116,7 +122,8 @@ def _told(verdict: Verdict, message: str) -> str:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collects the verdicts, from wherever they were reached."""
     if report.when == "call" and _session is not None:
-        _session.config.stash[_rows] += [value for name, value in report.user_properties if name == "verdict"]
+        _session.config.stash[_rows] += [cast("Row", value) for name, value in report.user_properties
+                                         if name == "verdict"]
 
 
 _session: pytest.Session | None = None

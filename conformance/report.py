@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import refdist
 from refdist.conformance.chapters import LEVELS
-from refdist.conformance.examples import Verdict
+from refdist.conformance.judging import Verdict
 
 OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "skipped")
 

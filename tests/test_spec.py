@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import refdist
+from refdist.conformance import properties
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, load, read
 from refdist.conformance.comparison import differences
-from refdist.conformance.examples import Code, Program, judge, program
+from refdist.conformance.examples import Code, Program, program
+from refdist.conformance.judging import Verdict, judge
 from refdist.conformance.notation import NotAResult, parsed, shown
 from refdist.conformance.results import fault
 
 CASES = list(cases())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def devices() -> Iterator[None]:
+    with refdist.config.temporary_devices():
+        yield
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_refdist_does_what_the_chapters_say(case: Case) -> None:
-    verdict = judge(case, Simulated().run(program(case)), bitwise=True)
+    def run(one: Case) -> Verdict:
+        return judge(one, Simulated().run(program(one)), bitwise=True)
+
+    verdict = properties.examine(case, run) if case.example.parameters else run(case)
     assert verdict.outcome == "passed", f"{case.chapter.path.name}:{verdict.line}: {verdict.message}"
 
 

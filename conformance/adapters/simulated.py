@@ -9,7 +9,8 @@ import refdist.tf
 from refdist.array.convert import is_array, to_numpy
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.examples import Answer, Program, ended, raised, run_example, size
+from refdist.conformance.examples import Answer, Program, ended, raised, run_example
+from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
 DEVICES = 16
@@ -19,7 +20,7 @@ class Simulated(Adapter):
     """refdist's reference world."""
 
     name = f"refdist {refdist.__version__} (simulated)"
-    tf = refdist.tf
+    tf: Any = refdist.tf
 
     def __init__(self) -> None:
         refdist.config.set_simulated_devices(cpu=DEVICES, gpu=DEVICES)

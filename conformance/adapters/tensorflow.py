@@ -20,7 +20,8 @@ from typing import Any
 
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.examples import Answer, Program, ended, run_example, size
+from refdist.conformance.examples import Answer, Program, ended, run_example
+from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

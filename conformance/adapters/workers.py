@@ -16,8 +16,10 @@ from typing import Any
 import refdist
 from refdist.conformance import expected_failures
 from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.chapters import Case, cases
-from refdist.conformance.examples import Answer, judge, run_example, size
+from refdist.conformance.chapters import cases
+from refdist.conformance.examples import Answer, Program, program, run_example
+from refdist.conformance.judging import judge
+from refdist.conformance.programs import size
 
 
 class Worker(Simulated):
@@ -30,9 +32,9 @@ class Worker(Simulated):
             refdist.config.set_simulated_devices(gpu=size(kind)[1])
         return super().strategy(kind)
 
-    def run(self, case: Case) -> list[Answer]:
+    def run(self, program: Program) -> list[Answer]:
         """The answers of all workers, on each."""
-        answer = run_example(self, case)
+        answer = run_example(self, program)
         refdist.config.set_simulated_devices(gpu=1)
         transport = refdist.MultiWorkerMirroredStrategy().extended.transport
         while True:
@@ -63,7 +65,7 @@ def main() -> int:
     worker = Worker()
     counts: Counter[str] = Counter()
     for case in mine:
-        verdict = judge(case, worker.run(case))
+        verdict = judge(case, worker.run(program(case)))
         expected = known.get(case.name)
         outcome = verdict.outcome
         if expected is not None:

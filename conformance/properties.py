@@ -1,0 +1,59 @@
+"""Properties: programs whose names take many values, drawn by Hypothesis, always the same ones.
+
+A property that does not hold is reported with the simplest values for which it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from refdist.conformance.chapters import Case
+from refdist.conformance.judging import Verdict
+
+DRAWS = 20
+
+
+def examine(case: Case, run: Callable[[Case], Verdict], count: int = DRAWS) -> Verdict:
+    """Runs a property with several values for its names: the verdict on the simplest that fails, or a passed one."""
+    worst = Verdict(case, "passed")
+
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None,
+              phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck))
+    @given(_values(case))
+    def test(values: dict[str, object]) -> None:
+        nonlocal worst
+        verdict = run(case.drawn(values))
+        if verdict.outcome != "passed":
+            said = ", ".join(f"{name} = {value!r}" for name, value in values.items())
+            worst = Verdict(case, verdict.outcome, f"{verdict.message}, where {said}", verdict.line, verdict.expected,
+                            verdict.found, verdict.output)
+        assert verdict.outcome == "passed"
+
+    try:
+        test()
+    except AssertionError:
+        return worst
+    return Verdict(case, "passed")
+
+
+def drawn(case: Case, count: int) -> list[Case]:
+    """The first cases of a property, with different values."""
+    found: dict[str, Case] = {}
+
+    @settings(max_examples=10 * count, deadline=None, derandomize=True, database=None, phases=(Phase.generate,),
+              suppress_health_check=list(HealthCheck))
+    @given(_values(case))
+    def collect(values: dict[str, object]) -> None:
+        one = case.drawn(values)
+        found.setdefault(one.name, one)
+
+    collect()
+    return list(found.values())[:count]
+
+
+def _values(case: Case) -> st.SearchStrategy[dict[str, object]]:
+    names = {name: getattr(st, name) for name in st.__all__}
+    return st.fixed_dictionaries({name: eval(text, {}, names) for name, text in case.example.parameters.items()})
