@@ -1,7 +1,7 @@
 """What an implementation in Python must offer to be tested: a namespace with TensorFlow's names, and four methods.
 
     class Mine(Adapter):
-        name = "mine 1.0"
+        name, version = "mine", "1.0"
         tf = my_package
 
         def strategy(self, kind): ...
@@ -14,6 +14,8 @@ examples as recorded calls.
 
 from __future__ import annotations
 
+import importlib
+import traceback
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -31,12 +33,13 @@ class Adapter(ABC):
     """One implementation in Python.
 
     Attributes:
-        name: of the implementation and its version, for reports.
+        name, version: of the implementation, for reports.
         lacks: the capabilities (`capabilities.py`) that it does not have; cases that need one are skipped.
         tf: the module, or any object, whose attributes are those of the module `tensorflow`.
     """
 
     name = ""
+    version = ""
     lacks: frozenset[str] = frozenset()
     tf: Any
 
@@ -56,3 +59,27 @@ class Adapter(ABC):
     def run(self, program: Program) -> list[Answer]:
         """Runs a program: the answer of each worker; of an implementation that has no workers, one."""
         return [run_example(self, program)]
+
+
+class Unusable(Exception):
+    """An implementation cannot be tested at all: it cannot be started, or does not speak the protocol of the suite."""
+
+
+def load(text: str) -> Adapter:
+    """Makes the adapter that a text names.
+
+    Raises:
+        Unusable: the text is not `package.module:Class`, or its import or construction fails.
+    """
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise Unusable(f"{text!r} is not package.module:Class")
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except Exception as error:
+        frames = [f" ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)
+                  if frame.filename not in (__file__, importlib.__file__) and frame.filename[:1] != "<"]
+        raise Unusable(f"{text}: {type(error).__name__}: {error}{''.join(frames[-1:])}") from None
+    if not isinstance(made, Adapter):
+        raise Unusable(f"{text} is not a {Adapter.__module__}.{Adapter.__name__}")
+    return made

@@ -257,8 +257,23 @@ LIMIT = 2000  # characters of a result in a message
 
 def shown(value: Result) -> str:
     """A result in the notation of the chapters, cut where it is very long; an error with its message."""
-    text = _shown(value)
-    return text if len(text) <= LIMIT else f"{text[:LIMIT]}... ({len(text):,} characters)"
+    return on_one_line(_shown(value), LIMIT)
+
+
+def cut(value: object, limit: int = 200) -> str:
+    """Any value for a message, cut where it is long."""
+    return on_one_line(repr(value), limit)
+
+
+def on_one_line(text: str, limit: int = 200) -> str:
+    """A text for a message: without ends of lines and what a terminal obeys, cut where it is long."""
+    short = printable(text[:limit]).replace("\n", " ").replace("\t", " ")
+    return short if len(text) <= limit else f"{short}... ({len(text):,} characters)"
+
+
+def printable(text: str) -> str:
+    """A text in which whatever is neither a character nor the end of a line is a question mark."""
+    return re.sub(r"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]", "?", text)
 
 
 def _shown(value: Result, dtype: bool = True) -> str:

@@ -13,10 +13,11 @@ from typing import cast
 import pytest
 
 from refdist.conformance import expected_failures, properties, report
+from refdist.conformance.adapter import Unusable
 from refdist.conformance.chapters import LEVELS, Case, cases
 from refdist.conformance.judging import Verdict
 from refdist.conformance.report import Row
-from refdist.conformance.session import LIMIT, Tester, Unusable, tester
+from refdist.conformance.session import LIMIT, Tester, tester
 
 DEFAULT = "refdist.conformance.adapters.simulated:Simulated"
 FAILURES = ("failed", "errored", "unsupported")
@@ -90,7 +91,8 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
             outcome, message = "failed", f"{outcome}, but is expected to fail: {known.line!r}; remove that line"
         else:
             message += f" (it is expected to fail with {known.message!r})"
-    row = report.row(verdict, outcome, message, known.reason if known else "", implementation.name)
+    row = report.row(verdict, outcome, message, known.reason if known else "",
+                     f"{implementation.name} {implementation.version}".strip())
     request.node.user_properties.append(("verdict", row))
     if outcome == "skipped":
         pytest.skip(message)

@@ -1,57 +1,246 @@
-"""What runs cases on an implementation."""
+"""Sessions: how an implementation is run, so that whatever it does costs one case.
+
+An adapter in Python runs in a process of its own (`child.py`), as a testee in another language does, and both speak the
+same protocol (`protocol.py`); only on request does an adapter run in this process, where a crash or a hang is the end
+of everything.  There is one place where results are compared (`examples.judge`), and one form in which they come.
+
+**What goes wrong costs the case that is being run and no other.** As soon as it is unclear where the other side is (it
+has ended, says nothing in time, sends what is not JSON, not UTF-8, too much, or an answer to a question that was not
+asked) it is killed with all that it has started (`process.py`), and the next case has a new process.  Numbers of
+questions are never used again, so that a second answer to an old question is known for what it is, and kept as
+printed.  An answer that arrives and has a wrong form costs its case, too, and needs no new process.
+
+What cannot be started at all, or speaks another protocol, is wrong usage (`Unusable`).  What was started once and
+cannot be started again, `STARTS` times in a row, is given up, and what is left is errored with the reason.
+"""
 
 from __future__ import annotations
 
-import importlib
-from typing import Protocol
+import atexit
+import json
+import shlex
+import sys
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from refdist.conformance.adapter import Adapter
+from refdist.conformance import protocol
+from refdist.conformance.adapter import Adapter, Unusable, load
+from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import Case
-from refdist.conformance.examples import program
+from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import Verdict, judge
+from refdist.conformance.notation import cut, on_one_line
+from refdist.conformance.process import Broken, Process
+from refdist.conformance.protocol import Message
 
-LIMIT = 10.0  # seconds that a case may take
+LIMIT = 30.0  # seconds that a case may take
+START_LIMIT = 120.0  # seconds until an implementation has said who it is
+STARTS = 3  # attempts to start it again
 
 
-class Unusable(Exception):
-    """The implementation cannot be started."""
+@dataclass(frozen=True)
+class Reply:
+    """What came of a program: the answers of the workers, or the outcome ("skipped", "unsupported", "errored") and why.
+
+    `output` is what was printed meanwhile.
+    """
+
+    answers: list[Answer] = field(default_factory=list)
+    outcome: str = ""
+    message: str = ""
+    output: str = ""
 
 
-class Tester(Protocol):
-    """An implementation that cases are run on."""
+class Tester(ABC):
+    """An implementation that is being tested.
+
+    Attributes:
+        name, version: of the implementation.
+        lacks: the capabilities that it does not have.
+        restarts: how often its process had to be started again.
+    """
 
     name: str
+    version: str
+    lacks: frozenset[str]
+    restarts = 0
 
-    def run(self, case: Case, bitwise: bool) -> Verdict:
-        """The verdict on a case."""
+    def run(self, case: Case, bitwise: bool = False) -> Verdict:
+        """Runs a case and compares."""
+        missing = needs(program(case)) & self.lacks
+        if missing:
+            return Verdict(case, "skipped", f"needs {', '.join(sorted(missing))}", case.example.line)
+        reply = self.ask(program(case), case)
+        if reply.outcome:
+            return Verdict(case, reply.outcome, reply.message, case.example.line, output=reply.output)
+        return judge(case, reply.answers, bitwise, reply.output)
 
+    @abstractmethod
+    def ask(self, program: Program, case: Case | None = None) -> Reply:
+        """Runs a program, which may be that of a case."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Ends it."""
+        """Ends the implementation."""
 
 
-class InProcess:
+class InProcess(Tester):
     """An adapter in this process."""
 
     def __init__(self, adapter: Adapter) -> None:
+        self.name, self.version = adapter.name, adapter.version
+        self.lacks = protocol.lacking(adapter.lacks)
         self._adapter = adapter
-        self.name = adapter.name
 
-    def run(self, case: Case, bitwise: bool) -> Verdict:
-        """The verdict on a case."""
-        return judge(case, self._adapter.run(program(case)), bitwise)
+    def ask(self, program: Program, case: Case | None = None) -> Reply:
+        """Runs a program here; whatever the adapter raises costs the case."""
+        try:
+            return Reply(protocol.read_answers(protocol.answers_message(self._adapter.run(program)), program))
+        except Exception as error:
+            return Reply([], "errored", on_one_line(f"{type(error).__name__}: {error}"), traceback.format_exc())
 
     def close(self) -> None:
-        """Does nothing."""
+        """Nothing has to be ended."""
 
 
-def tester(text: str, limit: float, in_process: bool) -> Tester:
-    """What `--adapter` names.
+class Session(Tester):
+    """An implementation in a process of its own.
+
+    Args:
+        command: what starts it.
+        limit: seconds that a case may take.
 
     Raises:
-        Unusable: it cannot be started.
+        Unusable: it cannot be started, or does not say who it is.
     """
-    module, _, name = text.partition(":")
-    try:
-        return InProcess(getattr(importlib.import_module(module), name)())
-    except Exception as error:
-        raise Unusable(f"{type(error).__name__}: {error}") from error
+
+    def __init__(self, command: Sequence[str], limit: float = LIMIT) -> None:
+        self._command, self._limit = list(command), limit
+        self._number = 0
+        self._given_up = ""
+        self._process: Process | None
+        self._process, (self.name, self.version, self.lacks) = self._started()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Ends the process: by itself if it is waiting for a question, by force if it does not."""
+        atexit.unregister(self.close)
+        if self._process:
+            self._process.end(now=False)
+            self._process = None
+        self._given_up = "the session has been closed"
+
+    def ask(self, program: Program, case: Case | None = None) -> Reply:
+        """Sends a program and reads the answer; whatever goes wrong costs this program only."""
+        if self._process and not self._process.alive():
+            self._process.end(now=True)
+            self._process = None
+        try:
+            process = self._process or self._started_again()
+        except Unusable as error:
+            return Reply([], "errored", str(error))
+        self._number += 1
+        message = protocol.case_message(case) if case else protocol.program_message(program)
+        try:
+            process.send({"id": self._number, "case": message})
+            answer = self._answer(process)
+        except BaseException as error:
+            # It is not known what the process will say next, nor, after an interrupt, to which question.
+            self._process = None
+            process.end(now=True)
+            if not isinstance(error, Broken):
+                raise
+            return Reply([], "errored", str(error), process.printed())
+        return _reply(answer, program, process.printed())
+
+    def _answer(self, process: Process) -> Message:
+        deadline = time.monotonic() + self._limit
+        while True:
+            message = process.receive(deadline, f"no answer within {self._limit:g} s")
+            number = message.get("id")
+            known = type(number) is int and 0 < number <= self._number
+            if known and number == self._number:
+                return message
+            if not known and message.keys() & {"id", *ANSWERS}:
+                raise Broken(f"an answer with the id {cut(number)} to question {self._number}: {cut(message)}")
+            process.keep(json.dumps(message).encode())
+
+    def _started(self) -> tuple[Process, tuple[str, str, frozenset[str]]]:
+        try:
+            process = Process(self._command)
+        except (OSError, ValueError) as error:
+            raise Unusable(f"it cannot be started: {error}") from None
+        try:
+            process.send(protocol.suite())
+            deadline = time.monotonic() + START_LIMIT
+            while True:
+                message = process.receive(deadline, f"it has not said who it is within {START_LIMIT:g} s")
+                if "protocol" in message:
+                    return process, protocol.read_implementation(message)
+                process.keep(json.dumps(message).encode())
+        except BaseException as error:
+            process.end(now=True)
+            if not isinstance(error, (Broken, Unusable)):
+                raise
+            printed = process.printed()
+            raise Unusable(f"{error}; it printed:\n{printed}" if printed else str(error)) from None
+
+    def _started_again(self) -> Process:
+        for attempt in range(STARTS):
+            if self._given_up:
+                break
+            try:
+                self._process, _ = self._started()
+                self.restarts += 1
+                return self._process
+            except Unusable as error:
+                if attempt == STARTS - 1:
+                    self._given_up = f"it could not be started again, {STARTS} times in a row: {error}"
+        raise Unusable(self._given_up)
+
+
+# The keys of an answer beside its id.
+ANSWERS = ("answers", "skip", "unsupported")
+
+
+def _reply(message: Message, program: Program, printed: str) -> Reply:
+    keys = [key for key in ANSWERS if key in message]
+    if len(keys) != 1:
+        return Reply([], "errored", f"the answer is {cut(message)}; it has one of {', '.join(ANSWERS)}", printed)
+    if keys[0] == "answers":
+        try:
+            return Reply(protocol.read_answers(message["answers"], program), output=printed)
+        except ValueError as error:
+            return Reply([], "errored", str(error), printed)
+    reason = message[keys[0]]
+    outcome = "skipped" if keys[0] == "skip" else "unsupported"
+    if not isinstance(reason, str) or not reason.strip():
+        return Reply([], "errored", f"{outcome} without a reason: {cut(reason)}", printed)
+    return Reply([], outcome, on_one_line(reason), printed)
+
+
+def tester(text: str, limit: float = LIMIT, in_process: bool = False) -> Tester:
+    """The implementation that a text names: "package.module:Class", an adapter, or "testee:COMMAND".
+
+    Args:
+        text: what `--adapter` was given.
+        limit: seconds that a case may take.
+        in_process: whether an adapter is run in this process.
+
+    Raises:
+        Unusable: it cannot be tested at all.
+    """
+    if text.startswith("testee:"):
+        try:
+            command = shlex.split(text.removeprefix("testee:"))
+        except ValueError as error:
+            raise Unusable(f"{text}: {error}") from None
+        if not command:
+            raise Unusable("write testee:COMMAND")
+        return Session(command, limit)
+    if in_process:
+        return InProcess(load(text))
+    return Session([sys.executable, "-m", "refdist.conformance.child", text], limit)

@@ -19,7 +19,8 @@ DEVICES = 16
 class Simulated(Adapter):
     """refdist's reference world."""
 
-    name = f"refdist {refdist.__version__} (simulated)"
+    name = "refdist (simulated)"
+    version = refdist.__version__
     tf: Any = refdist.tf
 
     def __init__(self) -> None:

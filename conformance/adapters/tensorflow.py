@@ -32,11 +32,13 @@ LIMIT = 20.0  # seconds that a case may take
 class TensorFlow(Adapter):
     """tf.distribute, eagerly; each worker is a process."""
 
+    name = "TensorFlow"
+
     def __init__(self) -> None:
         import tensorflow
 
         self.tf = tensorflow
-        self.name = f"TensorFlow {tensorflow.__version__}"
+        self.version = tensorflow.__version__
 
     def strategy(self, kind: str) -> Any:
         tf = self.tf

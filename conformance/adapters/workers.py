@@ -25,7 +25,7 @@ from refdist.conformance.programs import size
 class Worker(Simulated):
     """refdist in one of several processes."""
 
-    name = f"refdist {refdist.__version__} (processes)"
+    name = "refdist (processes)"
 
     def strategy(self, kind: str) -> Any:
         if kind.startswith("MultiWorker"):

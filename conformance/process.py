@@ -1,0 +1,200 @@
+"""Lines to and from a process that cannot be trusted.
+
+The suite never waits without a limit, never reads without one, and never writes without reading.  One loop (`_move`)
+moves the three pipes, so that a process that does not read while it prints, or prints where it should read, runs out
+of time instead of blocking the suite.
+
+The process leads a session of the operating system: the keys of the terminal do not reach it, and all that it starts
+can be killed with it.  It is killed in two steps, because launchers (mpiexec) have processes elsewhere to end, and
+`child.py` tells where it hangs.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from refdist.conformance.notation import cut, on_one_line, printable
+
+GRACE = 2.0  # seconds between being asked to end and being killed
+LARGEST = 8 << 20  # bytes of a line
+KEPT = 4000  # bytes of what is printed that are kept
+PIECE = 1 << 16
+TICK = 0.1  # seconds between two looks at whether the process has ended
+
+
+class Broken(Exception):
+    """The conversation is broken: what the process will say next would be an answer to an unknown question."""
+
+
+class Process:
+    """A process that is sent messages and answers with messages, JSON objects on a line each.
+
+    Args:
+        command: what starts it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, bufsize=0, start_new_session=True)
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        self._selector = selectors.DefaultSelector()
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(pipe.fileno(), False)
+        for pipe in (self._stdout, self._stderr):
+            self._selector.register(pipe, selectors.EVENT_READ)
+        self._unsent, self._unread = b"", bytearray()
+        self._kept, self._count = b"", 0
+        self._deaf, self._over = False, False
+
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Takes a message, which is written while the answer is waited for."""
+        if not self._unsent:
+            self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        self._unsent += json.dumps(message).encode() + b"\n"
+
+    def receive(self, deadline: float, late: str) -> dict[str, Any]:
+        """The next message; lines that are none are kept as printed.
+
+        Args:
+            deadline: until when to wait, on the monotonic clock.
+            late: what to say when it has passed.
+
+        Raises:
+            Broken: there is no message, or a line that should be one and is not.
+        """
+        while True:
+            line = self._line(deadline, late).removeprefix(codecs.BOM_UTF8).strip()
+            if b"\0" in line:
+                raise Broken(f"a line that is not UTF-8: {cut(line)}")
+            if not line.startswith(b"{"):
+                self.keep(line)
+                continue
+            try:
+                found = json.loads(line.decode(), parse_constant=_refused)
+            except UnicodeDecodeError:
+                raise Broken(f"a line that is not UTF-8: {cut(line)}") from None
+            except (ValueError, RecursionError) as error:
+                raise Broken(f"a line that is not JSON ({on_one_line(str(error))}): {cut(line)}") from None
+            assert isinstance(found, dict)
+            return found
+
+    def keep(self, line: bytes) -> None:
+        """Keeps a line that is not an answer, as printed."""
+        if line:
+            self._print(line + b"\n")
+
+    def printed(self) -> str:
+        """What was printed since this was last called, the last part of it where it is long."""
+        if not self._over:
+            self._move(0)
+        kept, count, self._kept, self._count = self._kept, self._count, b"", 0
+        text = printable(kept.decode(errors="replace")).strip("\n")
+        return text if count <= KEPT else f"({count:,} bytes; the last {KEPT:,}:)\n{text}"
+
+    def end(self, now: bool) -> None:
+        """Ends the process and all that it has started; it may end by itself first, unless `now`."""
+        # What it still says answers nothing.
+        self._over = True
+        self._print(bytes(self._unread))
+        if self._unsent:
+            self._selector.unregister(self._stdin)
+        self._stdin.close()
+        if not now:
+            self._wait(GRACE)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+            self._wait(GRACE)
+        # A process that has left the session may hold the pipes, and write for ever.
+        deadline = time.monotonic() + GRACE
+        while self._move(0) and time.monotonic() < deadline:
+            pass
+        self._selector.close()
+        self._stdout.close()
+        self._stderr.close()
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self.alive() and time.monotonic() < deadline:
+            self._move(TICK / 2)
+
+    def _line(self, deadline: float, late: str) -> bytes:
+        seen = 0
+        while (end := self._unread.find(b"\n", seen)) < 0:
+            seen = len(self._unread)
+            if seen > LARGEST:
+                raise Broken(f"a line of more than {LARGEST:,} bytes: {cut(bytes(self._unread[:PIECE]))}")
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise Broken(late)
+            moved = self._move(min(remaining, TICK))
+            if self._deaf:
+                raise Broken(self._how_it_ended("it has closed its standard input"))
+            # What it wrote last may have arrived between the two looks.
+            ended = not moved and not self.alive() and not self._move(0)
+            if ended or self._stdout not in self._selector.get_map():
+                raise Broken(self._how_it_ended("it has closed its standard output"))
+        if time.monotonic() > deadline:
+            raise Broken(late)
+        line = bytes(self._unread[:end])
+        del self._unread[:end + 1]
+        return line
+
+    def _move(self, timeout: float) -> bool:
+        """Moves what can be moved within a time; whether anything could be."""
+        ready = self._selector.select(timeout)
+        for key, _ in ready:
+            if key.fileobj is self._stdin:
+                self._write()
+                continue
+            piece = os.read(key.fd, PIECE)
+            if not piece:
+                self._selector.unregister(key.fileobj)
+            elif key.fileobj is self._stdout and not self._over:
+                self._unread += piece
+            else:
+                self._print(piece)
+        return bool(ready)
+
+    def _write(self) -> None:
+        try:
+            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent[:PIECE]):]
+        except BrokenPipeError:
+            self._unsent, self._deaf = b"", True
+        if not self._unsent:
+            self._selector.unregister(self._stdin)
+
+    def _print(self, piece: bytes) -> None:
+        self._kept = (self._kept + piece)[-KEPT:]
+        self._count += len(piece)
+
+    def _how_it_ended(self, otherwise: str) -> str:
+        self._wait(GRACE / 4)
+        status = self._process.returncode
+        if status is None:
+            return otherwise
+        if status >= 0:
+            return f"it ended with exit status {status}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"it was ended by {names.get(-status, f'signal {-status}')}"
+
+
+def _refused(word: str) -> None:
+    raise ValueError(f"JSON has no {word}; it is the text \"{word.replace('Infinity', 'inf').replace('NaN', 'nan')}\"")

@@ -1,0 +1,164 @@
+"""What the suite and an implementation say to each other: one JSON object on each line, in UTF-8.
+
+The suite writes to the standard input of the implementation's process and reads its standard output. First each says
+who it is, once, in this order:
+
+    {"protocol": 1, "suite": "0.1.0", "schema": 1}
+    {"protocol": 1, "name": "mine", "version": "1.0", "lacks": ["datasets", "variables"]}
+
+`lacks` names the capabilities (`capabilities.py`) that it does not have; "has", the ones that it has, may be there
+instead; with neither it claims all of them. Then there is one answer for each question:
+
+    {"id": 7, "case": {"name": ..., "clause": ..., "strategy": {"kind": "Mirrored", "workers": 1, "replicas": 2},
+                       "needs": [...], "python": {"file": ..., "preamble": CODE or null, "example": CODE},
+                       "observe": [1, 3], ...}}
+    {"id": 7, "answers": [[[1, RESULT], [3, RESULT]]]}      for each worker, pairs of a statement and its result
+    {"id": 7, "skip": "why this case is left out"}
+    {"id": 7, "unsupported": "what of it is not implemented"}
+
+`replicas` are those of each worker. CODE is {"line": ..., "source": ...}: the program as it stands in the chapter, and
+`observe` numbers those statements of the example, from 0, whose results are wanted. RESULT is as `results.py` says;
+the results themselves, as the chapter has them, are not sent. An example that fails before its first
+statement has a result of statement -1, the error. The implementation ends when its standard input does.
+
+What it writes to its standard error is kept and shown with the case, and so are lines of its standard output that are
+not answers; they cost nothing. What breaks the conversation costs the case that is being run (`session.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import refdist
+from refdist.conformance import capabilities, results
+from refdist.conformance.adapter import Unusable
+from refdist.conformance.chapters import Case
+from refdist.conformance.examples import BEFORE, Answer, Code, Program, program
+from refdist.conformance.notation import cut, on_one_line
+from refdist.conformance.programs import size
+
+PROTOCOL = 1
+# The version of the form of a case; see cases.schema.json.
+SCHEMA = 1
+
+Message: TypeAlias = "dict[str, Any]"
+
+
+# Who they are.
+
+def suite() -> Message:
+    """What the suite says first."""
+    return {"protocol": PROTOCOL, "suite": refdist.__version__, "schema": SCHEMA}
+
+
+def implementation(name: str, version: str, lacks: frozenset[str]) -> Message:
+    """What an implementation says first."""
+    return {"protocol": PROTOCOL, "name": name, "version": version, "lacks": sorted(lacks)}
+
+
+def read_suite(message: Message) -> None:
+    """Checks what the suite said first.
+
+    Raises:
+        Unusable: it speaks another protocol.
+    """
+    if message.get("protocol") != PROTOCOL:
+        raise Unusable(f"the suite speaks protocol {message.get('protocol')!r}, and this is protocol {PROTOCOL}")
+
+
+def read_implementation(message: Message) -> tuple[str, str, frozenset[str]]:
+    """The name, the version and what is lacking of an implementation, from what it said first.
+
+    Raises:
+        Unusable: it speaks another protocol, or names capabilities that do not exist.
+    """
+    if message.get("protocol") != PROTOCOL or isinstance(message["protocol"], bool):
+        raise Unusable(f"it speaks protocol {cut(message.get('protocol'))}, and this suite speaks protocol {PROTOCOL}")
+    name, version = message.get("name"), message.get("version", "")
+    if not isinstance(name, str) or not name or not isinstance(version, str):
+        raise Unusable(f"its first line is {cut(message)}; write {{\"protocol\": {PROTOCOL}, \"name\": NAME, "
+                       f"\"version\": VERSION, \"lacks\": [...]}}")
+    if "lacks" in message and "has" in message:
+        raise Unusable("its first line says both what it lacks and what it has; one of them is enough")
+    given = message.get("lacks", message.get("has", []))
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise Unusable(f"its capabilities are {cut(given)}; they are a list of names")
+    return on_one_line(name), on_one_line(version), lacking(given, "has" in message)
+
+
+def lacking(names: list[str] | frozenset[str], had: bool = False) -> frozenset[str]:
+    """The capabilities that an implementation lacks, from their names, or from those that it has.
+
+    Raises:
+        Unusable: one of them does not exist.
+    """
+    known = frozenset(capabilities.TABLE)
+    if unknown := set(names) - known:
+        raise Unusable(f"{', '.join(sorted(map(cut, unknown)))} is not a capability; there are "
+                       f"{', '.join(capabilities.TABLE)}")
+    return known - set(names) if had else frozenset(names)
+
+
+# Questions.
+
+def case_message(case: Case) -> Message:
+    """A case as data, without its results."""
+    sent = program(case)
+    return {"name": case.name, "clause": case.clause.name, "needs": sorted(capabilities.needs(sent)),
+            **program_message(sent)}
+
+
+def program_message(program: Program) -> Message:
+    """A program as data."""
+    workers, replicas = size(program.strategy)
+    preamble = program.preamble and {"line": program.preamble.line, "source": program.preamble.source}
+    return {"strategy": {"kind": program.strategy.partition(" ")[0], "workers": workers, "replicas": replicas},
+            "python": {"file": program.file, "preamble": preamble,
+                       "example": {"line": program.example.line, "source": program.example.source}},
+            "observe": list(program.observe)}
+
+
+def read_program(message: Message) -> Program:
+    """The program of a question."""
+    strategy, python = message["strategy"], message["python"]
+    kind, workers, replicas = strategy["kind"], strategy["workers"], strategy["replicas"]
+    name = f"{kind} {workers}x{replicas}" if kind == "MultiWorker" else \
+        kind if kind in ("Default", "OneDevice") else f"{kind} {replicas}"
+    preamble = python["preamble"]
+    return Program(name, python["file"], Code(preamble["source"], preamble["line"]) if preamble else None,
+                   Code(python["example"]["source"], python["example"]["line"]), tuple(message["observe"]))
+
+
+# Answers.
+
+def answers_message(answers: list[Answer]) -> list[list[list[Any]]]:
+    """The answers of the workers as data."""
+    return [[[statement, result] for statement, result in answer.items()] for answer in answers]
+
+
+def read_answers(message: object, program: Program) -> list[Answer]:
+    """The answers of the workers.
+
+    Raises:
+        ValueError: they do not have the form of answers to this program.
+    """
+    if not isinstance(message, list):
+        raise ValueError(f"the answers are {cut(message)}; they are a list with the answer of each worker")
+    return [_read_answer(pairs, f"worker {worker}", program) for worker, pairs in enumerate(message)]
+
+
+def _read_answer(pairs: object, worker: str, program: Program) -> Answer:
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"{worker}: its answer is {cut(pairs)}; it is a list of [statement, result]")
+    answer: Answer = {}
+    for statement, result in pairs:
+        where = f"{worker}, statement {cut(statement)}"
+        if isinstance(statement, bool) or not isinstance(statement, int) or statement in answer:
+            raise ValueError(f"{where}: a statement is a number, and has one result")
+        if statement not in program.observe and not (isinstance(result, dict) and "error" in result):
+            raise ValueError(f"{where}: its result was not asked for; those of {list(program.observe)} were, and the "
+                             f"error of {BEFORE} or of a statement that ended the example too early")
+        if fault := results.fault(result):
+            raise ValueError(f"{where}: {fault}")
+        answer[statement] = result
+    return answer
