@@ -435,6 +435,19 @@ def test_gather_of_a_plain_value(workers: int, replicas: int) -> None:
             every_worker(lambda s, i: s.gather(np.array([i]), axis=0), workers, replicas)
 
 
+def test_texts_of_any_length_are_gathered() -> None:
+    strategy = mirrored(None)
+    def text() -> Any:
+        return np.array(["ab" * rc().replica_id_in_sync_group])
+    assert strategy.gather(strategy.run(text), axis=0).tolist() == ["", "ab", "abab"]
+    assert last(strategy, strategy.run(lambda: rc().all_gather(text(), axis=0))).tolist() == ["", "ab", "abab"]
+    found = every_worker(lambda s, i: s.gather(s.run(text), axis=0).tolist(), 2, 2)
+    assert found == [["", "ab", "abab", "ababab"]] * 2
+    with pytest.raises(ValueError, match=r"RD05.*<U2.*S2"):
+        mixed = refdist.PerReplica([np.array(["ab"]), np.array([b"ab"])])
+        refdist.MirroredStrategy(GPUS[:2]).gather(mixed, axis=0)
+
+
 @pytest.mark.parametrize(("workers", "replicas"), WORLDS)
 def test_a_mirrored_value_that_differs_between_workers_has_no_mean(workers: int, replicas: int) -> None:
     def program(s: Any, i: int) -> Any:

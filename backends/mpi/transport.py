@@ -252,7 +252,7 @@ class MPITransport(ConnectableTransport):
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         parts = _numpy(columns)
-        if any(part.dtype.hasobject for column in parts for part in column):
+        if any(part.dtype.hasobject or part.dtype.kind in "US" for column in parts for part in column):
             return concatenated(self.all_gather_object(call, parts), axis)
         shapes = self.all_gather_object(call, [[part.shape for part in column] for column in parts])
         mine = b"".join([part.tobytes() for column in parts for part in column])

@@ -66,7 +66,7 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
             raise errors.error(rules.MISMATCH["structure"][column], attempted, "replica 0 contributes "
                                f"{type(first).__name__}, replica {i} {type(part).__name__}",
                                "Contribute the same kind of value on every replica.")
-        if part.dtype != first.dtype:
+        if _compared(part.dtype, axis) != _compared(first.dtype, axis):
             raise errors.error(rules.MISMATCH["dtype"][column], attempted, "replica 0 contributes dtype "
                                f"{first.dtype}, replica {i} {part.dtype}")
         if sparse and part.shape != first.shape:
@@ -85,7 +85,12 @@ def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:
         dtype = numpy_dtype(dtype)
     if axis is None and type(part) is not IndexedSlices:
         return dtype, part.shape
-    return dtype, _rigid(part, axis)
+    return _compared(dtype, axis), _rigid(part, axis)
+
+
+def _compared(dtype: Any, axis: int | None) -> Any:
+    # NumPy's dtype of texts has the length of the longest one, which does not matter when they are gathered.
+    return np.dtype(dtype.char) if axis is not None and getattr(dtype, "kind", "") in ("U", "S") else dtype
 
 
 def _shape(part: Part) -> tuple[int, ...]:

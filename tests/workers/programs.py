@@ -100,7 +100,7 @@ def reductions() -> Any:
 def gathers() -> Any:
     s = strategy()
     values = s.run(lambda: np.full((me().replica_id_in_sync_group % 3, 2), me().replica_id_in_sync_group, np.int16))
-    texts = s.run(lambda: np.array([f"replica {me().replica_id_in_sync_group:2}"] * 2))
+    texts = s.run(lambda: np.array(["replica" + "'" * me().replica_id_in_sync_group] * 2))
     wide = s.run(lambda: np.ones((2, me().replica_id_in_sync_group)))
     large = s.run(lambda: np.full(30_000 + me().replica_id_in_sync_group, 1.5))
     return [s.gather(values, axis=0), s.gather(texts, axis=0), s.gather(wide, axis=-1), s.gather(large, axis=0),
