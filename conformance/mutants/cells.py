@@ -1,0 +1,64 @@
+"""Every cell of the tables of rules, with every other value that its table has.
+
+The code of an error is refdist's own and no clause speaks of it; so a cell that is a code is not changed to another
+code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+from refdist.core import rules
+from refdist.core.rules.table import Table
+
+_CODE = re.compile(r"RD\d\d")
+
+
+class Cell(NamedTuple):
+    """A cell, and what it is changed to."""
+
+    table: str
+    row: Any
+    column: Any
+    was: str
+    value: str
+
+    @property
+    def name(self) -> str:
+        """Where it is, and what it is changed to."""
+        where = f"{self.row}, {self.column}" if self.column is not None else f"{self.row}"
+        return f"{self.table}[{where}]: {self.was} -> {self.value}"
+
+    @property
+    def mutate(self) -> Callable[[], None]:
+        """What changes it, in a fork."""
+        def change() -> None:
+            table: MutableMapping[Any, Any] = getattr(rules, self.table)
+            row = table if self.column is None else table[self.row]
+            row[self.row if self.column is None else self.column] = self.value
+        return change
+
+
+def cells() -> Iterator[Cell]:
+    """All changes of cells."""
+    for name, table in vars(rules).items():
+        if isinstance(table, Table):
+            values = {value for row in table.values() for value in row.values()}
+            for row, columns in table.items():
+                for column, was in columns.items():
+                    yield from (Cell(name, row, column, was, value) for value in _others(was, values))
+    means: Mapping[str, str] = rules.MEAN_DTYPE
+    for row, was in means.items():
+        if not re.search("int[24]$", row):
+            yield from (Cell("MEAN_DTYPE", row, None, was, value) for value in sorted(set(means.values()) - {was}))
+
+
+def _others(was: str, values: set[str]) -> Iterator[str]:
+    if was == "-":
+        return
+    codes = sorted(filter(_CODE.fullmatch, values))
+    if not _CODE.fullmatch(was):
+        yield from codes[:1] or ["RD22"]
+    yield from sorted(values - set(codes) - {was, "-"})

@@ -1,0 +1,78 @@
+"""The source of the core, mutated by cosmic-ray; `pip install cosmic-ray`."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from refdist.conformance.mutants.killing import CHECKOUT, with_source
+
+FILES = ("refdist/core/agreement.py", "refdist/core/context_stack.py", "refdist/core/lockstep.py",
+         "refdist/array/collectives.py", "refdist/array/ordered_sum.py", "refdist/array/operators.py",
+         "refdist/array/indexed_slices.py", "refdist/nest.py", "refdist/input/*.py", "refdist/strategies/*.py",
+         "refdist/variables/*.py")
+
+
+class Mutant(NamedTuple):
+    """A file, and its source with one thing changed."""
+
+    file: str
+    operator: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The lines that differ."""
+        before = (CHECKOUT / self.file).read_text().splitlines()
+        lines = [line for line in difflib.unified_diff(before, self.source.splitlines(), n=0, lineterm="")
+                 if line[0] in "-+@" and not line.startswith(("---", "+++"))]
+        return f"{self.file} ({self.operator}): " + " ".join(" ".join(line.split()) for line in lines)
+
+    @property
+    def mutate(self) -> Callable[[], None]:
+        """What makes a fork import it."""
+        return with_source(self.file, self.source)
+
+
+def mutants(files: Sequence[str] = FILES) -> Iterator[Mutant]:
+    """All mutants of these files that are other programs: annotations and docstrings do not count."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    names = [name for name in operator_names() if not name.startswith("core/Variable")]
+    for pattern in files:
+        for path in sorted(CHECKOUT.glob(pattern)):
+            source, file = path.read_text(), path.relative_to(CHECKOUT).as_posix()
+            seen = {_essence(source)}
+            for name in names:
+                occurrence = 0
+                while (mutated := mutate_code(source, get_operator(name)(), occurrence)) is not None:
+                    occurrence += 1
+                    essence = _essence(mutated)
+                    if essence not in seen:
+                        seen.add(essence)
+                        yield Mutant(file, name.removeprefix("core/"), mutated)
+
+
+def sample(count: int, seed: int = 0) -> list[Mutant]:
+    """So many of all mutants, always the same ones."""
+    found = list(mutants())
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def _essence(source: str) -> str:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ""
+    for node in ast.walk(tree):
+        if (isinstance(node, ast.AnnAssign) and node.value is None) or isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.dump(tree)
