@@ -77,3 +77,23 @@ def test_parked_replicas_keep_nothing_of_a_run_alive() -> None:
     thread.start()
     thread.join()
     assert alive == [[False, False], [False, False]]
+
+
+def test_replicas_run_one_after_another_from_rendezvous_to_rendezvous() -> None:
+    """In the thread of the caller, so that its thread-local values are there, and debuggers work."""
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(3)])
+    log: list[str] = []
+    local = threading.local()
+    local.value = "of the caller"
+
+    def step() -> None:
+        replica = refdist.get_replica_context()
+        log.append(f"before {replica.replica_id_in_sync_group} {local.value}")
+        replica.merge_call(lambda strategy: log.append(f"merged {local.value}"))
+        log.append(f"after {replica.replica_id_in_sync_group}")
+        assert threading.current_thread() is caller
+
+    caller = threading.current_thread()
+    strategy.run(step)
+    assert log == [*(f"before {i} of the caller" for i in range(3)), "merged of the caller",
+                   *(f"after {i}" for i in range(3))]

@@ -162,6 +162,25 @@ def test_a_per_replica_value_can_be_compared_copied_printed_and_looked_at() -> N
     assert inspect.getmembers(value) and not callable(value) and not nest.is_nested(value)
 
 
+def test_results_of_run_are_compared_by_identity_and_arrays_are_always_per_replica() -> None:
+    """Numbers that are equal only, as two computed ones or two NaNs, are two parts; a literal is one object."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    for text in ("1.5", "nan", "123456.75"):
+        made = strategy.run(lambda text=text: float(text))
+        assert type(made) is refdist.PerReplica and list(map(repr, made.values)) == [repr(float(text))] * 2
+    assert strategy.run(lambda: int("123456789")).values == (123456789, 123456789)
+    literals = strategy.run(lambda: [1.5, b"x", None, ...])
+    assert literals == [1.5, b"x", None, ...]
+    array = np.ones(2)
+    assert all(part is array for part in strategy.run(lambda: array).values)
+
+
+def test_every_replica_has_a_device_of_its_own() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
+    found = strategy.run(lambda: refdist.get_replica_context().devices)
+    assert [devices.values for devices in found] == [strategy.extended.worker_devices]
+
+
 def test_several_values_of_one_replica_or_a_mirrored_one_are_arrays() -> None:
     mirrored = refdist.Mirrored([np.float32(2.0)] * 2)
     assert mirrored + 1 == 3 and float(mirrored) == 2.0 and bool(mirrored) and mirrored > 1
