@@ -223,3 +223,15 @@ def test_a_missing_aggregation_is_told_which_one_does_what() -> None:
     v = made(CENTRAL, 1.0, {})
     assert "ONLY_FIRST_REPLICA where all contribute the same value, as after `all_reduce`" in message(
         "RD13", lambda: CENTRAL.run(lambda: v.assign(1.0)))
+
+
+@pytest.mark.parametrize("strategy", [TWO, CENTRAL])
+def test_replicas_that_write_different_variables_are_told_which(strategy: Any) -> None:
+    both = [made(strategy, [1.0], {"aggregation": Agg.SUM}) for _ in range(2)]
+    at = both[0].values[0]._made if strategy is TWO else both[0]._primary._made
+    for write in (lambda v: v.assign_add([1.0]), lambda v: v.scatter_add(IndexedSlices([1.0], [0]))):
+        text = message("RD02", lambda write=write: strategy.run(lambda: write(both[replica_id()])))
+        assert text.count("Variable:0") == 3 and str(at) in text
+        assert [v.numpy().tolist() for v in both] == [[1.0], [1.0]]
+    strategy.run(lambda: both[0].assign_add([1.0]))
+    assert both[0].numpy().tolist() == [3.0]

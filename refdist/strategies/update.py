@@ -19,7 +19,7 @@ from refdist.core.callers import require
 from refdist.core.interfaces import Layout, Undo
 from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
-from refdist.variables.access import foreign
+from refdist.variables.access import different, foreign
 from refdist.variables.values import PerReplica, check_components, regroup, splitter
 from refdist.variables.variable import Variable, as_variable
 
@@ -148,8 +148,5 @@ def _the_same(merged: Variable | PerReplica) -> Variable:
     # merge_call puts one variable together again, and different ones into a PerReplica.
     if isinstance(merged, Variable):
         return merged
-    passed = ", ".join(f"replica {i} {one.name}" + (f" (made at {one._primary._made})" if one._primary._made else "")
-                       for i, one in enumerate(merged.values))
-    raise errors.error("RD02", "extended.update", f"the replicas pass different variables: {passed}",
-                       "Update the same variable on every replica.")
+    raise different("extended.update", merged.values)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from refdist import errors
@@ -45,3 +46,11 @@ def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.Re
         whose += f" (made at {made})" if made else ""
         fix = "" if code == "RD10" else "Use one strategy object, for the scope that creates variables and for `run`."
     return errors.error(code, attempted, f"the variable {whose} and the code runs {context_stack.describe()}", fix)
+
+
+def different(attempted: str, variables: Iterable[Variable]) -> errors.RefdistError:
+    """The error for replicas that do not write the same variable; names do not tell, because several may share one."""
+    passed = ", ".join(f"replica {i} {one.name}" + (f" (made at {one._primary._made})" if one._primary._made else "")
+                       for i, one in enumerate(variables))
+    return errors.error("RD02", attempted, f"the replicas write different variables: {passed}",
+                        "Write the same variable on every replica.")

@@ -32,7 +32,7 @@ from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.interfaces import Written
 from refdist.core.rules import ReduceOp, VariableAggregation
-from refdist.variables.access import refused, write_situation
+from refdist.variables.access import different, refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
 from refdist.variables.values import DistributedValues, Mirrored, is_splittable
@@ -143,13 +143,15 @@ class _Shared(Variable):
 
     def _rendezvous(self, operation: str, action: str, attempted: str, value: Array | IndexedSlices) -> Any:
         execute = functools.partial(self._update_from_replicas, operation, action)
-        call = CollectiveCall(attempted, signature_of(*collectives.signature(value)), value, execute)
+        call = CollectiveCall(attempted, signature_of(*collectives.signature(value)), (self, value), execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 
     def _update_from_replicas(self, operation: str, action: str,
                               calls: list[CollectiveCall]) -> Sequence[Array]:
         attempted = calls[0].kind
-        parts = [*map(contribution_of, calls)]
+        written, parts = zip(*map(contribution_of, calls), strict=True)
+        if len({*map(id, written)}) > 1:
+            raise different(attempted, written)
         extended = self._strategy.extended
         if action == rules.AGREED:
             check_equal(parts, attempted, "RD12", [call.line for call in calls],

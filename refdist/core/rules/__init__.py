@@ -43,7 +43,7 @@ One rule without a second case, shorter as code than as a table:
     variables/values.py: splitter, Mirrored._read (a replica gets its component, other code the first)
     variables/values.py: PerReplica._several, DistributedValues._local (several values are not one)
     array/operators.py: ArrayOperators.__array_ufunc__ (NumPy does not write variables)
-    variables/access.py: refused, foreign (the words of refusals)
+    variables/access.py: refused, foreign, different (the words of refusals)
     variables/access.py: write_situation (a column of the tables: a replica is lone where its strategy has no other)
     variables/variable.py: Variable._to_current_device (what is read is on the current device)
     variables/distributed.py: _Shared._local_copy (a replica's own copy is the one with its number, else the first)
