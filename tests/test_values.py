@@ -91,6 +91,33 @@ def test_constants_are_narrowed_as_tensorflow_does_and_arrays_keep_their_dtype()
             refdist.constant(bad)
 
 
+def test_a_context_of_values_shows_what_it_says_and_checks_nothing() -> None:
+    for context, text in ((refdist.experimental.ValueContext(), "replica id 0,  total replicas in sync: 1"),
+                          (refdist.experimental.ValueContext(9, 2), "replica id 9,  total replicas in sync: 2")):
+        assert str(context) == f"tf.distribute.ValueContext({text})"
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    texts = strategy.experimental_distribute_values_from_function(str)
+    assert texts.values[1] == "tf.distribute.ValueContext(replica id 1,  total replicas in sync: 2)"
+
+
+def test_values_can_be_made_of_a_function_in_a_replica() -> None:
+    """As in TensorFlow: each replica gets the values of all."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    found = strategy.run(lambda: strategy.experimental_distribute_values_from_function(
+        lambda context: context.replica_id_in_sync_group))
+    assert [value.values for value in found.values] == [(0, 1), (0, 1)]
+
+
+def test_variables_are_distributed_values_and_arrays_are_not() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        variable = refdist.Variable(1.0)
+    value = strategy.run(lambda: np.ones(1))
+    assert isinstance(value, refdist.DistributedValues) and isinstance(variable, refdist.DistributedValues)
+    assert not isinstance(refdist.constant(1), refdist.DistributedValues)
+    assert repr((value,)).splitlines()[1:3] == ["  0 CPU:0: float64 1 [1.]", "  1 CPU:1: float64 1 [1.]"]
+
+
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "bool(x)": bool, "float(x)": float, "int(x)": int, "complex(x)": complex, "index(x)": operator.index, "len(x)": len,
     "round(x)": round, "iter(x)": list, "x[...]": lambda x: x[0], "x[...] = y": lambda x: operator.setitem(x, 0, 1),
