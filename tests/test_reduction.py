@@ -485,6 +485,14 @@ def test_workers_make_the_transfers_of_the_plan_among_their_own_devices(workers:
     assert {event.nbytes for event in moved} <= {8}
 
 
+def test_an_axis_may_be_a_number_of_numpy() -> None:
+    strategy = mirrored(None)
+    for axis in (np.int64(0), np.array(0)):
+        assert strategy.reduce("SUM", strategy.run(mine), axis=axis) == pytest.approx(1.2)
+        assert strategy.reduce("MEAN", strategy.run(mine), axis=axis) == pytest.approx(0.2)
+        assert strategy.gather(strategy.run(mine), axis=axis).shape == (6,)
+
+
 # --- Nests -----------------------------------------------------------------------------------------------------
 
 def test_reduce_to_reduces_every_array_of_a_nest() -> None:
