@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from refdist.conformance.notation import shown
 from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, integer, real, unit
@@ -18,50 +17,34 @@ ULPS = 2
 
 
 def differences(expected: Result, found: Result, bitwise: bool = False, path: str = "") -> Iterator[str]:
-    """The places where a result differs from what was expected, as sentences."""
-    where = f" at {path}" if path else ""
-    if not isinstance(expected, dict) or not isinstance(found, dict) or set(expected) != set(found):
-        if _error(expected) and _error(found):
-            if expected["error"] != found["error"]:
-                yield f"{shown(found)}, expected {shown(expected)}"
-        elif _error(found):
-            yield f"{shown(found)}, expected {shown(expected)}"
-        elif type(expected) is not type(found) or expected != found or isinstance(expected, dict):
-            yield f"gives {shown(found)}{where}, expected {shown(expected)}"
-        return
-    for key in ("per_replica", "list", "tuple"):
-        if key in expected:
-            mine, theirs = expected[key], found[key]
-            assert isinstance(mine, list) and isinstance(theirs, list)
-            if len(mine) != len(theirs):
-                yield f"gives {shown(found)}{where}, expected {shown(expected)}"
-            for i, (one, other) in enumerate(zip(mine, theirs, strict=False)):
-                if len(mine) == len(theirs):
-                    inner = f"replica {i}" if key == "per_replica" else f"[{i}]"
-                    yield from differences(one, other, bitwise, f"{path}, {inner}" if path and key == "per_replica"
-                                           else path + inner)
-            return
-    for key in ("dict", "slices"):
-        if key in expected:
-            mine, theirs = expected[key], found[key]
-            assert isinstance(mine, dict) and isinstance(theirs, dict)
-            if list(mine) != list(theirs):
-                yield f"gives {shown(found)}{where}, expected {shown(expected)}"
-            else:
-                for name in mine:
-                    yield from differences(mine[name], theirs[name], bitwise, f"{path}[{name!r}]")
-            return
-    if not _same(expected, found, bitwise):
-        yield f"gives {shown(found)}{where}, expected {shown(expected)}"
+    """The places where a result differs from what was expected, as sentences: where it is, what is there."""
+    mine, theirs = _parts(expected), _parts(found)
+    if mine and theirs and mine[0] == theirs[0] and set(mine[1]) == set(theirs[1]):
+        for name, one in mine[1].items():
+            separator = ", " if path and (mine[0] == "per_replica" or not path.endswith("]")) else ""
+            yield from differences(one, theirs[1][name], bitwise, path + separator + name)
+    elif not _same(expected, found, bitwise):
+        said = shown(found) if isinstance(found, dict) and "error" in found else f"found {shown(found)}"
+        yield f"{path}{': ' if path else ''}{said}, expected {shown(expected)}"
 
 
-def _error(value: Result) -> TypeGuard[dict[str, Result]]:
-    return isinstance(value, dict) and "error" in value
+def _parts(result: Result) -> tuple[str, dict[str, Result]] | None:
+    """The kind of a result that has parts, and these by what they are called in a message."""
+    if not isinstance(result, dict) or len(result) != 1:
+        return None
+    [(kind, value)] = result.items()
+    if kind in ("dict", "slices") and isinstance(value, dict):
+        return kind, {f"[{name!r}]": item for name, item in value.items()}
+    if kind in ("per_replica", "list", "tuple") and isinstance(value, list):
+        return kind, {f"replica {i}" if kind == "per_replica" else f"[{i}]": item for i, item in enumerate(value)}
+    return None
 
 
-def _same(expected: dict[str, Result], found: dict[str, Result], bitwise: bool) -> bool:
-    if "error" in expected:
+def _same(expected: Result, found: Result, bitwise: bool) -> bool:
+    if isinstance(expected, dict) and isinstance(found, dict) and "error" in expected and "error" in found:
         return expected["error"] == found["error"]
+    if not isinstance(expected, dict) or not isinstance(found, dict) or set(expected) != set(found):
+        return type(expected) is type(found) and expected == found
     if "int" in expected:
         return integer(expected["int"]) == integer(found["int"])
     if "float" in expected:

@@ -273,7 +273,7 @@ def on_one_line(text: str, limit: int = 200) -> str:
 
 def printable(text: str) -> str:
     """A text in which whatever is neither a character nor the end of a line is a question mark."""
-    return re.sub(r"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]", "?", text)
+    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
 
 
 def _shown(value: Result, dtype: bool = True) -> str:
@@ -308,7 +308,7 @@ def _shown(value: Result, dtype: bool = True) -> str:
     if "slices" in value:
         fields = value["slices"]
         assert isinstance(fields, dict)
-        return f"slices({', '.join(map(_shown, fields.values()))})"
+        return f"slices({', '.join(_shown(fields[name]) for name in ('values', 'indices', 'dense_shape'))})"
     if "spec" in value:
         fields = value["spec"]
         assert isinstance(fields, dict) and isinstance(fields["shape"], list)

@@ -81,6 +81,8 @@ def real(element: Result) -> float | None:
         return None
     if element in ("nan", "inf", "-inf", "-0.0"):
         return float(str(element))
+    if isinstance(element, int) and abs(element) >= 2**1024:
+        return None
     return float(element) if isinstance(element, (int, float)) else None
 
 
@@ -88,7 +90,7 @@ def integer(element: Result) -> int | None:
     """The integer that an element of an array stands for; None if it is not one."""
     if isinstance(element, bool):
         return None
-    if isinstance(element, str) and re.fullmatch(r"-?\d+", element):
+    if isinstance(element, str) and re.fullmatch(r"-?[0-9]{1,40}", element):
         return int(element)
     return element if isinstance(element, int) else None
 
@@ -122,11 +124,19 @@ def number(value: int | float) -> Result:
 
 # Checking what came from elsewhere.
 
-def fault(value: object, path: str = "") -> str | None:
+DEPTH = 100  # of results in results; those of the chapters have less than ten
+RANK = 32
+
+
+def fault(value: object, path: str = "", depth: int = 0) -> str | None:
     """What is wrong with the form of a result that came from another process, None if nothing is."""
     where = path or "the result"
-    if value is None or isinstance(value, (bool, str)):
+    if depth > DEPTH:
+        return f"the result is nested more than {DEPTH} times"
+    if value is None or isinstance(value, bool):
         return None
+    if isinstance(value, str):
+        return _text_fault(value, where)
     if not isinstance(value, dict):
         return f"{where} is {str(value)[:60]}; a number is {{\"int\": 3}}, a list {{\"list\": [...]}}"
     keys = set(value)
@@ -134,30 +144,48 @@ def fault(value: object, path: str = "") -> str | None:
         return _array_fault(value, where)
     if keys in ({"int"}, {"float"}):
         of = integer if keys == {"int"} else real
-        return None if of(next(iter(value.values()))) is not None else f"{where}: {value} is not a number"
+        return None if of(next(iter(value.values()))) is not None else f"{where}: {str(value)[:60]} is not a number"
     for key in ("per_replica", "list", "tuple"):
         if keys == {key}:
             if not isinstance(value[key], list):
                 return f"{where}: {key!r} is not a list"
-            return next((found for i, item in enumerate(value[key]) if (found := fault(item, f"{path}[{i}]"))), None)
+            return next((found for i, item in enumerate(value[key])
+                         if (found := fault(item, f"{path}[{i}]", depth + 1))), None)
     for key in ("dict", "slices"):
         if keys == {key}:
             if not isinstance(value[key], dict):
                 return f"{where}: {key!r} is not an object"
-            return next((found for name, item in value[key].items() if (found := fault(item, f"{path}[{name!r}]"))),
-                        None)
+            if key == "slices" and set(value[key]) != {"values", "indices", "dense_shape"}:
+                return f"{where}: slices have values, indices and dense_shape"
+            return next((found for name, item in value[key].items()
+                         if (found := _text_fault(name, where) or fault(item, f"{path}[{name!r}]", depth + 1))), None)
     if keys == {"spec"}:
         return _spec_fault(value["spec"], where)
-    if keys == {"object"} or "error" in keys:
-        return None
-    return f"{where} has the keys {sorted(map(str, keys))}, which no result has"
+    if keys == {"object"}:
+        return _text_fault(value["object"], where)
+    if keys in ({"error"}, {"error", "message"}):
+        if not isinstance(value["error"], str) or value["error"] not in KINDS:
+            return f"{where}: {str(value['error'])[:60]!r} is not a kind of error; they are {', '.join(KINDS)}"
+        return _text_fault(value.get("message", ""), where)
+    return f"{where} has the keys {str(sorted(map(str, keys)))[:60]}, which no result has"
+
+
+def _text_fault(value: object, where: str) -> str | None:
+    if not isinstance(value, str):
+        return f"{where}: {str(value)[:60]} is not a text"
+    # JSON can name halves of characters, which cannot be written anywhere.
+    return f"{where}: a text is not Unicode" if any("\ud800" <= one <= "\udfff" for one in value) else None
+
+
+def _is_dtype(value: object) -> bool:
+    return isinstance(value, str) and value in DTYPES
 
 
 def _spec_fault(value: object, where: str) -> str | None:
     if not isinstance(value, dict) or set(value) != {"shape", "dtype"}:
         return f"{where}: a spec has a shape and a dtype"
-    if value["dtype"] not in DTYPES:
-        return f"{where}: {value['dtype']!r} is not a dtype"
+    if not _is_dtype(value["dtype"]):
+        return f"{where}: {str(value['dtype'])[:60]!r} is not a dtype"
     shape = value["shape"]
     if not isinstance(shape, list) or not all(n is None or _is_size(n) for n in shape):
         return f"{where}: the shape {str(shape)[:60]} is not a list of sizes and nulls"
@@ -165,14 +193,14 @@ def _spec_fault(value: object, where: str) -> str | None:
 
 
 def _is_size(n: object) -> bool:
-    return isinstance(n, int) and not isinstance(n, bool) and n >= 0
+    return isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**63
 
 
 def _array_fault(value: dict[str, object], where: str) -> str | None:
     dtype, shape, data = value["dtype"], value["shape"], value["data"]
-    if dtype not in DTYPES:
-        return f"{where}: {dtype!r} is not a dtype"
-    if not isinstance(shape, list) or not all(map(_is_size, shape)):
+    if not _is_dtype(dtype):
+        return f"{where}: {str(dtype)[:60]!r} is not a dtype"
+    if not isinstance(shape, list) or len(shape) > RANK or not all(map(_is_size, shape)):
         return f"{where}: the shape {str(shape)[:60]} is not a list of sizes"
     if not isinstance(data, list) or len(data) != math.prod(shape):
         found = len(data) if isinstance(data, list) else "no"
@@ -187,7 +215,7 @@ def _fits(element: Result, dtype: str) -> bool:
     if dtype == "bool":
         return isinstance(element, bool)
     if dtype == "string":
-        return isinstance(element, str)
+        return _text_fault(element, "") is None
     if dtype in COMPLEX:
         return isinstance(element, list) and len(element) == 2 and None not in map(real, element)
     return (integer if dtype in INTS else real)(element) is not None
