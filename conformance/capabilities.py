@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 from refdist.conformance.examples import Program
 
-# The capability, what it is, and the words of programs that need it.
-_ROWS = (
+# A capability, what it is, and the words of programs that need it.
+ROWS = (
     ("Default", "the default strategy", r"@Default"),
     ("OneDevice", "OneDeviceStrategy", r"@OneDevice|tf\.distribute\.OneDeviceStrategy"),
     ("Mirrored", "MirroredStrategy", r"@Mirrored .*|other|tf\.distribute\.MirroredStrategy"),
@@ -74,12 +74,12 @@ _ROWS = (
     ("names", "Python: names, signatures and types of the module",
      r"inspect|hasattr|getattr|dir|isinstance|issubclass|type|callable|\.__\w+__"),
 )
-TABLE = {name: meaning for name, meaning, _ in _ROWS}
+TABLE = {name: meaning for name, meaning, _ in ROWS}
 BASIS = re.compile(r"tf|tf\.(constant|float32|int32|int64|bool|string|distribute(\.(ReduceOp(\..*)?|ReplicaContext|"
                    r"Strategy|DistributedValues|experimental|get_replica_context|get_strategy|has_strategy|"
                    r"in_cross_replica_context))?)")
 
-_PATTERNS = [(name, re.compile(pattern)) for name, _, pattern in _ROWS]
+_PATTERNS = [(name, re.compile(pattern)) for name, _, pattern in ROWS]
 
 
 def needs(program: Program) -> frozenset[str]:

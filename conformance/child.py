@@ -19,6 +19,7 @@ from typing import IO
 
 from refdist.conformance import protocol
 from refdist.conformance.adapter import Unusable, load
+from refdist.conformance.process import signal_session
 
 GRACE = 1.0  # seconds between the end of the input and that of the process
 
@@ -51,8 +52,8 @@ def _read(given: IO[str], questions: queue.SimpleQueue[str]) -> None:
         questions.put(line)
     questions.put("")
     time.sleep(GRACE)
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
+    if os.getsid(0) == os.getpid():
+        signal_session(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 

@@ -62,13 +62,20 @@ class Program:
 
 def program(case: Case) -> Program:
     """What an implementation runs of a case."""
-    def code(example: Example) -> Code:
-        return Code(example.source, example.line)
-
     preamble = case.chapter.preamble
-    return Program(case.strategy, case.chapter.path.name, code(preamble) if preamble else None, code(case.example),
+    return Program(case.strategy, case.chapter.path.name, _code(preamble) if preamble else None, _code(case.example),
                    tuple(i for i, statement in enumerate(case.example.statements)
                          if statement.expected(case.strategy) is not None))
+
+
+def _code(example: Example) -> Code:
+    """The statements of an example where they stand, without the comments after them, which are the results."""
+    lines: list[str] = []
+    for statement in example.statements:
+        blank = statement.line - example.line - len(lines)
+        # Statements may share a line, which each of them has.
+        lines += [""] * blank + statement.source.split("\n") if blank >= 0 else []
+    return Code("\n".join(lines), example.line)
 
 
 def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:

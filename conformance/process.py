@@ -5,8 +5,9 @@ moves the three pipes, so that a process that does not read while it prints, or 
 of time instead of blocking the suite.
 
 The process leads a session of the operating system: the keys of the terminal do not reach it, and all that it starts
-can be killed with it.  It is killed in two steps, because launchers (mpiexec) have processes elsewhere to end, and
-`child.py` tells where it hangs.
+can be killed with it, also what has a process group of its own (where the system tells of which session a process is).
+It is killed in two steps, because launchers (mpiexec) have processes elsewhere to end, and `child.py` tells where it
+hangs.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import codecs
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from refdist.conformance.notation import cut, on_one_line, printable
@@ -59,9 +62,11 @@ class Process:
         self._kept, self._count = b"", 0
         self._deaf, self._over = False, False
 
-    def alive(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.poll() is None
+    def listens(self) -> bool:
+        """Whether it has not ended, and can be sent something."""
+        poll = select.poll()
+        poll.register(self._stdin, 0)
+        return self._alive() and not poll.poll(0)
 
     def send(self, message: dict[str, Any]) -> None:
         """Takes a message, which is written while the answer is waited for."""
@@ -119,8 +124,7 @@ class Process:
         if not now:
             self._wait(GRACE)
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+            signal_session(self._process.pid, number)
             self._wait(GRACE)
         # A process that has left the session may hold the pipes, and write for ever.
         deadline = time.monotonic() + GRACE
@@ -130,9 +134,12 @@ class Process:
         self._stdout.close()
         self._stderr.close()
 
+    def _alive(self) -> bool:
+        return self._process.poll() is None
+
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while self.alive() and time.monotonic() < deadline:
+        while self._alive() and time.monotonic() < deadline:
             self._move(TICK / 2)
 
     def _line(self, deadline: float, late: str) -> bytes:
@@ -148,7 +155,7 @@ class Process:
             if self._deaf:
                 raise Broken(self._how_it_ended("it has closed its standard input"))
             # What it wrote last may have arrived between the two looks.
-            ended = not moved and not self.alive() and not self._move(0)
+            ended = not moved and not self._alive() and not self._move(0)
             if ended or self._stdout not in self._selector.get_map():
                 raise Broken(self._how_it_ended("it has closed its standard output"))
         if time.monotonic() > deadline:
@@ -198,3 +205,14 @@ class Process:
 
 def _refused(word: str) -> None:
     raise ValueError(f"JSON has no {word}; it is the text \"{word.replace('Infinity', 'inf').replace('NaN', 'nan')}\"")
+
+
+def signal_session(leader: int, number: int) -> None:
+    """Sends a signal to the processes of a session, to the group of its leader last."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            group, session = stat.read_text(errors="replace").rpartition(")")[2].split()[2:4]
+            if int(session) == leader != int(group):
+                os.kill(int(stat.parent.name), number)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)

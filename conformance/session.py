@@ -98,7 +98,7 @@ class InProcess(Tester):
     def ask(self, program: Program, case: Case | None = None) -> Reply:
         """Runs a program here; whatever the adapter raises costs the case."""
         try:
-            return Reply(protocol.read_answers(protocol.answers_message(self._adapter.run(program)), program))
+            return _reply({"answers": protocol.answers_message(self._adapter.run(program))}, program, "")
         except Exception as error:
             return Reply([], "errored", on_one_line(f"{type(error).__name__}: {error}"), traceback.format_exc())
 
@@ -135,13 +135,13 @@ class Session(Tester):
 
     def ask(self, program: Program, case: Case | None = None) -> Reply:
         """Sends a program and reads the answer; whatever goes wrong costs this program only."""
-        if self._process and not self._process.alive():
+        if self._process and not self._process.listens():
             self._process.end(now=True)
             self._process = None
         try:
             process = self._process or self._started_again()
         except Unusable as error:
-            return Reply([], "errored", str(error))
+            return Reply([], "errored", on_one_line(str(error), 500))
         self._number += 1
         message = protocol.case_message(case) if case else protocol.program_message(program)
         try:
@@ -214,7 +214,7 @@ def _reply(message: Message, program: Program, printed: str) -> Reply:
         try:
             return Reply(protocol.read_answers(message["answers"], program), output=printed)
         except ValueError as error:
-            return Reply([], "errored", str(error), printed)
+            return Reply([], "errored", on_one_line(str(error), 500), printed)
     reason = message[keys[0]]
     outcome = "skipped" if keys[0] == "skip" else "unsupported"
     if not isinstance(reason, str) or not reason.strip():
