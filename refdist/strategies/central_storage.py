@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refdist import config, errors
-from refdist.core import devices as names
 from refdist.core import rules
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
@@ -18,7 +17,7 @@ class CentralStorageStrategy(Strategy):
     Args:
         compute_devices: names of devices, or LogicalDevices; None takes all GPUs of the machine, or one CPU when it
             has none.
-        parameter_device: a device name; None takes the CPU, or the only GPU.
+        parameter_device: a device name; None takes the CPU, or the only compute device.
 
     >>> import refdist
     >>> strategy = refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"], "CPU:0")
@@ -45,8 +44,7 @@ class CentralStorageStrategy(Strategy):
                                "Name at least one device, or pass None for those of the machine.",
                                kind=errors.InvalidValueError)
         if parameter_device is None:
-            only_gpu = len(full) == 1 and names.device_type(full[0]) == "GPU"
-            parameter_device = full[0] if only_gpu else "CPU:0"
+            parameter_device = full[0] if len(full) == 1 else "CPU:0"
         warn_of_copies("CentralStorageStrategy")
         [central] = config.check_own_devices("CentralStorageStrategy", [parameter_device], "parameter_device")
         super().__init__(CentralStorageExtended(self, worker_devices=full, parameter_devices=[central]))
