@@ -167,6 +167,28 @@ def test_every_way_in_makes_the_transfers_of_the_plan(entry: Any, plan: str, op:
     assert [(event.name, event.nbytes) for event in events if event.kind == "transfer"] == expected != []
 
 
+# The plan, how many GPUs, and the transfers of 16 bytes between them.
+TRANSFERS: list[tuple[Plan, int, list[tuple[str, int]]]] = [
+    (refdist.ReductionToOneDevice(), 2, [("GPU:1 -> GPU:0", 16), ("GPU:0 -> GPU:1", 16)]),
+    (refdist.ReductionToOneDevice("CPU:0"), 2, [("GPU:0 -> CPU:0", 16), ("GPU:1 -> CPU:0", 16),
+                                                ("CPU:0 -> GPU:0", 16), ("CPU:0 -> GPU:1", 16)]),
+    (refdist.NcclAllReduce(), 2, [("GPU:0 -> GPU:1", 8), ("GPU:1 -> GPU:0", 8),
+                                  ("GPU:0 -> GPU:1", 8), ("GPU:1 -> GPU:0", 8)]),
+    (refdist.NcclAllReduce(), 4, [("GPU:0 -> GPU:1", 4), ("GPU:1 -> GPU:2", 4),
+                                  ("GPU:2 -> GPU:3", 4), ("GPU:3 -> GPU:0", 4)] * 6),
+    (refdist.HierarchicalCopyAllReduce(), 4, [("GPU:1 -> GPU:0", 16), ("GPU:3 -> GPU:2", 16), ("GPU:0 -> GPU:2", 16),
+                                              ("GPU:2 -> GPU:0", 16), ("GPU:0 -> GPU:1", 16), ("GPU:2 -> GPU:3", 16)]),
+]
+
+
+@pytest.mark.parametrize(("plan", "count", "expected"), TRANSFERS)
+def test_the_transfers_of_the_plans(plan: Plan, count: int, expected: list[tuple[str, int]]) -> None:
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)], cross_device_ops=plan)
+    with journal.record() as events:
+        strategy.run(lambda: rc().all_reduce("SUM", np.ones(4, np.float32)))
+    assert [(event.name, event.nbytes) for event in events if event.kind == "transfer"] == expected
+
+
 def test_every_way_in_accumulates_as_the_plan_was_told(entry: Any) -> None:
     call, _, _ = entry
     ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: 100 * sum(parts))
