@@ -40,6 +40,8 @@ from refdist.conformance.programs import size
 PROTOCOL = 1
 # The version of the form of a case; see cases.schema.json.
 SCHEMA = 1
+# What an answer has beside its id, one of them.
+ANSWERS = ("answers", "skip", "unsupported")
 
 Message: TypeAlias = "dict[str, Any]"
 

@@ -34,7 +34,7 @@ from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import Verdict, judge
 from refdist.conformance.notation import cut, on_one_line
 from refdist.conformance.process import Broken, Process
-from refdist.conformance.protocol import Message
+from refdist.conformance.protocol import ANSWERS, Message
 
 LIMIT = 30.0  # seconds that a case may take
 START_LIMIT = 120.0  # seconds until an implementation has said who it is
@@ -200,10 +200,6 @@ class Session(Tester):
                 if attempt == STARTS - 1:
                     self._given_up = f"it could not be started again, {STARTS} times in a row: {error}"
         raise Unusable(self._given_up)
-
-
-# The keys of an answer beside its id.
-ANSWERS = ("answers", "skip", "unsupported")
 
 
 def _reply(message: Message, program: Program, printed: str) -> Reply:

@@ -1,0 +1,91 @@
+"""What is sent of a case, and what an implementation must have to be sent it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import tokenize
+
+import pytest
+
+from refdist.conformance import capabilities, protocol, session
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.capabilities import BASIS, needs, words
+from refdist.conformance.chapters import cases
+from refdist.conformance.examples import Code, Program, program
+
+CASES = [case for case in cases() if not case.example.parameters]
+
+
+# What is sent.
+
+def test_a_program_arrives_as_it_was_sent() -> None:
+    for case in CASES:
+        message = json.loads(json.dumps(protocol.case_message(case)))
+        assert (message["name"], message["clause"]) == (case.name, case.clause.name)
+        assert protocol.read_program(message) == program(case)
+
+
+def test_a_program_is_that_of_the_chapter_without_its_results() -> None:
+    for case in CASES:
+        preamble = case.chapter.preamble
+        sent = program(case)
+        for code, example in [(sent.example, case.example), *([(sent.preamble, preamble)] if preamble else [])]:
+            assert code is not None and example is not None
+            assert _tree(code.source) == _tree(example.source) and code.line == example.line
+            comments = [token for token in tokenize.generate_tokens(io.StringIO(code.source).readline)
+                        if token.type == tokenize.COMMENT]
+            assert not any(token.start[1] == 0 for token in comments)
+
+
+def _tree(source: str) -> str:
+    return ast.dump(ast.parse(source), include_attributes=True)
+
+
+# What an implementation may lack.
+
+def test_no_name_of_the_chapters_is_without_a_capability() -> None:
+    patterns = [*map(re.compile, (pattern for _, _, pattern in capabilities.ROWS)), BASIS]
+    for case in CASES:
+        for word in words(program(case)):
+            if re.fullmatch(r"tf(\.\w+)*", word):
+                steps = word.split(".")
+                outer = {".".join(steps[:i]) for i in range(1, len(steps) + 1)} - {"tf", "tf.distribute"}
+                assert word in ("tf", "tf.distribute") or any(
+                    pattern.fullmatch(one) for pattern in patterns for one in outer), f"{case.name}: {word}"
+
+
+@pytest.mark.parametrize(("source", "strategy", "lacks"), [
+    ("strategy.run(step)", "Mirrored 2", "Mirrored"),
+    ("strategy.run(step)", "MultiWorker 2x1", "workers"),
+    ("strategy.run(step)", "MultiWorker 2x3", "workers, replicas on workers"),
+    ("helper()", "Default", "Default, gather"),
+    ("value = tf.Variable(1.0, synchronization=tf.VariableSynchronization.ON_READ)", "OneDevice",
+     "OneDevice, variables, ON_READ"),
+    ("other.run(step)", "Central 2", "Central, Mirrored, two strategies"),
+    ("tf.constant(1.0, tf.float16)", "Mirrored 2", "Mirrored, dtypes"),
+    ("tf.constant(1.0, dtype='float64')", "Mirrored 2", "Mirrored, dtypes"),
+    ("strategy.distribute_datasets_from_function(lambda context: tf.data.Dataset.range(4))", "Mirrored 2",
+     "Mirrored, datasets, dataset functions"),
+    ("def step():\n    raise ValueError", "Mirrored 2", "Mirrored, exceptions"),
+    ("v.scatter_add(tf.IndexedSlices(1.0, 0))", "Mirrored 2", "Mirrored, scatter, IndexedSlices"),
+    ("import inspect", "Mirrored 2", "Mirrored, names"),
+])
+def test_what_a_program_needs_is_read_off_it(source: str, strategy: str, lacks: str) -> None:
+    preamble = "def helper():\n    return inner()\n\ndef inner():\n    return strategy.gather(1, 0)"
+    one = Program(strategy, "some.md", Code(preamble, 1), Code(source, 10), (0,))
+    assert needs(one) == set(lacks.split(", "))
+
+
+def test_what_an_implementation_lacks_is_skipped_with_the_reason() -> None:
+    class Partial(Simulated):
+        lacks = frozenset({"variables", "workers"})
+
+    partial = session.InProcess(Partial())
+    verdicts = {case.name: partial.run(case) for case in CASES[::10]}
+    for case in CASES[::10]:
+        missing = needs(program(case)) & Partial.lacks
+        said = f"needs {', '.join(sorted(missing))}" if missing else ""
+        assert (verdicts[case.name].outcome, verdicts[case.name].message) == ("skipped" if said else "passed", said)
