@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from refdist.conformance.chapters import cases
+from refdist.conformance.mutants import slips
 from refdist.conformance.mutants.cells import cells
 from refdist.conformance.mutants.killing import Fork
 
@@ -26,7 +27,8 @@ class Mutant(Protocol):
 def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
     """The case that kills each mutant, by the mutant's name; None for a survivor.
 
-    A case that has killed is tried first on the next one, because neighbours are often killed by the same.
+    Of a slip only the cases of its clause are tried.  Of others all are, and a case that has killed one is tried first
+    on the next, because neighbours are often killed by the same.
     """
     order = [case.name for case in cases()]
     found: dict[str, str | None] = {}
@@ -36,7 +38,8 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
     while left or running:
         while left and len(running) < jobs:
             mutant = left.pop()
-            running[Fork(mutant.mutate, order)] = mutant
+            names = [mutant.clause] if isinstance(mutant, slips.Slip) else order
+            running[Fork(mutant.mutate, names)] = mutant
         limit = max(0.0, min(fork.deadline for fork in running) - time.monotonic())
         ready, _, _ = select.select(list(running), [], [], limit)
         for fork in ready or [min(running, key=lambda one: one.deadline)]:
@@ -53,6 +56,7 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
 def main() -> int:
     """Tries mutants and prints how many are killed, and which are not."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slips", action="store_true", help="mistakes that people make")
     parser.add_argument("--cells", action="store_true", help="the cells of the tables of rules")
     parser.add_argument("--source", type=int, metavar="N", help="N mutants of the source of the core, by cosmic-ray")
     parser.add_argument("--seed", type=int, default=0, help="which of them (%(default)s)")
@@ -60,6 +64,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many at once (%(default)s)")
     options = parser.parse_args()
     mutants: list[Mutant] = []
+    if options.slips or not (options.cells or options.source):
+        mutants += slips.load()
     if options.cells:
         mutants += cells()
     if options.source:
