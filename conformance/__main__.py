@@ -1,6 +1,7 @@
 """The command `python -m refdist.conformance`.
 
     python -m refdist.conformance [--adapter package.module:Class] ...   tests an implementation; pytest's options work
+    python -m refdist.conformance random --against package.module:Class  compares two on random programs
 
 Exit status: 0 all passed, failed as expected, or were skipped; 1 a case failed; 2 interrupted; 3 the suite itself
 broke; 4 wrong usage, or the implementation could not be started; 5 no case was selected, or not one could be judged.
@@ -23,6 +24,10 @@ except ModuleNotFoundError as error:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["random"]:
+        from refdist.conformance import random_programs
+
+        return random_programs.main(given[1:])
     folder = Path(__file__).parent
     return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
                             "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "--no-header", *given]))
