@@ -1,14 +1,13 @@
-"""Prints docs/tables.md, docs/errors.md and docs/semantics.md from the tables in the code; `make docs` runs it."""
+"""Prints the pages that follow from tables, the catalogue of errors and the specification; `make docs` runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
 
 from refdist import errors
-from refdist.conformance.old.case import Case
-from refdist.conformance.old.cases import load
+from refdist.conformance.chapters import Clause, load
 from refdist.core import rules
 from refdist.core.rules.table import Table
 
@@ -50,50 +49,64 @@ Floats keep their dtype.
 {chr(10).join(map(section, (rules.SHARDING, rules.CUTS, rules.UNEVEN, rules.MODES)))}"""
 
 
-def semantics() -> str:
-    parts = ["""# Semantics
+def rows(clauses: Iterable[Clause], text: Callable[[Clause], str]) -> str:
+    """A table of clauses: name, rule, and a text about each."""
+    return table(["clause", "rule", ""], ([f"[{clause.name}]({link(clause)})", clause.rule, text(clause)]
+                                          for clause in clauses))
 
-The specification that the conformance suite tests, printed from its cases by `make docs`. A clause is a sentence that
-holds for every strategy named; *required* means documented, *recommended* not documented: observed in TensorFlow
-2.21, or an error where a wrong result would come out. *document* says what TensorFlow's page says of it. Every
-example runs: `shows` runs a program of the suite's language (see
-[Testing your implementation](testing-your-implementation.md)) on refdist and compares.
 
-```python
-from refdist.conformance.old.adapters.simulated import Simulated
-from refdist.conformance.old.case import Case, judge
+def link(clause: Clause) -> str:
+    """Where a clause stands, seen from docs/."""
+    chapter = clause.name.partition(".")[0]
+    return f"../conformance/spec/{chapter}.md#{clause.name.replace('.', '')}"
 
-def shows(program, gives=None, fails=(), dtype=None, then=None, strategy=("mirrored", 2)):
-    case = Case("example", program, gives, tuple(fails), then, strategy, dtype=dtype)
-    verdict = judge(case, Simulated())
-    assert verdict.outcome == "passed", verdict.message
-```
 
-A program returns nested lists, with the `dtype` stated, or fails with an error of one of the kinds; `then` is a program
-that afterwards still returns what follows it.
+def specification() -> str:
+    parts = ["""# The specification
+
+Printed from the chapters in `conformance/spec/` by `make docs`: every clause in one line. The chapters are written to
+be read from top to bottom, and every example in them is run; [Testing your
+implementation](testing-your-implementation.md) says how, on refdist or on anything else. *MUST* is promised by a
+document; *SHOULD* is not, and is what a reasonable person expects.
 """]
-    clauses: dict[tuple[str, ...], list[Case]] = {}
-    for case in load():
-        # A clause is one sentence on which all its cases agree; a name ends with the strategy where others share it.
-        kind, count = case.strategy
-        sentence = case.name.removeprefix(f"{case.concept}: ").removesuffix(f": {kind} {count}")
-        said = (case.concept, sentence, case.level, case.source, case.document, case.dtype or "")
-        clauses.setdefault(said, []).append(case)
-    chapter, number, before = 0, 0, ""
-    for (concept, sentence, level, source, document, _), cases in clauses.items():
-        if concept != before:
-            chapter, number, before = chapter + 1, 0, concept
-            parts.append(f"## {chapter}. {concept.replace('_', ' ')}\n")
-        number += 1
-        first = cases[0]
-        kinds = ", ".join(f"{kind} {count}" for kind, count in dict.fromkeys(case.strategy for case in cases))
-        outcome = f"fails={first.fails!r}" if first.fails else f"gives={first.gives!r}"
-        outcome += f", dtype={first.dtype!r}" if first.dtype else ""
-        outcome += f", then={first.then!r}" if first.then else ""
-        parts.append(f"**{chapter}.{number}** {sentence}. *{level}; {source}; document {document}; {len(cases)} "
-                     f"case{'s' * (len(cases) > 1)}: {kinds}*\n\n```python\nshows({first.program!r}, {outcome}, "
-                     f"strategy={first.strategy!r})\n```\n")
+    for chapter in load():
+        sentence = " ".join(chapter.prose.split("\n\n")[0].split())
+        lines = table(["clause", "level", "rule"], ([f"[{clause.name}]({link(clause)})", clause.level, clause.rule]
+                                                    for clause in chapter.clauses))
+        title = f"[{chapter.name}](../conformance/spec/{chapter.name}.md)"
+        parts.append(f"## {title}\n\n{fill(sentence, 120)}\n\n{lines}")
     return "\n".join(parts)
+
+
+def differences() -> str:
+    clauses = [clause for chapter in load() for clause in chapter.clauses]
+
+    def differing(level: str) -> str:
+        return rows((clause for clause in clauses if clause.tensorflow and clause.level == level),
+                    lambda clause: f"TensorFlow 2.21: {clause.tensorflow}")
+
+    def of_page(*standings: str) -> str:
+        return rows((clause for clause in clauses if clause.standing in standings),
+                    lambda clause: f"{clause.page}, {clause.section}: {clause.standing}; {clause.remark}")
+
+    return f"""# Where TensorFlow 2.21 and its documents differ
+
+Printed from the chapters of the [specification](specification.md) by `make docs`. refdist does what the clause says; a
+link leads to the program that shows it. `conformance/expected/tensorflow.txt` names the cases, and a run of the suite
+on TensorFlow checks that they still fail as it says. What refdist leaves out is in [Porting](porting.md#left-out).
+
+## What a document promises, and TensorFlow 2.21 does otherwise
+
+{differing("MUST")}
+## Where the documents are silent
+
+{differing("SHOULD")}
+## Where a document is wrong, or another one contradicts it
+
+{of_page("wrong", "contradicted")}
+## Where a document can be read in several ways
+
+{of_page("ambiguous")}"""
 
 
 def catalogue() -> str:
@@ -111,7 +124,8 @@ are of the class that fits them better: a value that is wrong is a `ValueError` 
     return "\n".join(parts)
 
 
-PAGES = {"tables.md": tables, "errors.md": catalogue, "semantics.md": semantics}
+PAGES = {"tables.md": tables, "errors.md": catalogue, "specification.md": specification,
+         "differences.md": differences}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

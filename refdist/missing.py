@@ -1,4 +1,4 @@
-"""What TensorFlow has and refdist lacks: what to write instead.  The porting table is in docs/differences.md."""
+"""What TensorFlow has and refdist lacks: what to write instead.  The porting table is in docs/porting.md."""
 
 from __future__ import annotations
 
