@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from refdist.conformance.programs import STRATEGY, Example, NotAProgram
+from refdist.conformance.programs import STRATEGY, Example, NotAProgram, size
 from refdist.conformance.programs import read as read_program
 
 SPEC = Path(__file__).parent / "spec"
@@ -237,6 +237,10 @@ class _Reader:
             if not any(statement.expected(strategy) for statement in example.statements):
                 raise self._refuse(example.line, f"{name}: no statement has a result on {strategy}")
         for statement in example.statements:
+            for strategy in strategies:
+                told = statement.expected(strategy)
+                if told and None not in told and not told.keys() >= set(range(size(strategy)[0])):
+                    raise self._refuse(statement.line, f"{name}: this statement has a result on some workers only")
             for one in statement.expectations:
                 if unknown := set(one.strategies) - set(strategies):
                     raise self._refuse(statement.line, f"{name}: it is not run on {', '.join(sorted(unknown))}")

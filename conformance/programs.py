@@ -6,6 +6,7 @@
     strategy.run(step)
     # 2.0 | 2.0  float32                          the result of the statement above
     # Mirrored 3: 3.0 | 3.0 | 3.0  float32        where it is another one on some strategies
+    # MultiWorker 2x1, worker 1: None             or, also without a strategy, on one of the workers
 
 The comment that directly follows a statement is its result (`notation.py` says how one is written). It goes on in
 comment lines that are indented by two more spaces. Other comments are comments.
@@ -150,14 +151,14 @@ def _expectations(line: int, comments: list[str]) -> tuple[Expectation, ...]:
 
 
 def _prefix(text: str) -> tuple[tuple[str, ...], int | None, str]:
-    """Splits `Mirrored 2, MultiWorker 2x1, worker 0: result`."""
+    """Splits `Mirrored 2, MultiWorker 2x1: result`, `MultiWorker 2x1, worker 0: result` and `worker 0: result`."""
     head, colon, result = text.partition(":")
     names = head.split(", ")
     worker = None
     if colon and (last := re.fullmatch(r"worker (\d+)", names[-1])):
         worker = int(last[1])
         names.pop()
-    if colon and names and all(STRATEGY.fullmatch(name) for name in names):
+    if colon and (names or worker is not None) and all(STRATEGY.fullmatch(name) for name in names):
         return tuple(names), worker, result.strip()
     return (), None, text
 

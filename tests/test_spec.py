@@ -133,7 +133,9 @@ Prose.
     ("# (1, 1)\n    # Mirrored 2: 1", "# Mirrored 2: 1\n    1\n    # 1", "results on some strategies only"),
     ("# (1, 1)", "# what", "not a value"), ("strategy.run(help)", "strategy.run(help", "in an example"),
     ("    strategy.run(help)\n    # (1, 1)\n    # Mirrored 2: 1\n", "", "has no example"),
-    ("    # (1, 1)\n    # Mirrored 2: 1\n", "", "no statement has a result")])
+    ("    # (1, 1)\n    # Mirrored 2: 1\n", "", "no statement has a result"),
+    ("# Mirrored 2: 1", "# Mirrored 2, worker 1: 1", "on some workers only"),
+    ("# (1, 1)", "# worker 1: 1", "on some workers only")])
 def test_what_is_not_a_chapter_is_refused_with_its_line(tmp_path: Path, old: str, new: str, says: str) -> None:
     path = tmp_path / "name.md"
     path.write_text(GOOD)
@@ -142,3 +144,16 @@ def test_what_is_not_a_chapter_is_refused_with_its_line(tmp_path: Path, old: str
     path.write_text(GOOD.replace(old, new, 1))
     with pytest.raises(NotAChapter, match=rf"name\.md:\d+: .*{says}"):
         read(path)
+
+
+def test_a_result_may_be_of_one_worker(tmp_path: Path) -> None:
+    path = tmp_path / "name.md"
+    path.write_text(GOOD.replace("Mirrored 2 and Central 2", "MultiWorker 2x1 and MultiWorker 3x1").replace(
+        "# (1, 1)", "# worker 0: 1\n    # worker 1: 2").replace(
+        "# Mirrored 2: 1", "# MultiWorker 3x1: 3\n    # MultiWorker 3x1, worker 2: 4"))
+    two, three = cases((read(path),))
+    ones = [{0: parsed(text)} for text in "1234"]
+    assert judge(two, ones[:2]).outcome == "passed"
+    assert judge(two, ones[1::-1]).message == "worker 0: found 2, expected 1"
+    assert judge(three, [ones[2], ones[2], ones[3]]).outcome == "passed"
+    assert judge(three, [ones[2]] * 3).message == "worker 2: found 3, expected 4"
