@@ -136,6 +136,9 @@ class _Child:
                 answer = program()
                 with os.fdopen(to, "w") as stream:
                     json.dump(list(answer.items()), stream)
+                if config is not None:
+                    # Until it is killed: others may not have received all that this worker sent.
+                    time.sleep(LIMIT)
             finally:
                 os._exit(0)
         os.close(to)
