@@ -58,7 +58,11 @@ class Adapter(ABC):
 
     def run(self, program: Program) -> list[Answer]:
         """Runs a program: the answer of each worker; of an implementation that has no workers, one."""
-        return [run_example(self, program)]
+        return [self.execute(program, {})]
+
+    def execute(self, program: Program, answer: Answer) -> Answer:
+        """Runs the program of one worker in this process, and puts what was observed into `answer`."""
+        return run_example(self, program, answer)
 
 
 class Unusable(Exception):

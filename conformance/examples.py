@@ -12,6 +12,7 @@ and ends the example if it does.
 from __future__ import annotations
 
 import ast
+import json
 import linecache
 import os
 from collections.abc import Iterator, Sequence
@@ -81,13 +82,13 @@ def _code(example: Example) -> Code:
 def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:
     """Runs a program in this process and answers what was observed; into `answer` if that is given."""
     answer = {} if answer is None else answer
-    with _same_environment():
+    with same_environment():
         _run(adapter, program, answer)
     return answer
 
 
 @contextmanager
-def _same_environment() -> Iterator[None]:
+def same_environment() -> Iterator[None]:
     """Puts back the environment variables that a program has set, so that the next one does not find them."""
     before = dict(os.environ)
     try:
@@ -133,6 +134,12 @@ def ended(program: Program, answer: Answer, error: Result) -> None:
     missing = [i for i in program.observe if i not in answer]
     if missing:
         answer[missing[0]] = error
+
+
+def worker() -> int:
+    """The number of this worker, which is in TF_CONFIG."""
+    task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {})
+    return int(task.get("index", 0))
 
 
 def _page(blocks: Sequence[Code]) -> list[str]:

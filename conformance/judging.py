@@ -61,7 +61,7 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
         told = statement.expected(case.strategy) if statement else None
         for worker, answer in enumerate(bare):
             said = f"worker {worker}: " if workers > 1 else ""
-            wanted = _wanted(told, worker, case.strategy) if told else None
+            wanted = wanted_of(told, worker, case.strategy) if told else None
             expected = _text(wanted) if wanted else ""
             if i not in answer:
                 if wanted:
@@ -86,7 +86,7 @@ def _text(expectation: Expectation) -> str:
     return f"holds {expectation.holds}" if expectation.holds else shown(expectation.result)
 
 
-def _wanted(told: Mapping[int | None, Expectation], worker: int, strategy: str) -> Expectation:
+def wanted_of(told: Mapping[int | None, Expectation], worker: int, strategy: str) -> Expectation:
     """What one worker must observe."""
     workers, replicas = size(strategy)
     if worker in told or workers == 1:

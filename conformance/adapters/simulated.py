@@ -9,7 +9,7 @@ import refdist.tf
 from refdist.array.convert import is_array, to_numpy
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.examples import Answer, Program, ended, raised, run_example
+from refdist.conformance.examples import Answer, Program, ended, raised
 from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
@@ -40,11 +40,11 @@ class Simulated(Adapter):
     def run(self, program: Program) -> list[Answer]:
         workers, replicas = size(program.strategy)
         if not program.strategy.startswith("MultiWorker"):
-            return [run_example(self, program)]
+            return [self.execute(program, {})]
         answers: list[Answer] = [{} for _ in range(workers)]
 
         def worker() -> None:
-            run_example(self, program, answers[refdist.cluster_resolver.TFConfigClusterResolver().task_id or 0])
+            self.execute(program, answers[refdist.cluster_resolver.TFConfigClusterResolver().task_id or 0])
 
         try:
             refdist.simulate_workers(worker, workers, replicas)

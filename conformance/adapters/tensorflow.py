@@ -20,7 +20,7 @@ from typing import Any
 
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.examples import Answer, Program, ended, run_example
+from refdist.conformance.examples import Answer, Program, ended
 from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
@@ -117,7 +117,7 @@ class TensorFlow(Adapter):
         cpu = tf.config.list_physical_devices("CPU")[0]
         count = 1 if program.strategy.startswith("MultiWorker") else DEVICES
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-        return run_example(self, program)
+        return self.execute(program, {})
 
 
 class _Child:
