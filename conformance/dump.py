@@ -1,0 +1,80 @@
+"""The command `python -m refdist.conformance dump cases.jsonl`: all cases as data.
+
+Every line of the file is an example of a chapter, as `cases.schema.json` says; a property is there with a few values
+for its names. The strategies that an example is run on are its `cases`, and where what it does is the same on several
+of them, they share an entry of `programs`. `cases_of` takes a line apart into what a testee is asked and what is
+expected of it.
+
+The file is generated and committed, so that a project without Python can take it from the repository or from a
+release; a test demands that it is what the chapters say.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import refdist
+from refdist.conformance.chapters import Case, cases
+from refdist.conformance.properties import drawn
+from refdist.conformance.protocol import SCHEMA
+from refdist.conformance.record import record
+
+FILE = Path(__file__).parent / "cases.jsonl"
+DRAWS = 3  # of each property
+# What all cases of an example have in common.
+SHARED = ("clause", "python", "observe")
+
+
+def main(arguments: list[str]) -> int:
+    """Writes all cases into the file that the only argument names; returns the exit status."""
+    if len(arguments) != 1:
+        print("usage: python -m refdist.conformance dump FILE", file=sys.stderr)
+        return 4
+    done = list(lines(cases()))
+    text = "".join(one + "\n" for one in done)
+    Path(arguments[0]).write_text(text, encoding="utf-8")
+    counts = Counter("only_python" in case for one in done for case in json.loads(one)["cases"])
+    print(f"{len(done)} examples, {counts.total()} cases, {counts[True]} of them in Python only; {len(text):,} bytes")
+    return 0
+
+
+def lines(chosen: Iterable[Case]) -> Iterator[str]:
+    """The lines of the file, one for each example; the cases of a clause follow each other."""
+    for _, cases_of_clause in itertools.groupby(chosen, key=lambda case: case.clause):
+        examples: dict[str, list[Case]] = {}
+        for case in cases_of_clause:
+            for one in drawn(case, DRAWS) if case.example.parameters else [case]:
+                examples.setdefault(one.example.source, []).append(one)
+        for same in examples.values():
+            yield _line(same[0], [record(case) for case in same])
+
+
+def _line(case: Case, records: list[dict[str, Any]]) -> str:
+    clause = case.clause
+    programs: list[object] = []
+    done: dict[str, Any] = {
+        "schema": SCHEMA, "suite": refdist.__version__, "clause": clause.name, "rule": clause.rule,
+        "level": clause.level, "page": clause.page, "section": clause.section, "standing": clause.standing,
+        **{key: records[0][key] for key in SHARED}, "cases": []}
+    for one in records:
+        own = {key: value for key, value in one.items() if key not in SHARED}
+        if "programs" in own:
+            if own["programs"] not in programs:
+                programs.append(own["programs"])
+            own["programs"] = programs.index(own["programs"])
+        done["cases"].append(own)
+    return json.dumps(done | {"programs": programs}, ensure_ascii=False, separators=(",", ":"))
+
+
+def cases_of(line: str) -> Iterator[dict[str, Any]]:
+    """The cases of a line, each complete."""
+    read = json.loads(line)
+    for case in read["cases"]:
+        programs = {"programs": read["programs"][case["programs"]]} if "programs" in case else {}
+        yield {**{key: read[key] for key in SHARED}, **case, **programs}

@@ -1,0 +1,282 @@
+"""Replaying: a recorded case, carried out on any implementation in Python.
+
+It knows nothing of the program that was recorded, so that a record with which refdist passes is complete. It is also
+the shortest description of what a record means: a testee in another language does what is done here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import json
+import operator
+import os
+import shutil
+import tempfile
+import threading
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from refdist.conformance.adapter import Adapter
+from refdist.conformance.comparison import differences
+from refdist.conformance.examples import Answer, Program, raised, same_environment, worker
+from refdist.conformance.protocol import read_program
+from refdist.conformance.results import integer, real
+
+
+class Diverged(Exception):
+    """The implementation did something else than the recorded one, so the rest of the record is not about it."""
+
+
+class Replaying(Adapter):
+    """An adapter that carries out records."""
+
+    _record: dict[str, Any]
+
+    def replay(self, record: dict[str, Any]) -> list[Answer]:
+        """Carries out a recorded case: the answer of each worker."""
+        self._record = record
+        return self.run(read_program(record))
+
+    def execute(self, program: Program, answer: Answer) -> Answer:
+        programs = self._record["programs"]
+        names = {"tf": self.tf, "strategy": self.strategy(program.strategy)}
+        if '{"name": "other"}' in json.dumps(programs):
+            names["other"] = self.strategy("Mirrored 2")
+        interpreter = _Interpreter(self, names)
+        try:
+            with same_environment():
+                interpreter.run(programs[worker() if len(programs) > 1 else 0], program.observe, answer)
+        finally:
+            interpreter.remove()
+        return answer
+
+
+class _Scope(dict[int, Any]):
+    """The values of a body, and of those around it."""
+
+    def __init__(self, outer: _Scope | None = None) -> None:
+        super().__init__()
+        self._outer = outer
+
+    def __missing__(self, number: int) -> Any:
+        if self._outer is None:
+            raise Diverged(f"step {number} has no value")
+        return self._outer[number]
+
+
+class _Interpreter:
+    def __init__(self, adapter: Adapter, names: Mapping[str, Any]) -> None:
+        self._adapter = adapter
+        self._names = names
+        self._kept: dict[int, Any] = {}
+        self._demanded: list[list[dict[str, Any]]] = []
+        self._kinds: dict[tuple[str, ...], Any] = {}
+        # A literal of the program is one object, whichever replica has it.
+        self._literals: dict[tuple[Any, Any], Any] = {}
+        self._lock = threading.Lock()
+        self._folders: list[str] = []
+        self._operators: dict[str, Callable[..., Any]] = {**_OPERATORS, "folder": self._folder}
+
+    def run(self, program: list[dict[str, Any]], observe: tuple[int, ...], answer: Answer) -> None:
+        """Carries out the program of a worker."""
+        scope = _Scope()
+        for statement in program:
+            i = statement["statement"]
+            try:
+                self._steps(statement.get("steps", []), scope)
+                if i in observe:
+                    answer[i] = self._adapter.observe(self._value(statement.get("value"), scope))
+                for bodies in self._demanded:
+                    if late := [body for body in bodies if body.get("by", i + 1) <= i]:
+                        raise Diverged(f"a function was called {len(late)} times less than expected")
+            except Exception as error:
+                answer[i] = raised(self._adapter, error)
+                if i not in observe:
+                    break
+
+    def remove(self) -> None:
+        """Removes the folders that were made."""
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _folder(self) -> str:
+        self._folders.append(tempfile.mkdtemp())
+        return self._folders[-1]
+
+    # Steps.
+
+    def _steps(self, steps: list[dict[str, Any]], scope: _Scope) -> None:
+        for step in steps:
+            try:
+                found = self._step(step, scope)
+            except Exception as error:
+                if "raises" not in step or isinstance(error, Diverged):
+                    raise
+                if (kind := self._adapter.kind_of(error)) != step["raises"]:
+                    raise Diverged(f"raises {kind} where {step['raises']} was expected: {error}") from error
+                continue
+            if "raises" in step:
+                raise Diverged(f"does not raise {step['raises']}")
+            if "is" in step and (difference := next(differences(step["is"], self._adapter.observe(found)), None)):
+                raise Diverged(difference)
+            self._store(step, found, scope)
+
+    def _store(self, step: dict[str, Any], found: Any, scope: _Scope) -> None:
+        if "id" in step:
+            scope[step["id"]] = found
+        if "keep" in step:
+            self._kept[step["keep"]] = found
+
+    def _step(self, step: dict[str, Any], scope: _Scope) -> Any:
+        if "with" in step:
+            with self._value(step["with"], scope) as entered:
+                self._store(step, entered, scope)
+                self._steps(step["steps"], scope)
+            return entered
+        if "raise" in step:
+            raise _RAISED[step["raise"]]("raised by the program")
+        args = [self._value(one, scope) for one in step.get("args", [])]
+        kwargs = {name: self._value(one, scope) for name, one in step.get("kwargs", {}).items()}
+        if "call" in step:
+            called: Any = step["call"]
+            function = self._named(called) if isinstance(called, str) else self._value(called, scope)
+            return function(*args, **kwargs)
+        if "method" in step:
+            return getattr(args[0], step["method"])(*args[1:], **kwargs)
+        if "get" in step:
+            return getattr(args[0], step["get"])
+        if "set" in step:
+            return setattr(args[0], step["set"], args[1])
+        if "object" in step:
+            return SimpleNamespace(**kwargs)
+        return self._operators[step["operator"]](*args)
+
+    # Values.
+
+    def _value(self, tree: Any, scope: _Scope) -> Any:
+        if not isinstance(tree, dict):
+            return self._literals.setdefault((type(tree), tree), tree)
+        if "dtype" in tree:
+            return _array(tree)
+        if "named" in tree:
+            key = (tree["named"], *tree["fields"])
+            kind: Any = self._kinds.setdefault(key, namedtuple(key[0], key[1:]))
+            return kind(*(self._value(one, scope) for one in tree["fields"].values()))
+        (form, content), = tree.items()
+        if form == "ref":
+            return scope[content]
+        if form == "kept":
+            return self._kept[content]
+        if form == "name":
+            return self._named(content)
+        if form == "function":
+            return self._function(content, scope)
+        if form in ("int", "float"):
+            return self._literals.setdefault((form, content), _NUMBERS[form](content))
+        if form in _NUMBERS:
+            return _NUMBERS[form](content)
+        if form == "range":
+            first, step, count = self._value(content[0], scope), self._value(content[1], scope), content[2]
+            return [first + i * step for i in range(count)]
+        if form == "dict":
+            return {key: self._value(one, scope) for key, one in content.items()}
+        if form == "pairs":
+            return {self._value(key, scope): self._value(one, scope) for key, one in content}
+        return _CONTAINERS[form]([self._value(one, scope) for one in content])
+
+    def _named(self, name: str) -> Any:
+        first, *rest = name.split(".")
+        found = self._names[first] if first in self._names else getattr(builtins, first)
+        for part in rest:
+            found = getattr(found, part)
+        return found
+
+    def _function(self, recorded: dict[str, Any], scope: _Scope) -> Callable[..., Any]:
+        bodies: list[dict[str, Any]] = recorded["bodies"]
+        any_time = len(bodies) == 1 and "replica" not in bodies[0]
+        waiting = list(bodies)
+        self._demanded.append([] if any_time else waiting)
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            body = bodies[0] if any_time else self._next(waiting)
+            inner = _Scope(scope)
+            parameters, keywords = body.get("parameters", []), body.get("keywords", {})
+            if len(args) != len(parameters) or set(kwargs) != set(keywords):
+                raise TypeError(f"the function takes {len(parameters)} arguments and {sorted(keywords)}, and was "
+                                f"called with {len(args)} and {sorted(kwargs)}")
+            inner.update(zip(parameters, args, strict=True))
+            inner.update((keywords[key], value) for key, value in kwargs.items())
+            for number, own in body.get("keep", {}).items():
+                self._kept[int(number)] = inner[own]
+            if any("yield" in step for step in body.get("steps", [])):
+                return self._generated(body["steps"], inner)
+            self._steps(body.get("steps", []), inner)
+            return self._value(body.get("returns"), inner)
+
+        function.__name__ = function.__qualname__ = recorded["name"]
+        return function
+
+    def _generated(self, steps: list[dict[str, Any]], scope: _Scope) -> Iterator[Any]:
+        for step in steps:
+            if "yield" in step:
+                yield self._value(step["yield"], scope)
+            else:
+                self._steps([step], scope)
+
+    def _next(self, waiting: list[dict[str, Any]]) -> dict[str, Any]:
+        context = self._adapter.tf.distribute.get_replica_context()
+        replica = None if context is None else int(context.replica_id_in_sync_group)
+        with self._lock:
+            for i, body in enumerate(waiting):
+                if body["replica"] == replica:
+                    return waiting.pop(i)
+        raise Diverged(f"a function is called once more than expected, "
+                       f"{'across replicas' if replica is None else f'in replica {replica}'}")
+
+
+def _array(tree: dict[str, Any]) -> Any:
+    data = [complex(*map(float, one)) if isinstance(one, list) else float(one) if isinstance(one, str)
+            and "float" in tree["dtype"] else int(one) if isinstance(one, str) and "int" in tree["dtype"] else one
+            for one in tree["data"]]
+    return np.array(data, None if tree["dtype"] == "string" else tree["dtype"]).reshape(tree["shape"])
+
+
+def _is_in(value: Any, container: Any) -> bool:
+    return value in container
+
+
+def _environment(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "int": integer, "float": real, "ints": lambda found: list(map(integer, found)),
+    "floats": lambda found: list(map(real, found)), "complex": lambda found: complex(*map(float, found))}
+_CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "list": list, "tuple": tuple, "set": set, "slice": lambda items: slice(*items)}
+_RAISED = {"value": ValueError, "type": TypeError, "context": RuntimeError, "lookup": LookupError,
+           "end": StopIteration, "unsupported": NotImplementedError, "crash": Exception}
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": lambda a, *b: a - b[0] if b else -a, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "==": operator.eq,
+    "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "abs": abs,
+    "~": operator.invert, "is": operator.is_, "not": operator.not_, "in": _is_in, "[]": operator.getitem,
+    "[]=": operator.setitem, "int": int, "float": float, "bool": bool, "list": list, "tuple": tuple,
+    "text": lambda *parts: "".join(map(str, parts)), "length": len, "same": lambda value: value, "iterate": iter,
+    "next": next, "instance": isinstance, "has": hasattr, "type": type, "callable": callable,
+    "copy": copy.copy, "deep copy": copy.deepcopy, "round": round,
+    "path": os.path.join, "environment": _environment, "environment value": os.environ.get, "file": _write}

@@ -1,0 +1,423 @@
+"""Cases as data: complete, well-formed, and sensitive to what an implementation does wrong."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refdist
+from refdist.conformance import dump, trace
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.chapters import Case, Chapter, cases, load, read
+from refdist.conformance.judging import Verdict, judge
+from refdist.conformance.properties import drawn
+from refdist.conformance.record import record
+from refdist.conformance.replay import Replaying
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+
+SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
+# What other languages cannot run; a program is added here only with a reason that holds for every language.
+ONLY_PYTHON = {"it imports threading", "it imports types", "it derives a class", "it imports inspect",
+               "it looks into an exception"}
+
+
+class Replayed(Replaying, Simulated):
+    """refdist, carrying out records."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def devices() -> Iterator[None]:
+    with refdist.config.temporary_devices():
+        yield
+
+
+LINES: dict[str, list[str]] = {}
+
+
+def lines_of(chapter: Chapter) -> list[str]:
+    if chapter.name not in LINES:
+        LINES[chapter.name] = list(dump.lines(cases((chapter,))))
+    return LINES[chapter.name]
+
+
+def replayed(case: Case, recorded: dict[str, Any], adapter: type[Replaying] = Replayed) -> Verdict:
+    return judge(case, adapter().replay(json.loads(json.dumps(recorded))))
+
+
+# All chapters.
+
+chapters = pytest.mark.parametrize("chapter", load(), ids=[chapter.name for chapter in load()])
+
+
+@chapters
+def test_refdist_passes_every_record(chapter: Chapter) -> None:
+    known = {case.name: case for one in cases((chapter,))
+             for case in (drawn(one, dump.DRAWS) if one.example.parameters else [one])}
+    done = set()
+    for line in lines_of(chapter):
+        for one in dump.cases_of(line):
+            done.add(one["name"])
+            if "programs" in one:
+                verdict = replayed(known[one["name"]], one)
+                assert verdict.outcome == "passed", f"{one['name']}: {verdict.message}"
+    assert done == set(known)
+
+
+@chapters
+def test_few_programs_are_for_python_only(chapter: Chapter) -> None:
+    reasons = [case["only_python"] for line in lines_of(chapter) for case in dump.cases_of(line)
+               if "only_python" in case]
+    assert set(reasons) <= ONLY_PYTHON
+    assert len(reasons) <= 0.1 * sum(1 for _ in cases((chapter,)))
+
+
+@chapters
+def test_lines_are_as_the_schema_says(chapter: Chapter) -> None:
+    for line in lines_of(chapter):
+        assert fault(json.loads(line), SCHEMA) is None, line[:100]
+
+
+# The schema: what of JSON Schema it uses, checked.
+
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+    "null": type(None)}
+
+
+def fault(value: Any, schema: dict[str, Any], path: str = "") -> str | None:
+    """Where a value is not what a schema says."""
+    if "$ref" in schema:
+        definition: dict[str, Any] = SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+        return fault(value, definition, path)
+    if ("const" in schema and value != schema["const"]) or ("enum" in schema and value not in schema["enum"]):
+        return f"{path}: {value!r}"
+    if "anyOf" in schema and all(fault(value, one, path) for one in schema["anyOf"]):
+        return f"{path}: {str(value)[:100]} is none of these"
+    if "type" in schema:
+        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not any(isinstance(value, TYPES[name]) and (not isinstance(value, bool) or name == "boolean")
+                   for name in names):
+            return f"{path}: {str(value)[:100]} is not of the type {names}"
+    if isinstance(value, list) and "items" in schema:
+        return next((found for i, one in enumerate(value) if (found := fault(one, schema["items"], f"{path}[{i}]"))),
+                    None)
+    if isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+        if missing := set(schema.get("required", ())) - set(value):
+            return f"{path}: {missing} is missing"
+        if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
+            return f"{path}: {list(value)}"
+        for key, one in value.items():
+            below = known.get(key, rest)
+            if below is False:
+                return f"{path}: {key!r} is not known"
+            if below is not True and (found := fault(one, below, f"{path}.{key}")):
+                return found
+    return None
+
+
+def test_the_schema_refuses_what_is_not_a_line() -> None:
+    good = json.loads(lines_of(load()[0])[0])
+    assert fault(good, SCHEMA) is None
+    for path, value in ((("level",), "MAY"), (("observe",), "1"), (("cases", 0, "strategy", "kind"), "Many"),
+                        (("programs", 0, 0, 0, "steps"), [{"operator": "?"}]), (("more",), 1),
+                        (("cases", 0, "expected"), [{"statement": 0, "results": [{"int": None}]}])):
+        bad = copy.deepcopy(good)
+        place = bad
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        assert fault(bad, SCHEMA) is not None, path
+
+
+# Programs of every kind.
+
+def example(tmp_path: Path, source: str, strategy: str = "Mirrored 2") -> Case:
+    text = textwrap.indent(textwrap.dedent(source).strip(), "    ")
+    path = tmp_path / "names.md"
+    path.write_text(f'# names\n\n## names.one\n\n**It is so.** MUST. Page, "section". The page is right. On {strategy}.'
+                    f'\n\n{text}\n')
+    return next(cases((read(path),)))
+
+
+RANK = "int(tf.distribute.get_replica_context().replica_id_in_sync_group)"
+PROGRAMS = {
+    "a value is carried out of a replica": ("""
+        seen = []
+        def step(x):
+            seen.append(tf.constant(1.0) + x)
+        strategy.run(step, args=(tf.constant(2.0),))
+        seen
+        # [3.0 float32, 3.0 float32]
+        """, '"keep"'),
+    "an argument is carried out of a replica": ("""
+        seen = []
+        strategy.run(seen.append if False else (lambda x: seen.append(x)), args=(tf.constant(2.0),))
+        seen[1] + 1.0
+        # 3.0 float32
+        """, '"keep"'),
+    "an exception is caught": ("""
+        def step():
+            try:
+                return tf.distribute.get_replica_context().all_reduce("PRODUCT", tf.constant(1.0))
+            except ValueError:
+                return tf.constant(7.0)
+        strategy.run(step)
+        # 7.0 | 7.0  float32
+        """, '"raises":"value"'),
+    "a scope is left by an exception": ("""
+        with strategy.scope():
+            raise KeyError("mine")
+        # raises lookup
+        tf.distribute.in_cross_replica_context()
+        # False
+        """, '"raise":"lookup"'),
+    "an exception comes out of an inner scope": ("""
+        with strategy.scope():
+            try:
+                with strategy.scope():
+                    strategy.run(3)
+            except Exception:
+                pass
+            inside = tf.distribute.in_cross_replica_context()
+        inside
+        # True
+        """, '"raises"'),
+    "None is asked for": ("""
+        with strategy.scope():
+            context = tf.distribute.get_replica_context()
+        context is None, context is not None, not context
+        # (True, False, True)
+        """, '"operator":"is"'),
+    "a branch depends on a result": ("""
+        total = strategy.reduce("SUM", strategy.run(lambda: tf.constant(2.0)), axis=None)
+        "four" if float(total) == 4 else "another"
+        # "four"
+        """, '"is":true'),
+    "calls are counted": ("""
+        calls = []
+        def merge(strategy):
+            calls.append("called")
+        strategy.run(lambda: tf.distribute.get_replica_context().merge_call(merge))
+        len(calls)
+        # 1
+        """, '"by":2'),
+    "a text has a number in it": (f"""
+        strategy.run(lambda: f"replica {{{RANK}}}")
+        # "replica 0" | "replica 1"
+        """, '"operator":"text"'),
+    "a generator is passed": ("""
+        def numbers():
+            yield 1
+            yield 2
+        [int(x) for x in tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))]
+        # [1, 2]
+        """, '"yield"'),
+    "an object of the program's own is passed": ("""
+        class Box:
+            def __init__(self, content):
+                self.content = content
+        strategy.run(lambda box: box.content + 1.0, args=(Box(tf.constant(1.0)),))
+        # 2.0 | 2.0  float32
+        """, '"object":"Box"'),
+    "the environment is changed": ("""
+        import os
+        os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+        tf.distribute.cluster_resolver.TFConfigClusterResolver().task_type
+        # "worker"
+        """, '"operator":"environment"'),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_recorded(name: str, tmp_path: Path) -> None:
+    source, sign = PROGRAMS[name]
+    case = example(tmp_path, source)
+    recorded = record(case)
+    assert "programs" in recorded, recorded["only_python"]
+    assert sign in json.dumps(recorded["programs"], separators=(",", ":"))
+    assert replayed(case, recorded).outcome == "passed"
+
+
+@pytest.mark.parametrize(("source", "reason"), [
+    ("import inspect\ninspect.signature(strategy.run) is None\n# False", "it imports inspect"),
+    ("try:\n    strategy.run(3)\nexcept Exception as error:\n    text = str(error)\nlen(text) > 0\n# True",
+     "it looks into an exception"),
+    ("class Mine(tf.distribute.Strategy):\n    pass\nMine is None\n# False", "it derives a class"),
+    ("len([tf])\n# 2", "it goes another way when it is recorded: gives 1, expected 2"),
+])
+def test_a_program_for_python_only_is_not_recorded(source: str, reason: str, tmp_path: Path) -> None:
+    recorded = record(example(tmp_path, source))
+    assert recorded["only_python"] == reason and "programs" not in recorded
+
+
+def test_replicas_that_were_not_started_are_recorded(tmp_path: Path) -> None:
+    case = example(tmp_path, f"""
+        def step():
+            if {RANK} == 0:
+                raise ValueError
+            return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0) + {RANK})
+        strategy.run(step)
+        # raises value
+        """, "Mirrored 3")
+    bodies = record(case)["programs"][0][0]["steps"][0]["args"][1]["function"]["bodies"]
+    assert [body["replica"] for body in bodies] == [0, 1, 2]
+    assert [body["steps"][-1].get("method", "raise") for body in bodies] == ["raise", "all_reduce", "all_reduce"]
+    assert [body["steps"][3].get("is") for body in bodies] == [True, False, False]
+
+
+def test_a_function_of_which_one_copy_is_called_is_the_same_on_all_replicas(tmp_path: Path) -> None:
+    case = example(tmp_path, f"""
+        def step():
+            number = {RANK}
+            return tf.distribute.get_replica_context().merge_call(lambda strategy: tf.constant(10.0) + number) * 1.0
+        strategy.run(step)
+        # 10.0 | 10.0  float32
+        """)
+    body, = record(case)["programs"][0][0]["steps"][0]["args"][1]["function"]["bodies"]
+    assert body["steps"][-2]["method"] == "merge_call" and len(body["steps"][-2]["args"][1]["function"]["bodies"]) == 1
+
+
+# A recorder that is wrong, and records that are, do not pass.
+
+CLAUSES = ("all_reduce.sum", "reduce.", "merge_call.", "run.results", "variables.mirrored-read", "contexts.")
+
+
+@functools.cache
+def sample() -> list[tuple[Case, dict[str, Any]]]:
+    chosen = [case for case in cases() if case.name.startswith(CLAUSES) and not case.example.parameters
+              and case.strategy in ("Mirrored 2", "MultiWorker 2x1")]
+    return [(case, one) for case in chosen[::3] if "programs" in (one := record(case))]
+
+
+def steps(tree: Any) -> Iterator[list[Any]]:
+    """All lists of steps in a record."""
+    if isinstance(tree, dict):
+        if "steps" in tree:
+            yield tree["steps"]
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for one in tree:
+            yield from steps(one)
+
+
+def test_a_record_without_one_of_its_steps_does_not_pass() -> None:
+    lost = kept = 0
+    for case, one in sample()[:40]:
+        for number, found in enumerate(steps(one["programs"])):
+            for i in range(len(found)):
+                if not {"id", "is", "raises"} & found[i].keys():
+                    continue
+                broken = copy.deepcopy(one)
+                del list(steps(broken["programs"]))[number][i]
+                if replayed(case, broken).outcome == "passed":
+                    kept += 1
+                else:
+                    lost += 1
+    assert lost > 200
+    # A step with `is` or `raises` and nothing else only watches.
+    assert kept < lost / 5
+
+
+@pytest.mark.parametrize("wrong", ["all bodies are one", "no arguments by name", "no scopes", "no operators"])
+def test_a_recorder_that_forgets_something_is_noticed(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if wrong == "all bodies are one":
+        real = trace._Emission._function
+
+        def merged(self: Any, function: trace.Function) -> dict[str, Any]:
+            done = real(self, function)
+            return {**done, "bodies": [{key: one[key] for key in one.keys() - {"replica", "by"}}
+                                       for one in done["bodies"][:1]]}
+
+        monkeypatch.setattr(trace._Emission, "_function", merged)
+    else:
+        step = trace._Emission.step
+
+        def forgetful(self: Any, one: Any, body: Any) -> dict[str, object]:
+            done = step(self, one, body)
+            if wrong == "no arguments by name":
+                done.pop("kwargs", None)
+            elif wrong == "no scopes" and "with" in done:
+                done["with"] = {"name": "contextlib.nullcontext"}
+            elif wrong == "no operators" and done.get("operator") in ("+", "[]", "is"):
+                done["operator"] = "same"
+            return done
+
+        monkeypatch.setattr(trace._Emission, "step", forgetful)
+    noticed = [case.name for case, _ in sample() if replayed(case, record(case)).outcome != "passed"]
+    assert len(noticed) >= 3
+
+
+# Implementations that are wrong.
+
+class _Liar(Replayed):
+    """Calls what it is given twice in every replica."""
+
+    def strategy(self, kind: str) -> Any:
+        found = super().strategy(kind)
+        real = found.run
+        found.run = lambda fn, *args, **kwargs: real(lambda *a, **k: (fn(*a, **k), fn(*a, **k))[1], *args, **kwargs)
+        return found
+
+
+def test_a_function_that_is_called_twice_is_noticed(tmp_path: Path) -> None:
+    case = example(tmp_path, """
+        calls = []
+        def step():
+            calls.append(1)
+            return tf.constant(1.0)
+        strategy.run(step)
+        # 1.0 | 1.0  float32
+        len(calls)
+        # 2
+        """)
+    recorded = record(case)
+    assert replayed(case, recorded).outcome == "passed"
+    verdict = replayed(case, recorded, _Liar)
+    assert verdict.outcome == "failed" and "called once more than expected, in replica 0" in verdict.message
+
+
+def test_a_function_that_is_not_called_is_noticed(tmp_path: Path) -> None:
+    case = example(tmp_path, """
+        calls = []
+        strategy.run(lambda: calls.append(1))
+        calls
+        # [1, 1]
+        """)
+    recorded = json.loads(json.dumps(record(case)).replace('"run"', '"experimental_local_results"'))
+    verdict = replayed(case, recorded)
+    assert verdict.outcome == "failed" and "called 2 times less than expected" in verdict.message
+
+
+def test_a_value_on_which_the_program_relied_is_compared(tmp_path: Path) -> None:
+    case = example(tmp_path, f"""
+        strategy.run(lambda: tf.constant([5.0, 6.0][{RANK}]))
+        # 5.0 | 6.0  float32
+        """)
+    recorded = record(case)
+    lie = json.loads(re.sub(r'"is": \{"int": 1\}', '"is": {"int": 2}', json.dumps(recorded)))
+    assert lie != recorded
+    verdict = replayed(case, lie)
+    assert verdict.outcome == "failed" and "gives 1, expected 2" in verdict.message
+
+
+# The command.
+
+def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                              capsys: pytest.CaptureFixture[str]) -> None:
+    few = list(cases((load()[0],)))[:5]
+    monkeypatch.setattr(dump, "cases", lambda: iter(few))
+    assert dump.main([str(tmp_path / "cases.jsonl")]) == 0
+    found = [case for line in (tmp_path / "cases.jsonl").read_text().splitlines() for case in dump.cases_of(line)]
+    assert [case["name"] for case in found] == [case.name for case in few]
+    assert "5 cases" in capsys.readouterr().out
+    assert dump.main([]) == 4
