@@ -16,7 +16,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,7 @@ class Recorder:
         if isinstance(value, slice):
             items = [self.unwrapped(one) for one in (value.start, value.stop, value.step)]
             return {"slice": [tree for tree, _ in items]}, slice(*(real for _, real in items))
-        if isinstance(value, (FunctionType, functools.partial, MethodType)):
+        if isinstance(value, (FunctionType, functools.partial, MethodType, BuiltinMethodType)):
             recorded = _BODY.get().function(self._name(value))
             return recorded, self._wrapped(value, recorded)
         if isinstance(value, type) and value.__module__ == "builtins":
@@ -210,6 +210,8 @@ class Recorder:
 
     def _name(self, function: Any) -> str:
         """The name of a function, of its own among those of the program's text."""
+        if isinstance(function, BuiltinMethodType):
+            return function.__name__
         while not isinstance(function, FunctionType):
             function = function.__func__ if isinstance(function, MethodType) else function.func
         code = function.__code__
@@ -341,6 +343,8 @@ def state(function: object, names: Mapping[str, object]) -> list[object]:
             look([value.func, value.args, value.keywords])
         elif isinstance(value, MethodType):
             look(value.__func__)
+            look(value.__self__)
+        elif isinstance(value, BuiltinMethodType):
             look(value.__self__)
         elif isinstance(value, FunctionType):
             for cell in value.__closure__ or ():
