@@ -326,7 +326,7 @@ def _replicas(strategy: Any) -> list[int]:
 
 
 def state(function: object, names: Mapping[str, object]) -> list[object]:
-    """What a function could change in objects of the program's own, in a form that can be compared."""
+    """What a function could change in objects of the program's own, as their ids; none of an object made here."""
     found: list[object] = []
     seen: set[int] = set()
 
@@ -340,7 +340,9 @@ def state(function: object, names: Mapping[str, object]) -> list[object]:
             for item in [*value.keys(), *value.values()] if isinstance(value, dict) else value:
                 look(item)
         elif isinstance(value, functools.partial):
-            look([value.func, value.args, value.keywords])
+            look(value.func)
+            look(value.args)
+            look(value.keywords)
         elif isinstance(value, MethodType):
             look(value.__func__)
             look(value.__self__)
@@ -355,6 +357,9 @@ def state(function: object, names: Mapping[str, object]) -> list[object]:
         elif hasattr(value, "__dict__"):
             look(vars(value))
 
-    look({name: value for name, value in names.items() if not name.startswith("__")})
+    for name, value in names.items():
+        if not name.startswith("__"):
+            found.append(id(name))
+            look(value)
     look(function)
     return found

@@ -294,6 +294,21 @@ def test_a_function_of_which_one_copy_is_called_is_the_same_on_all_replicas(tmp_
     assert body["steps"][-2]["method"] == "merge_call" and len(body["steps"][-2]["args"][1]["function"]["bodies"]) == 1
 
 
+def test_a_function_that_changes_nothing_of_the_program_is_not_counted(tmp_path: Path) -> None:
+    case = example(tmp_path, f"""
+        seen = [1]
+        def merge(strategy):
+            return len(seen)
+        def step():
+            merged = tf.distribute.get_replica_context().merge_call(merge)
+            return [{RANK}, merged]
+        strategy.run(step)
+        # [0 | 1, 1]
+        """)
+    text = json.dumps(record(case)["programs"])
+    assert '"by"' not in text and text.count('"bodies"') == 2
+
+
 # A recorder that is wrong, and records that are, do not pass.
 
 CLAUSES = ("all_reduce.sum", "reduce.", "merge_call.", "run.results", "variables.mirrored-read", "contexts.")
