@@ -138,15 +138,20 @@ def _add(first: _Recording, program: Program, number: int, run: int, replica: in
     function.bodies.sort(key=lambda body: -1 if body.replica is None else body.replica)
 
 
-def record(case: Case) -> dict[str, Any]:
-    """A case as data: what `cases.schema.json` calls a case, and the results that are expected."""
+def question(case: Case) -> dict[str, Any]:
+    """A case as an implementation in another language is asked it: with its steps, or why there are none."""
     done = case_message(case)
     try:
         done["programs"] = recorded(case)
     except NotRecorded as error:
         done["only_python"] = str(error)
-    done["expected"] = [_expected(case, i) for i in done["observe"]]
     return done
+
+
+def record(case: Case) -> dict[str, Any]:
+    """A case as data: the question, and the results that are expected."""
+    done = question(case)
+    return done | {"expected": [_expected(case, i) for i in done["observe"]]}
 
 
 def _expected(case: Case, i: int) -> dict[str, object]:

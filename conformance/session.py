@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from refdist.conformance import protocol
@@ -35,6 +35,7 @@ from refdist.conformance.judging import Verdict, judge
 from refdist.conformance.notation import cut, on_one_line
 from refdist.conformance.process import Broken, Process
 from refdist.conformance.protocol import ANSWERS, Message
+from refdist.conformance.record import question
 
 LIMIT = 30.0  # seconds that a case may take
 START_LIMIT = 120.0  # seconds until an implementation has said who it is
@@ -112,13 +113,15 @@ class Session(Tester):
     Args:
         command: what starts it.
         limit: seconds that a case may take.
+        question: a case as it is sent.
 
     Raises:
         Unusable: it cannot be started, or does not say who it is.
     """
 
-    def __init__(self, command: Sequence[str], limit: float = LIMIT) -> None:
-        self._command, self._limit = list(command), limit
+    def __init__(self, command: Sequence[str], limit: float = LIMIT,
+                 question: Callable[[Case], Message] = protocol.case_message) -> None:
+        self._command, self._limit, self._question = list(command), limit, question
         self._number = 0
         self._given_up = ""
         self._process: Process | None
@@ -143,7 +146,7 @@ class Session(Tester):
         except Unusable as error:
             return Reply([], "errored", on_one_line(str(error), 500))
         self._number += 1
-        message = protocol.case_message(case) if case else protocol.program_message(program)
+        message = self._question(case) if case else protocol.program_message(program)
         try:
             process.send({"id": self._number, "case": message})
             answer = self._answer(process)
@@ -236,7 +239,7 @@ def tester(text: str, limit: float = LIMIT, in_process: bool = False) -> Tester:
             raise Unusable(f"{text}: {error}") from None
         if not command:
             raise Unusable("write testee:COMMAND")
-        return Session(command, limit)
+        return Session(command, limit, question)
     if in_process:
         return InProcess(load(text))
     return Session([sys.executable, "-m", "refdist.conformance.child", text], limit)
