@@ -55,7 +55,7 @@ def lines(chosen: Iterable[Case]) -> Iterator[str]:
             yield _line(same[0], [record(case) for case in same])
 
 
-def _line(case: Case, records: list[dict[str, Any]]) -> str:
+def _line(case: Case, records: list[dict[str, object]]) -> str:
     clause = case.clause
     programs: list[object] = []
     done: dict[str, Any] = {

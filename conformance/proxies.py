@@ -32,7 +32,7 @@ class Proxy:
     _reference: Reference
     _step: Step | None
 
-    def __init__(self, recorder: Recorder, value: Any, reference: Reference, step: Step | None = None) -> None:
+    def __init__(self, recorder: Recorder, value: object, reference: Reference, step: Step | None = None) -> None:
         object.__setattr__(self, "_recorder", recorder)
         object.__setattr__(self, "_value", value._value if isinstance(value, Proxy) else value)
         object.__setattr__(self, "_reference", reference)
@@ -106,7 +106,7 @@ class Proxy:
     def __len__(self) -> int:
         return int(self._recorder.concrete(self._recorder.operate("length", len, self), "int", int))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: np.dtype[np.generic] | None = None, copy: bool | None = None) -> Any:
         return np.asarray(self._recorder.concrete(self, "same", lambda value: value), dtype)
 
     def __hash__(self) -> int:
@@ -128,7 +128,7 @@ class Named(Proxy):
 
     _name: str
 
-    def __init__(self, recorder: Recorder, value: Any, name: str) -> None:
+    def __init__(self, recorder: Recorder, value: object, name: str) -> None:
         super().__init__(recorder, value, Reference((), ()))
         object.__setattr__(self, "_name", name)
 

@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Recorder:
         self._only = only
         _BODY.set(self.program)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> NoReturn:
         """Only Python can run the program, so there is nothing to record."""
         self.refusal = self.refusal or reason
         raise Refused(reason)
@@ -86,7 +86,7 @@ class Recorder:
         """A step that is an operator."""
         return self.do("operator", name, args, act)
 
-    def attempt(self, step: Step, act: Callable[[], Any]) -> Any:
+    def attempt(self, step: Step, act: Callable[[], object]) -> Any:
         """Carries out what a step says."""
         body = _BODY.get()
         try:
@@ -95,7 +95,7 @@ class Recorder:
             body.failed = step, error, self.adapter.kind_of(error)
             raise
 
-    def concrete(self, proxy: Proxy, name: str, convert: Callable[[Any], Any]) -> Any:
+    def concrete(self, proxy: Proxy, name: str, convert: Callable[..., object]) -> Any:
         """A value that Python itself needs."""
         value, step = proxy._value, proxy._step
         if step is None or type(value) not in (int, float, bool, str):
@@ -107,7 +107,7 @@ class Recorder:
 
     # Values on their way into the implementation.
 
-    def unwrapped(self, value: Any) -> tuple[Tree, Any]:
+    def unwrapped(self, value: object) -> tuple[Tree, Any]:
         """A value of the program as data, and as the implementation gets it."""
         if isinstance(value, Proxy):
             return value._tree(), value._value
@@ -116,7 +116,7 @@ class Recorder:
         if isinstance(value, (np.ndarray, np.generic)):
             dtype = "string" if value.dtype.kind in "OSU" else str(value.dtype)
             return results.array(dtype, value.shape, value.ravel().tolist()), value
-        if type(value) in (int, float):
+        if isinstance(value, (int, float)) and type(value) in (int, float):
             return results.number(value), value
         if type(value) is complex:
             return {"complex": [results.to_real(value.real), results.to_real(value.imag)]}, value
@@ -155,14 +155,14 @@ class Recorder:
             self.refuse(f"an object of {kind.__name__} is passed")
         return {kind.__name__: list(trees)}, kind(reals)
 
-    def _object(self, value: Any) -> Reference:
+    def _object(self, value: object) -> Reference:
         """An object of a class of the program's own, which to the implementation is no more than an object."""
         if id(value) not in self._objects:
             proxy = self.do("object", type(value).__name__, [], lambda **_: value, vars(value))
             self._objects[id(value)] = proxy._reference
         return self._objects[id(value)]
 
-    def _wrapped(self, function: Callable[..., Any], recorded: Function) -> Callable[..., Any]:
+    def _wrapped(self, function: Callable[..., object], recorded: Function) -> Callable[..., Any]:
         def called(*args: object, **kwargs: object) -> object:
             replica = self.replica()
             nth = sum(body.replica == replica for body in recorded.bodies)
@@ -208,12 +208,13 @@ class Recorder:
                 _BODY.reset(token)
             yield real
 
-    def _name(self, function: Any) -> str:
+    def _name(self, function: object) -> str:
         """The name of a function, of its own among those of the program's text."""
         if isinstance(function, BuiltinMethodType):
             return function.__name__
-        while not isinstance(function, FunctionType):
+        while isinstance(function, (MethodType, functools.partial)):
             function = function.__func__ if isinstance(function, MethodType) else function.func
+        assert isinstance(function, FunctionType)
         code = function.__code__
         if code not in self._codes:
             same = sum(one.co_name == code.co_name for one in self._codes)
@@ -242,11 +243,12 @@ class Recorder:
         self.runs.append(None)
         only = self._only[1] if self._only is not None and self._only[0] == number else None
 
-        def act(_: object, *rest: Any, **named: Any) -> object:
+        def act(_: object, *rest: object, **named: object) -> object:
             step = body.blocks[-1][-1]
             self.runs[number] = next(_functions(step.what), None)
             if only is None:
                 return strategy.run(*rest, **named)
+            function: Any
             function, *more = rest or [named.pop("fn")]
             try:
                 strategy.run(lambda *a, **k: function(*a, **k) if self.replica() == only else None, *more, **named)
@@ -303,12 +305,12 @@ def _functions(tree: Tree) -> Iterator[Function]:
             yield from _functions(item)
 
 
-def _numbers(value: list[Any]) -> Tree:
+def _numbers(value: list[int] | list[float]) -> Tree:
     """A list of numbers of one type, in short; None if it is not one."""
     kind = type(value[0]) if value else None
     if kind not in (int, float) or any(type(one) is not kind for one in value):
         return None
-    made = [results.to_integer(one) if kind is int else results.to_real(one) for one in value]
+    made = [results.to_integer(one) if isinstance(one, int) else results.to_real(one) for one in value]
     if len(value) > 16 and not any(isinstance(one, str) for one in made):
         step = value[1] - value[0]
         if all(value[0] + i * step == one for i, one in enumerate(value)):

@@ -15,9 +15,9 @@ import shutil
 import tempfile
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -25,25 +25,62 @@ from refdist.conformance.adapter import Adapter
 from refdist.conformance.comparison import differences
 from refdist.conformance.examples import Answer, Program, raised, same_environment, worker
 from refdist.conformance.protocol import read_program
-from refdist.conformance.results import integer, real
+from refdist.conformance.results import Result, integer, real
 
 
 class Diverged(Exception):
     """The implementation did something else than the recorded one, so the rest of the record is not about it."""
 
 
+# What is read of a record; `cases.schema.json` says what it means.
+
+Step = TypedDict("Step", {
+    "call": object, "method": str, "get": str, "set": str, "operator": str, "object": str, "with": object,
+    "steps": "list[Step]", "raise": str, "yield": object, "args": list[object], "kwargs": dict[str, object],
+    "id": int, "keep": int, "is": Result, "raises": str}, total=False)
+
+
+class Body(TypedDict, total=False):
+    """What a call of a function does."""
+
+    replica: int | None
+    by: int
+    parameters: list[int | None]
+    keywords: dict[str, int | None]
+    keep: dict[str, int]
+    steps: list[Step]
+    returns: object
+
+
+class Function(TypedDict):
+    """A function of the program."""
+
+    name: str
+    bodies: list[Body]
+
+
+class Statement(TypedDict, total=False):
+    """A statement of the program."""
+
+    statement: int
+    steps: list[Step]
+    value: object
+
+
 class Replaying(Adapter):
     """An adapter that carries out records."""
 
-    _record: dict[str, Any]
+    _programs: Sequence[Sequence[Statement]]
 
-    def replay(self, record: dict[str, Any]) -> list[Answer]:
+    def replay(self, record: Mapping[str, object]) -> list[Answer]:
         """Carries out a recorded case: the answer of each worker."""
-        self._record = record
-        return self.run(read_program(record))
+        programs = record["programs"]
+        assert isinstance(programs, list)
+        self._programs = programs
+        return self.run(read_program(dict(record)))
 
     def execute(self, program: Program, answer: Answer) -> Answer:
-        programs = self._record["programs"]
+        programs = self._programs
         names = {"tf": self.tf, "strategy": self.strategy(program.strategy)}
         if '{"name": "other"}' in json.dumps(programs):
             names["other"] = self.strategy("Mirrored 2")
@@ -56,25 +93,28 @@ class Replaying(Adapter):
         return answer
 
 
-class _Scope(dict[int, Any]):
+class _Scope:
     """The values of a body, and of those around it."""
 
     def __init__(self, outer: _Scope | None = None) -> None:
-        super().__init__()
+        self.values: dict[int | None, object] = {}
         self._outer = outer
 
-    def __missing__(self, number: int) -> Any:
+    def find(self, number: int) -> Any:
+        """The value with this number."""
+        if number in self.values:
+            return self.values[number]
         if self._outer is None:
             raise Diverged(f"step {number} has no value")
-        return self._outer[number]
+        return self._outer.find(number)
 
 
 class _Interpreter:
-    def __init__(self, adapter: Adapter, names: Mapping[str, Any]) -> None:
+    def __init__(self, adapter: Adapter, names: Mapping[str, object]) -> None:
         self._adapter = adapter
         self._names = names
         self._kept: dict[int, Any] = {}
-        self._demanded: list[list[dict[str, Any]]] = []
+        self._demanded: list[list[Body]] = []
         self._kinds: dict[tuple[str, ...], Any] = {}
         # A literal of the program is one object, whichever replica has it.
         self._literals: dict[tuple[Any, Any], Any] = {}
@@ -82,7 +122,7 @@ class _Interpreter:
         self._folders: list[str] = []
         self._operators: dict[str, Callable[..., Any]] = {**_OPERATORS, "folder": self._folder}
 
-    def run(self, program: list[dict[str, Any]], observe: tuple[int, ...], answer: Answer) -> None:
+    def run(self, program: Sequence[Statement], observe: tuple[int, ...], answer: Answer) -> None:
         """Carries out the program of a worker."""
         scope = _Scope()
         for statement in program:
@@ -110,7 +150,7 @@ class _Interpreter:
 
     # Steps.
 
-    def _steps(self, steps: list[dict[str, Any]], scope: _Scope) -> None:
+    def _steps(self, steps: Sequence[Step], scope: _Scope) -> None:
         for step in steps:
             try:
                 found = self._step(step, scope)
@@ -126,13 +166,13 @@ class _Interpreter:
                 raise Diverged(difference)
             self._store(step, found, scope)
 
-    def _store(self, step: dict[str, Any], found: Any, scope: _Scope) -> None:
+    def _store(self, step: Step, found: object, scope: _Scope) -> None:
         if "id" in step:
-            scope[step["id"]] = found
+            scope.values[step["id"]] = found
         if "keep" in step:
             self._kept[step["keep"]] = found
 
-    def _step(self, step: dict[str, Any], scope: _Scope) -> Any:
+    def _step(self, step: Step, scope: _Scope) -> Any:
         if "with" in step:
             with self._value(step["with"], scope) as entered:
                 self._store(step, entered, scope)
@@ -158,7 +198,7 @@ class _Interpreter:
 
     # Values.
 
-    def _value(self, tree: Any, scope: _Scope) -> Any:
+    def _value(self, tree: object, scope: _Scope) -> Any:
         if not isinstance(tree, dict):
             return self._literals.setdefault((type(tree), tree), tree)
         if "dtype" in tree:
@@ -169,7 +209,7 @@ class _Interpreter:
             return kind(*(self._value(one, scope) for one in tree["fields"].values()))
         (form, content), = tree.items()
         if form == "ref":
-            return scope[content]
+            return scope.find(content)
         if form == "kept":
             return self._kept[content]
         if form == "name":
@@ -196,23 +236,23 @@ class _Interpreter:
             found = getattr(found, part)
         return found
 
-    def _function(self, recorded: dict[str, Any], scope: _Scope) -> Callable[..., Any]:
-        bodies: list[dict[str, Any]] = recorded["bodies"]
+    def _function(self, recorded: Function, scope: _Scope) -> Callable[..., object]:
+        bodies = recorded["bodies"]
         any_time = len(bodies) == 1 and "replica" not in bodies[0]
         waiting = list(bodies)
         self._demanded.append([] if any_time else waiting)
 
-        def function(*args: Any, **kwargs: Any) -> Any:
+        def function(*args: object, **kwargs: object) -> object:
             body = bodies[0] if any_time else self._next(waiting)
             inner = _Scope(scope)
             parameters, keywords = body.get("parameters", []), body.get("keywords", {})
             if len(args) != len(parameters) or set(kwargs) != set(keywords):
                 raise TypeError(f"the function takes {len(parameters)} arguments and {sorted(keywords)}, and was "
                                 f"called with {len(args)} and {sorted(kwargs)}")
-            inner.update(zip(parameters, args, strict=True))
-            inner.update((keywords[key], value) for key, value in kwargs.items())
+            inner.values.update(zip(parameters, args, strict=True))
+            inner.values.update((keywords[key], value) for key, value in kwargs.items())
             for number, own in body.get("keep", {}).items():
-                self._kept[int(number)] = inner[own]
+                self._kept[int(number)] = inner.find(own)
             if any("yield" in step for step in body.get("steps", [])):
                 return self._generated(body["steps"], inner)
             self._steps(body.get("steps", []), inner)
@@ -221,14 +261,14 @@ class _Interpreter:
         function.__name__ = function.__qualname__ = recorded["name"]
         return function
 
-    def _generated(self, steps: list[dict[str, Any]], scope: _Scope) -> Iterator[Any]:
+    def _generated(self, steps: Sequence[Step], scope: _Scope) -> Iterator[object]:
         for step in steps:
             if "yield" in step:
                 yield self._value(step["yield"], scope)
             else:
                 self._steps([step], scope)
 
-    def _next(self, waiting: list[dict[str, Any]]) -> dict[str, Any]:
+    def _next(self, waiting: list[Body]) -> Body:
         context = self._adapter.tf.distribute.get_replica_context()
         replica = None if context is None else int(context.replica_id_in_sync_group)
         with self._lock:
@@ -239,14 +279,14 @@ class _Interpreter:
                        f"{'across replicas' if replica is None else f'in replica {replica}'}")
 
 
-def _array(tree: dict[str, Any]) -> Any:
+def _array(tree: Mapping[str, Any]) -> Any:
     data = [complex(*map(float, one)) if isinstance(one, list) else float(one) if isinstance(one, str)
             and "float" in tree["dtype"] else int(one) if isinstance(one, str) and "int" in tree["dtype"] else one
             for one in tree["data"]]
     return np.array(data, None if tree["dtype"] == "string" else tree["dtype"]).reshape(tree["shape"])
 
 
-def _is_in(value: Any, container: Any) -> bool:
+def _is_in(value: object, container: Container[object]) -> bool:
     return value in container
 
 

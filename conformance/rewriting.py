@@ -16,7 +16,7 @@ import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -80,8 +80,8 @@ def names(recorder: Recorder) -> tuple[dict[str, Any], Callable[[], None]]:
     """What a recorded program finds under Python's own names, and what removes the folders that it made."""
     environment = _Environment(recorder)
 
-    def passing(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
-        def function(*args: Any) -> Any:
+    def passing(name: str, act: Callable[..., object]) -> Callable[..., Any]:
+        def function(*args: object) -> object:
             if any(isinstance(one, Proxy) for one in args):
                 return recorder.operate(name, act, *args)
             return act(*args)
@@ -93,43 +93,43 @@ def names(recorder: Recorder) -> tuple[dict[str, Any], Callable[[], None]]:
             def __instancecheck__(cls, value: object) -> bool:
                 return isinstance(value, kind)
 
-            def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            def __call__(cls, *args: object, **kwargs: object) -> object:
                 if args and isinstance(args[0], Proxy) and not kwargs:
                     return recorder.operate(name, kind, *args)
                 return kind(*args, **kwargs)
 
         return Meta(kind.__name__, (kind,) if kind is not bool else (), {"__module__": "builtins", "python": kind})
 
-    def plain(kind: Any) -> Any:
+    def plain(kind: object) -> Any:
         return tuple(map(plain, kind)) if isinstance(kind, tuple) else getattr(kind, "python", kind)
 
-    def is_instance(value: object, kinds: Any) -> Any:
+    def is_instance(value: object, kinds: object) -> Any:
         if isinstance(value, Proxy) or isinstance(kinds, Proxy):
             return recorder.operate("instance", isinstance, value, plain(kinds))
         return isinstance(value, plain(kinds))
 
-    def classes(kinds: Any) -> Any:
+    def classes(kinds: object) -> object:
         return tuple(map(classes, kinds)) if isinstance(kinds, tuple) else getattr(kinds, "_value", kinds)
 
     def has(value: object, name: str) -> Any:
         return recorder.operate("has", hasattr, value, name) if isinstance(value, Proxy) else hasattr(value, name)
 
-    def text(*parts: Any) -> Any:
+    def text(*parts: object) -> object:
         if any(isinstance(part, Proxy) for part in parts):
             return recorder.operate("text", lambda *real: "".join(map(str, real)), *parts)
         return "".join(map(str, parts))
 
-    def is_in(value: Any, container: Any) -> Any:
+    def is_in(value: object, container: Container[object]) -> object:
         if isinstance(container, Proxy):
             return recorder.operate("in", lambda one, many: one in many, value, container)
         return value in container
 
-    def is_(one: Any, other: Any) -> Any:
+    def is_(one: object, other: object) -> object:
         if isinstance(one, Proxy) or isinstance(other, Proxy):
             return recorder.operate("is", lambda a, b: a is b, one, other)
         return one is other
 
-    def is_not(value: Any) -> Any:
+    def is_not(value: object) -> object:
         return recorder.operate("not", lambda real: not real, value) if isinstance(value, Proxy) else not value
 
     def imported(name: str, globals: Mapping[str, object] | None = None, locals: Mapping[str, object] | None = None,
@@ -175,10 +175,10 @@ class _Environment:
             return self._recorder.operate("path", os.path.join, *parts)
         return os.path.join(*map(str, parts))
 
-    def open(self, path: Any, mode: str = "r") -> _File:
-        if not isinstance(path, Proxy) or mode != "w":
-            self._recorder.refuse("it opens a file")
-        return _File(self._recorder, path)
+    def open(self, path: object, mode: str = "r") -> _File:
+        if isinstance(path, Proxy) and mode == "w":
+            return _File(self._recorder, path)
+        self._recorder.refuse("it opens a file")
 
     def remove(self) -> None:
         for folder in self._folders:
@@ -212,8 +212,8 @@ class _Variables:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def _set(self, name: str, value: Any) -> None:
-        def act(name: str, value: Any) -> None:
+    def _set(self, name: str, value: object) -> None:
+        def act(name: str, value: str | None) -> None:
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -221,7 +221,7 @@ class _Variables:
 
         self._recorder.operate("environment", act, name, value)
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self._set(name, value)
 
     def __delitem__(self, name: str) -> None:
