@@ -319,4 +319,5 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "text": lambda *parts: "".join(map(str, parts)), "length": len, "same": lambda value: value, "iterate": iter,
     "next": next, "instance": isinstance, "has": hasattr, "type": type, "callable": callable,
     "copy": copy.copy, "deep copy": copy.deepcopy, "round": round,
-    "path": os.path.join, "environment": _environment, "environment value": os.environ.get, "file": _write}
+    "path": os.path.join, "base name": os.path.basename, "environment": _environment,
+    "environment value": os.environ.get, "file": _write}

@@ -163,7 +163,8 @@ class _Environment:
         self._recorder = recorder
         self._folders: list[str] = []
         self.tempfile = SimpleNamespace(mkdtemp=self._folder)
-        self.os = SimpleNamespace(environ=_Variables(recorder), path=SimpleNamespace(join=self._join))
+        paths = SimpleNamespace(join=self._join, basename=self._basename)
+        self.os = SimpleNamespace(environ=_Variables(recorder), path=paths)
 
     def _folder(self) -> Proxy:
         folder = tempfile.mkdtemp()
@@ -174,6 +175,11 @@ class _Environment:
         if any(isinstance(part, Proxy) for part in parts):
             return self._recorder.operate("path", os.path.join, *parts)
         return os.path.join(*map(str, parts))
+
+    def _basename(self, path: object) -> object:
+        if isinstance(path, Proxy):
+            return self._recorder.operate("base name", os.path.basename, path)
+        return os.path.basename(str(path))
 
     def open(self, path: object, mode: str = "r") -> _File:
         if isinstance(path, Proxy) and mode == "w":
