@@ -260,7 +260,7 @@ def test_a_program_is_recorded(name: str, tmp_path: Path) -> None:
     ("try:\n    strategy.run(3)\nexcept Exception as error:\n    text = str(error)\nlen(text) > 0\n# True",
      "it looks into an exception"),
     ("class Mine(tf.distribute.Strategy):\n    pass\nMine is None\n# False", "it derives a class"),
-    ("len([tf])\n# 2", "it goes another way when it is recorded: gives 1, expected 2"),
+    ("len([tf])\n# 2", "it goes another way when it is recorded: found 1, expected 2"),
 ])
 def test_a_program_for_python_only_is_not_recorded(source: str, reason: str, tmp_path: Path) -> None:
     recorded = record(example(tmp_path, source))
@@ -429,7 +429,7 @@ def test_a_value_on_which_the_program_relied_is_compared(tmp_path: Path) -> None
     lie = json.loads(re.sub(r'"is": \{"int": 1\}', '"is": {"int": 2}', json.dumps(recorded)))
     assert lie != recorded
     verdict = replayed(case, lie)
-    assert verdict.outcome == "failed" and "gives 1, expected 2" in verdict.message
+    assert verdict.outcome == "failed" and "found 1, expected 2" in verdict.message
 
 
 # The command.
