@@ -158,8 +158,6 @@ class Process:
             ended = not moved and not self._alive() and not self._move(0)
             if ended or self._stdout not in self._selector.get_map():
                 raise Broken(self._how_it_ended("it has closed its standard output"))
-        if time.monotonic() > deadline:
-            raise Broken(late)
         line = bytes(self._unread[:end])
         del self._unread[:end + 1]
         return line

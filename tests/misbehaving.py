@@ -84,6 +84,11 @@ def exits_and_leaves_a_process_with_its_pipes(number):
     os._exit(5)
 
 
+def exits_in_the_middle_of_a_line(number):
+    write(b"terminate called after")
+    sys.exit(3)
+
+
 def closes_its_output(number):
     os.close(1)
     time.sleep(1000)
@@ -92,6 +97,13 @@ def closes_its_output(number):
 def closes_its_input(number):
     os.close(0)
     answer(number)
+    time.sleep(1000)
+
+
+def hello_and_closes_its_input_in_the_middle_of_a_question():
+    line(HELLO)
+    os.read(0, 10)
+    os.close(0)
     time.sleep(1000)
 
 

@@ -168,6 +168,19 @@ def test_what_ends_between_two_questions_costs_at_most_one_of_them(file: Path) -
     assert {i for i, one in enumerate(verdicts, 1) if one.outcome != "passed"} <= {AT + 1} and testee.restarts == 1
 
 
+def test_what_it_wrote_last_is_shown(file: Path) -> None:
+    verdicts = verdicts_of(started(file, "exits_in_the_middle_of_a_line"), file)
+    assert [(i, one.output) for i, one in enumerate(verdicts, 1) if one.outcome != "passed"] == [
+        (AT, "terminate called after")]
+
+
+def test_what_stops_reading_a_question_is_not_waited_for(file: Path) -> None:
+    testee = started(file, "hello_and_closes_its_input_in_the_middle_of_a_question")
+    reply = testee.ask(Program("Mirrored 2", "some.md", None, Code("#" * 10**6, 1), ()))
+    assert (reply.outcome, reply.message) == ("errored", "it has closed its standard input")
+    testee.close()
+
+
 @pytest.mark.parametrize("way", ["hangs", "hangs_and_refuses_to_end", "hangs_with_a_process", "prints_for_ever",
                                  "prints_for_ever_on_stderr"])
 def test_what_takes_too_long_is_ended_and_costs_one_case(file: Path, way: str) -> None:
