@@ -1,0 +1,1 @@
+"""Testees that come with the suite."""
