@@ -356,7 +356,7 @@ def state(function: object, names: Mapping[str, object]) -> list[object]:
                     look(cell.cell_contents)
                 except ValueError:  # it has no value yet
                     continue
-        elif hasattr(value, "__dict__"):
+        elif type(value).__module__ == names["__name__"]:
             look(vars(value))
 
     for name, value in names.items():

@@ -23,7 +23,7 @@ import numpy as np
 
 from refdist.conformance.adapter import Adapter
 from refdist.conformance.comparison import differences
-from refdist.conformance.examples import Answer, Program, raised, same_environment, worker
+from refdist.conformance.examples import BEFORE, Answer, Program, raised, same_environment, worker
 from refdist.conformance.protocol import read_program
 from refdist.conformance.results import Result, integer, real
 
@@ -81,9 +81,13 @@ class Replaying(Adapter):
 
     def execute(self, program: Program, answer: Answer) -> Answer:
         programs = self._programs
-        names = {"tf": self.tf, "strategy": self.strategy(program.strategy)}
-        if '{"name": "other"}' in json.dumps(programs):
-            names["other"] = self.strategy("Mirrored 2")
+        try:
+            names = {"tf": self.tf, "strategy": self.strategy(program.strategy)}
+            if '{"name": "other"}' in json.dumps(programs):
+                names["other"] = self.strategy("Mirrored 2")
+        except Exception as error:
+            answer[BEFORE] = raised(self, error)
+            return answer
         interpreter = _Interpreter(self, names)
         try:
             with same_environment():

@@ -309,6 +309,27 @@ def test_a_function_that_changes_nothing_of_the_program_is_not_counted(tmp_path:
     assert '"by"' not in text and text.count('"bodies"') == 2
 
 
+def test_what_is_not_the_program_s_own_does_not_count_as_changed(tmp_path: Path) -> None:
+    case = example(tmp_path, """
+        import tempfile
+        def same(rows):
+            return rows
+        distributed = strategy.experimental_distribute_dataset(tf.data.Dataset.range(6).batch(4).map(same))
+        list(distributed)
+        # [[0, 1] | [2, 3] int64, [4] | [5] int64]
+        """)
+    assert '"by"' not in json.dumps(record(case)["programs"])
+
+
+def test_a_strategy_that_cannot_be_made_is_an_answer(tmp_path: Path) -> None:
+    class Few(Replayed):
+        def strategy(self, kind: str) -> Any:
+            raise NotImplementedError("no strategies")
+
+    case = example(tmp_path, "strategy.num_replicas_in_sync\n# 2")
+    assert replayed(case, record(case), Few).outcome == "unsupported"
+
+
 # A recorder that is wrong, and records that are, do not pass.
 
 CLAUSES = ("all_reduce.sum", "reduce.", "merge_call.", "run.results", "variables.mirrored-read", "contexts.")
