@@ -23,7 +23,7 @@ for path in data:
 strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
 assert [float(value) for value in result.values] == [2.0, 2.0]
-from refdist.conformance.old.__main__ import main  # noqa: E402
+from refdist.conformance.__main__ import main  # noqa: E402
 
 assert main(["-k", "gather"]) == 0
 print(f"{len(modules)} modules and {len(data)} other files of the wheel are there and work outside the checkout")

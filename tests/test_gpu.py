@@ -5,6 +5,7 @@ No GPU code runs here; see `gpu_world`.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from hypothesis import strategies as st
 import refdist
 from refdist.array.backend import current_backend
 from refdist.backends.gpu import nccl
-from refdist.conformance.old.cases import load
 from refdist.core.devices import canonical
 
 pytestmark = pytest.mark.slow
@@ -241,10 +241,11 @@ def test_sparse_gradients_and_scattered_rows(cupy: Any) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_the_conformance_suite(gpus: int) -> None:
-    done = program(sys.executable, "-m", "refdist.conformance.old", "--adapter",
-                   "refdist.conformance.old.adapters.gpu:GPU", gpus=gpus)
+    done = program(sys.executable, "-m", "refdist.conformance", "--adapter", "refdist.conformance.adapters.gpu:GPU",
+                   "--expected-failures", "tests/expected/gpu.txt", gpus=gpus)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert f"{len(load())} passed" in done.stdout
+    found = re.search(r"(\d+) passed, (\d+) xfailed", done.stdout)
+    assert found and int(found[1]) > 20 * int(found[2]), done.stdout
 
 
 def test_the_example_has_the_simulator_s_bits(tmp_path: Path) -> None:

@@ -201,9 +201,7 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
 @pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}], ids=str)
 def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
     done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable, "-m",
-                   "refdist.conformance.old.adapters.workers", "--expected-failures",
-                   "conformance/old/expected/workers.txt",
-                   gpus=1, **environment)
+                   "refdist.conformance.adapters.workers", gpus=1, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = re.fullmatch(r"2 processes: (\d+) passed", done.stdout.strip())
     assert found and int(found[1]) > 250, done.stdout
@@ -211,8 +209,6 @@ def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
 
 # Tests of the simulator that look at something only NumPy has, or count devices that this machine states otherwise.
 NUMPY_S_OWN = [
-    "tests/behaviours/test_contexts_and_run.py::test_behaviour[A67]",
-    "tests/behaviours/test_contexts_and_run.py::test_behaviour[A75]",
     "tests/test_contexts.py::test_the_cpu_is_divided_as_the_tutorials_do_it",
     "tests/test_contexts.py::test_physical_devices_are_those_of_the_machine",
     *(f"tests/test_docs.py::test_the_programs_of_a_page_run_one_after_another[{page}]" for page in (
@@ -226,7 +222,7 @@ NUMPY_S_OWN = [
 
 @pytest.mark.parametrize("gpus", [1, 2])
 @pytest.mark.parametrize(("devices", "files"), [
-    ("GPU:16,CPU:16", "tests/behaviours tests/test_variable_table.py tests/test_update.py tests/test_contexts.py"),
+    ("GPU:16,CPU:16", "tests/test_variable_table.py tests/test_update.py tests/test_contexts.py"),
     ("GPU:16", "tests/test_docs.py")])
 def test_the_simulator_s_tests_and_the_documented_programs(gpus: int, devices: str, files: str) -> None:
     done = program(sys.executable, "-m", "pytest", "-q", *files.split(),

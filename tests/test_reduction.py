@@ -11,9 +11,9 @@ import pytest
 import refdist
 from refdist import journal
 from refdist.array import collectives
-from refdist.conformance.old.adapters.simulated import Simulated
-from refdist.conformance.old.case import judge
-from refdist.conformance.old.cases import CONCEPTS, load
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.chapters import Chapter, cases, load
+from refdist.conformance.examples import program
 from refdist.core import devices
 from refdist.strategies.plans import Plan
 
@@ -235,15 +235,15 @@ def test_what_an_accumulation_function_returns_belongs_to_nobody_else() -> None:
     assert found.tolist() == [0.0, 0.0] and not found.flags.writeable
 
 
-@pytest.mark.parametrize("concept", CONCEPTS)
-@pytest.mark.filterwarnings("ignore:.*no row of a full batch")
-def test_recording_changes_no_outcome(concept: str) -> None:
-    cases = [case for case in load() if case.concept == concept]
-    plain = [judge(case, Simulated()) for case in cases]
-    with journal.record():
-        recorded = [judge(case, Simulated()) for case in cases]
-    assert recorded == plain and cases
-    assert any(verdict.outcome == "passed" for verdict in plain)
+@pytest.mark.parametrize("chapter", load(), ids=lambda chapter: chapter.name)
+def test_recording_changes_no_case_of_the_specification(chapter: Chapter) -> None:
+    some = [case for case in cases((chapter,)) if not case.example.parameters]
+    with refdist.config.temporary_devices():
+        adapter = Simulated()
+        plain = [adapter.run(program(case)) for case in some]
+        with journal.record():
+            recorded = [adapter.run(program(case)) for case in some]
+    assert recorded == plain
 
 
 # --- A program's own CrossDeviceOps ----------------------------------------------------------------------------

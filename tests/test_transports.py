@@ -20,7 +20,7 @@ import refdist
 from refdist.array import connection, transport
 from refdist.array.transport import LoneWorker, Transport
 from refdist.backends.simulated.workers import SimulatedWorker
-from refdist.conformance.old.adapters import workers
+from refdist.conformance.adapters import workers
 from refdist.core.rules import ReduceOp
 
 ROOT = Path(__file__).parents[1]
@@ -148,10 +148,9 @@ def test_a_built_in_transport_cannot_be_replaced(offer: Offer) -> None:
 def test_a_toy_transport_conforms(offer: Offer) -> None:
     assert len(TOY.splitlines()) <= 150
     site = offer("refdist-toy", TOY, toy="Toy")
-    file = str(ROOT / "conformance" / "old" / "expected" / "workers.txt")
     for count in (2, 3):
         done = toy_transport.launch(
-            count, "-W", "ignore", "-m", "refdist.conformance.old.adapters.workers", "--expected-failures", file,
+            count, "-W", "ignore", "-m", "refdist.conformance.adapters.workers",
             PYTHONPATH=os.pathsep.join([str(site), str(ROOT)]))
         assert [one.returncode for one in done] == [0] * count, [one.stderr for one in done]
         said = done[0].stdout.split()
@@ -164,7 +163,7 @@ def test_the_suite_fails_where_it_has_no_case_for_the_workers(monkeypatch: pytes
     for count in (1, 5):
         assert refdist.simulate_workers(workers.main, count) == [1] * count
         said = capsys.readouterr()
-        assert f"no case has {count} replicas" in said.err and "2, 3, 4, with the launcher" in said.err
+        assert f"no case has {count} workers" in said.err and ", with the launcher" in said.err
         assert not said.out
 
 

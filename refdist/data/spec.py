@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
-from refdist.array.convert import is_array, is_text
+from refdist.array.convert import dtype_of, is_array, is_text
 
 
 class TensorSpec:
@@ -143,7 +143,8 @@ def _spec_of_leaf(leaf: Any) -> LeafSpec:
         return DatasetSpec(leaf.element_spec)
     if is_text(leaf):
         return TensorSpec((), object)
-    return TensorSpec(np.shape(leaf), leaf.dtype if is_array(leaf) else np.asarray(leaf).dtype)
+    array = leaf if is_array(leaf) else np.asarray(leaf)
+    return TensorSpec(array.shape, dtype_of(array))
 
 
 def batched(spec: object, size: int | None) -> Any:

@@ -288,7 +288,8 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
 
 def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, target: str) -> None:
     transport = strategy.extended.transport
-    made._array = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
+    found = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
+    made._array = frozen(collectives.put(strategy.extended.backend, found, made._device))
 
 
 def _described(name: object, synchronization: object, aggregation: object) -> str:
