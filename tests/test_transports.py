@@ -154,13 +154,14 @@ def test_a_toy_transport_conforms(offer: Offer) -> None:
             PYTHONPATH=os.pathsep.join([str(site), str(ROOT)]))
         assert [one.returncode for one in done] == [0] * count, [one.stderr for one in done]
         said = done[0].stdout.split()
-        assert said[:2] == [str(count), "processes:"] and int(said[2]) >= 100 and said[3:] == ["passed"], done[0]
+        assert said[:2] == [str(count), "processes:"] and "failed" not in said, done[0]
+        assert int(said[said.index("passed") - 1]) >= 5, done[0]
 
 
 def test_the_suite_fails_where_it_has_no_case_for_the_workers(monkeypatch: pytest.MonkeyPatch,
                                                              capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["workers"])
-    for count in (1, 5):
+    for count in (5, 6):
         assert refdist.simulate_workers(workers.main, count) == [1] * count
         said = capsys.readouterr()
         assert f"no case has {count} workers" in said.err and ", with the launcher" in said.err

@@ -6,6 +6,7 @@ object goes to worker 0 and back to all.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -74,7 +75,9 @@ def launch(count: int, *arguments: str, **environment: str) -> list[subprocess.C
     running = [subprocess.Popen(
         [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=sockets[rank],
         env={**os.environ, **environment, "REFDIST_TRANSPORT": "toy", "TOY_RANK": str(rank), "TOY_SIZE": str(count),
-             "TOY_SOCKETS": " ".join(map(str, sockets[rank]))}) for rank in range(count)]
+             "TOY_SOCKETS": " ".join(map(str, sockets[rank])), "TF_CONFIG": json.dumps(
+                 {"cluster": {"worker": [f"toy{i}:2222" for i in range(count)]},
+                  "task": {"type": "worker", "index": rank}})}) for rank in range(count)]
     for pair in pairs:
         for one in pair:
             one.close()

@@ -14,12 +14,14 @@ from collections import Counter
 from typing import Any
 
 import refdist
-from refdist.conformance import expected_failures
+from refdist.conformance import expected_failures, properties
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import judge
 from refdist.conformance.programs import size
+
+DRAWS = 5  # cases that are made of a property; the same ones in every process
 
 
 class Worker(Simulated):
@@ -54,7 +56,8 @@ def main() -> int:
     refdist.config.set_simulated_devices(gpu=1)
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank, processes = strategy.extended.transport.rank, strategy.num_replicas_in_sync
-    multi = [case for case in cases() if case.strategy.startswith("MultiWorker")]
+    multi = [one for case in cases() if case.strategy.startswith("MultiWorker")
+             for one in (properties.drawn(case, DRAWS) if case.example.parameters else [case])]
     mine = [case for case in multi if size(case.strategy)[0] == processes]
     if not mine:
         # Most likely the launcher of the transport did not start this process, which is alone then.
