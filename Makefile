@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow lint wheel bench docs clean
+.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -27,7 +27,7 @@ test: $(VENV)/.made
 
 # For the daily loop, about a minute: the suite, and the tests that are not marked as slow.
 check: $(VENV)/.made
-	$(BIN)/python -m refdist.conformance.old -q
+	$(BIN)/python -m refdist.conformance -q
 	$(BIN)/python -m pytest -q -x -m "not slow"
 
 # The tests on every other Python that this machine has, from 3.11 on.
@@ -45,14 +45,14 @@ interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py
 
-# The suite on TensorFlow itself; about two minutes.
+# The suite on TensorFlow itself; about fifteen minutes.
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle]'
-	.venv-tensorflow/bin/python -m refdist.conformance.old --adapter refdist.conformance.old.adapters.tensorflow:TensorFlow \
-	    --expected-failures conformance/old/expected/tensorflow.txt
-	.venv-tensorflow/bin/python -m refdist.conformance.old.generate --programs 200 \
-	    --against refdist.conformance.old.adapters.tensorflow:TensorFlow
+	.venv-tensorflow/bin/python -m refdist.conformance --adapter refdist.conformance.adapters.tensorflow:TensorFlow \
+	    --expected-failures conformance/expected/tensorflow.txt
+	.venv-tensorflow/bin/python -m refdist.conformance random --programs 200 \
+	    --against refdist.conformance.adapters.tensorflow:TensorFlow
 
 # Workers under the other MPI.
 openmpi:
@@ -95,6 +95,10 @@ bench: $(VENV)/.made
 
 docs: $(VENV)/.made
 	$(BIN)/python docs/print_tables.py
+
+# The cases of the specification as data for other languages; after a chapter has changed.
+cases: $(VENV)/.made
+	$(BIN)/python -m refdist.conformance dump conformance/cases.jsonl
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info out

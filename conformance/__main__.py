@@ -1,6 +1,7 @@
 """The command `python -m refdist.conformance`.
 
     python -m refdist.conformance [--adapter package.module:Class] ...   tests an implementation; pytest's options work
+    python -m refdist.conformance dump cases.jsonl                       writes the cases as data for other languages
     python -m refdist.conformance random --against package.module:Class  compares two on random programs
 
 Exit status: 0 all passed, failed as expected, or were skipped; 1 a case failed; 2 interrupted; 3 the suite itself
@@ -24,6 +25,10 @@ except ModuleNotFoundError as error:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["dump"]:
+        from refdist.conformance import dump
+
+        return dump.main(given[1:])
     if given[:1] == ["random"]:
         from refdist.conformance import random_programs
 

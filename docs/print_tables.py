@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
 
 from refdist import errors
-from refdist.conformance.chapters import Clause, load
+from refdist.conformance import capabilities
+from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
+from refdist.conformance.examples import program
+from refdist.conformance.results import KINDS
 from refdist.core import rules
 from refdist.core.rules.table import Table
 
@@ -124,8 +128,41 @@ are of the class that fits them better: a value that is wrong is a `ValueError` 
     return "\n".join(parts)
 
 
-PAGES = {"tables.md": tables, "errors.md": catalogue, "specification.md": specification,
-         "differences.md": differences}
+def capabilities_page() -> str:
+    needed = Counter(name for case in cases() for name in capabilities.needs(program(case)))
+    have = table(["capability", "what it is", "cases"], ([f"`{name}`", what, str(needed[name])]
+                                                         for name, what, _ in capabilities.ROWS))
+    kinds = table(["kind", "means"], ([f"`{name}`", what] for name, what in KINDS.items()))
+    levels = table(["level", "means"], LEVELS.items())
+    standings = table(["the page is", "means"], STANDINGS.items())
+    strategies = table(["strategy", "cases"], ([f"`{name}`", str(count)] for name, count in Counter(
+        case.strategy for case in cases()).most_common()))
+    return f"""# Capabilities, strategies and kinds of errors
+
+Printed from the code of the [suite](testing-your-implementation.md) by `make docs`.
+
+An implementation says what it has or lacks; a case that needs a capability that is lacking is skipped. What a case
+needs is read off its program. Everything else an implementation has to have to be tested at all: constants, contexts,
+`run`, and scopes.
+
+{have}
+## Strategies
+
+"Mirrored 3" has three replicas on one worker, "Central 2" two with the variables in one place; "MultiWorker 2x1" has
+two workers with one replica each.
+
+{strategies}
+## Kinds of errors
+
+{kinds}
+## Levels, and what the cited page says
+
+{levels}
+{standings}"""
+
+
+PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "errors.md": catalogue,
+         "specification.md": specification, "differences.md": differences}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

@@ -24,8 +24,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_programs_of_a_page_run_one_after_another(page: Path) -> None:
     names: dict[str, Any] = {}
-    for program in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
-        exec(compile(program, str(page), "exec"), names)
+    try:
+        for program in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+            exec(compile(program, str(page), "exec"), names)
+    finally:
+        refdist.config.reset_simulated_devices()
 
 
 def printed() -> Any:
@@ -36,7 +39,7 @@ def printed() -> Any:
     return module.PAGES
 
 
-@pytest.mark.parametrize("name", ["tables.md", "errors.md"])
+@pytest.mark.parametrize("name", ["tables.md", "errors.md", "capabilities.md", "specification.md", "differences.md"])
 def test_a_printed_page_is_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == printed()[name](), "run `make docs`"
 

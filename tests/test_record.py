@@ -464,3 +464,13 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert [case["name"] for case in found] == [case.name for case in few]
     assert "5 cases" in capsys.readouterr().out
     assert dump.main([]) == 4
+
+
+@pytest.mark.slow
+def test_the_file_of_cases_is_what_the_chapters_say() -> None:
+    """The values that a property is drawn with depend on the version of Hypothesis."""
+    there = dump.FILE.read_text(encoding="utf-8").splitlines()
+    properties = {case.clause.name for case in cases() if case.example.parameters}
+    made = set(dump.lines(case for case in cases() if not case.example.parameters))
+    assert made <= set(there), "run `make cases`"
+    assert {json.loads(line)["clause"] for line in set(there) - made} <= properties

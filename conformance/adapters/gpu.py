@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from refdist.conformance.adapters.arrays import Arrays
+import refdist
+from refdist.conformance.adapters.simulated import Simulated
 
 
-class GPU(Arrays):
-    """refdist with its arrays on GPUs."""
+class GPU(Simulated):
+    """refdist with its arrays on GPUs; what an example makes outside replicas is on the host, as it is in a program."""
 
     name = "refdist (GPU)"
-    backend = "gpu"
+
+    def __init__(self) -> None:
+        refdist.set_backend("gpu")
+        super().__init__()

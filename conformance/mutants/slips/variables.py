@@ -26,9 +26,9 @@ _READING = (
          _CREATION,
          '"initial_value": _CopyOf(copies[0])}', '"initial_value": kwargs["initial_value"]}'),
     Slip("every worker begins with its own initial value", "variables.workers-begin-equal", _CREATION,
-         '    made._array = transport.broadcast(transport.call("creation of a variable", target, '
+         '    found = transport.broadcast(transport.call("creation of a variable", target, '
          "like=made._array), made._array)",
-         '    transport.call("creation of a variable", target, like=made._array)'),
+         '    found = made._array'),
     Slip("a variable without an initial value is zero", "variables.initial-value-is-demanded", _CREATION,
          "    if initial_value is None:\n",
          "    initial_value = 0.0 if initial_value is None else initial_value\n"

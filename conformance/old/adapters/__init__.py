@@ -1,1 +1,0 @@
-"""Adapters that come with the suite."""
