@@ -76,6 +76,19 @@ _DATASETS = (
     Slip("under AUTO every worker reads all files by rows", "datasets.files-are-dealt-to-workers", _TABLES,
          "its share            its share               its files\n        FILE",
          "its share            its share               its share\n        FILE"),
+    Slip("each worker shuffles for itself", "datasets.every-row-of-a-shuffled-dataset-is-used-once", _SHARDING,
+         "Reading(seed=extended.agreed_seed())", "WHOLE"),
+    Slip("only a spec makes the size of batches certain", "datasets.off-joins-batches", _SHARDING,
+         "        return known.batch_size, known.batch_size is not None and known.certain",
+         "        return known.batch_size, False"),
+    Slip("the size that was asked for is that of what a function returns", "datasets.batches-of-unknown-size",
+         _SHARDING,
+         '"size certain" if certain else "size unknown"]', '"size certain" if size is not None else "size unknown"]'),
+    Slip("the sizes of a full last dimension are those of rows", "datasets.off-cuts-batches-of-certain-size", _SHARDING,
+         "    return (rows.pop(), True) if len(rows) == 1 else (None, False)", "    return None, False"),
+    Slip("components of unequal length are an error under OFF",
+         "datasets.components-are-cut-by-their-own-number-of-rows", _SHARDING,
+         "    return (rows.pop(), True) if len(rows) == 1 else (None, False)", "    return rows.pop(), True"),
 )
 
 _FUNCTIONS = (
@@ -118,6 +131,22 @@ _FUNCTIONS = (
          "itertools.zip_longest(*datasets, fillvalue=_NOTHING)", "zip(*datasets)"),
     Slip("elements are fetched to devices where the dataset is", "dataset_functions.datasets-on-devices", _DISTRIBUTED,
          "per_replica_mode and not options.experimental_fetch_to_device)", "per_replica_mode)"),
+    Slip("a worker that has ended repeats its last element", "dataset_functions.workers-end-together", _DISTRIBUTED,
+         "        if step is None:\n            step = [self._dataset._empty]",
+         "        if step is not None:\n"
+         "            self._last = step[-1]\n"
+         "        if step is None:\n"
+         "            step = [self._last]"),
+    Slip("the mode PER_REPLICA is possible on several workers", "dataset_functions.per-replica-mode-on-several-workers",
+         _TABLES,
+         "distribute_datasets_from_function, several workers    ok            RD20",
+         "distribute_datasets_from_function, several workers    ok            ok"),
+    Slip("the policy of its options shares out what a function made",
+         "dataset_functions.each-worker-reads-its-own-dataset", _SHARDING,
+         "    layout: Layout = extended.layout\n    first =",
+         "    layout: Layout = extended.layout\n"
+         "    datasets = [one.shard(layout.workers, layout.worker) for one in datasets]\n"
+         "    first ="),
 )
 
 _ITERATORS = (
@@ -152,6 +181,17 @@ _ITERATORS = (
     Slip("a worker ends when its own rows have ended", "iterators.workers-end-together", _DISTRIBUTED,
          "        if not any(transport.all_gather_object(call, step is not None)):",
          "        if not all(transport.all_gather_object(call, step is not None)):"),
+    Slip("an iterator begins again at its end", "iterators.end-of-next", _DISTRIBUTED,
+         "            raise StopIteration\n",
+         "            self._steps = self._dataset._steps()\n            raise StopIteration\n"),
+    Slip("an Optional without a value has no spec", "iterators.an-optional-without-a-value-knows-its-spec", _ITERATOR,
+         "        return Optional((), lambda: self.element_spec)", "        return Optional((), lambda: None)"),
+    Slip("asking for the spec reads the first element", "iterators.elements-fit-their-spec", _ITERATOR,
+         "        return self._dataset.element_spec\n",
+         "        next(self, None)\n        return self._dataset.element_spec\n"),
+    Slip("a generator of batches is read before it is asked", "iterators.an-error-of-the-dataset-comes-in-its-place",
+         _DISTRIBUTED,
+         "        self._steps = dataset._steps()\n", "        self._steps = iter(list(dataset._steps()))\n"),
 )
 
 _BETWEEN = (

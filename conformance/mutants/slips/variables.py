@@ -120,6 +120,20 @@ _READING = (
          "    def __hash__(self) -> int:\n"
          "        return id(self)\n"
          "        raise"),
+    Slip("an aggregation may be given by its name", "variables.unknown-synchronization",
+         "refdist/core/rules/options.py",
+         "    if type(value) is not type(default):\n",
+         "    if isinstance(value, str) and value in type(default).__members__:\n"
+         "        return type(default)[value]\n"
+         "    if type(value) is not type(default):\n"),
+    Slip("the second variable of a name has a number", "variables.names-are-not-unique", _CREATION,
+         '    name = (name or "Variable").rstrip("/")\n',
+         '    name = (name or "Variable").rstrip("/")\n'
+         '    used = vars(default_creator).setdefault("used", [])\n'
+         "    used.append(name)\n"
+         '    name += f"_{used.count(name) - 1}" * (used.count(name) > 1)\n'),
+    Slip("an array keeps its dtype whatever is asked for", "variables.dtype-of-an-array-as-asked", _CREATION,
+         "    if spec.dtype is not None:\n        array = cast(array, spec.dtype, attempted)\n", ""),
 )
 
 _CREATORS = (
@@ -302,6 +316,41 @@ _WRITING = (
          'operation in ("scatter_min", "scatter_max")', 'operation == "scatter_min"'),
     Slip("slices are assigned as their values", "variable_updates.assign-slices", _OPERATIONS,
          "        value = collectives.dense(current_backend(), value, attempted)", "        value = value.values"),
+    Slip("slices go to the first copy alone", "variable_updates.scatter-every-copy", _DISTRIBUTED,
+         "            new.append(made[key])",
+         "            new.append(variable._array if new and isinstance(mine, IndexedSlices) else made[key])"),
+    Slip("a slice that is too long is cut", "variable_updates.scatter-of-other-shapes", _OPERATIONS,
+         "    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:",
+         "    values = values[:, :array.shape[-1]] if values.ndim == 2 == array.ndim else values\n"
+         "    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:"),
+    Slip("text that replaces shorter text is cut", "variable_updates.scatter-booleans", _OPERATIONS,
+         '    if dtype_of(old).kind in "US":', '    if dtype_of(old).kind in "V":'),
+    Slip("nan is not equal to nan", "variable_updates.none-accepts-equal-values", "refdist/array/backend.py",
+         '            if kind_of(dtype_of(first)) in "fc":', '            if kind_of(dtype_of(first)) in "V":'),
+    Slip("the only replica writes the variables of other strategies",
+         "variable_updates.one-replica-under-another-strategy", _TABLES,
+         "mirrored       RD10           RD11             RD10",
+         "mirrored       RD10           RD11             own copy"),
+    Slip("in replicas one copy for all is scattered to by each", "variable_updates.batch-scatter-update-in-replicas",
+         _TABLES,
+         "aggregating; NONE; any                                    every copy    every copy    own copy    RD13",
+         "aggregating; NONE; any                                    every copy    every copy    own copy    "
+         "replica 0's"),
+    Slip("with several copies batch_scatter_update is scatter_update", "variable_updates.batch-scatter-update", _TABLES,
+         "mirrored; any; batch                                      RD20          RD20      ",
+         "mirrored; any; batch                                      every copy    every copy"),
+    Slip("ON_WRITE is synchronized on read", "variable_updates.on-write-is-mirrored", _TABLES,
+         "ON_WRITE    mirrored              aggregating", "ON_WRITE    on read               aggregating"),
+    Slip("in replicas the slices of different rows are one write each", "variable_updates.scatter-only-first-replica",
+         _DISTRIBUTED,
+         "transports.first(extended.transport, calls[0], parts[0])",
+         "parts[0] if not isinstance(parts[0], IndexedSlices) else parts[-1]"),
+    Slip("what is written is summed as float", "variable_updates.integers", "refdist/array/collectives.py",
+         "        total = backend.sum(arrays)\n", "        total = backend.sum([array * 1.0 for array in arrays])\n"),
+    Slip("a refused write of one of two replicas has changed the other", "variable_updates.shape-is-kept-in-replicas",
+         _OPERATIONS,
+         "    if array.shape != shape and not fits(array.shape, shape):",
+         "    if array.shape != shape and array.ndim <= len(shape):"),
 )
 
 SLIPS = (*_READING, *_CREATORS, *_WRITING)
