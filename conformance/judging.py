@@ -51,11 +51,10 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
         bitwise: whether floats must be equal to the bit.
         output: what the implementation printed, for the verdict.
     """
-    workers, replicas = size(case.strategy)
+    workers, _ = size(case.strategy)
     if len(answers) != workers:
         return Verdict(case, "errored", f"{len(answers)} answers for {workers} workers", output=output)
-    bare = [{i: _bare(result) for i, result in answer.items()} if workers > 1 and replicas == 1 else answer
-            for answer in answers]
+    bare = [comparable(answer, case.strategy) for answer in answers]
     for i, statement in [(BEFORE, None), *enumerate(case.example.statements)]:
         line = statement.line if statement else case.example.line
         told = statement.expected(case.strategy) if statement else None
@@ -80,6 +79,13 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
         if holds and (difference := _violated(holds, found, case)):
             return Verdict(case, "failed", difference, line, f"holds {holds}", "; ".join(map(shown, found)), output)
     return Verdict(case, "passed", output=output)
+
+
+def comparable(answer: Answer, strategy: str) -> Answer:
+    """An answer without what implementations may choose: on several workers with one replica each, whether a value is
+    distributed over that replica alone or is the value itself."""
+    workers, replicas = size(strategy)
+    return {i: _bare(result) for i, result in answer.items()} if workers > 1 and replicas == 1 else answer
 
 
 def _text(expectation: Expectation) -> str:

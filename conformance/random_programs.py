@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from refdist.conformance.comparison import differences
 from refdist.conformance.examples import Code, Program
+from refdist.conformance.judging import comparable
 from refdist.conformance.notation import shown
 from refdist.conformance.programs import size
 from refdist.conformance.session import LIMIT, Reply, Tester, tester
@@ -199,7 +200,8 @@ def difference(program: Program, one: Reply, other: Reply) -> str | None:
     if outcomes != {""}:
         return f"{one.outcome} ({one.message}) and {other.outcome} ({other.message})" if len(outcomes) == 2 else None
     statements = ast.parse(program.example.source).body
-    for worker, (mine, theirs) in enumerate(zip(one.answers, other.answers, strict=True)):
+    for worker, answers in enumerate(zip(one.answers, other.answers, strict=True)):
+        mine, theirs = (comparable(answer, program.strategy) for answer in answers)
         for i in sorted({*mine, *theirs}):
             if (i in mine) != (i in theirs) or next(differences(mine.get(i), theirs.get(i)), None):
                 found = [shown(answer[i]) if i in answer else "nothing" for answer in (mine, theirs)]

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from refdist.conformance import expected_failures
+from refdist.conformance import expected_failures, results
 from refdist.conformance.adapters import tensorflow
 from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Answer, Code, Program, program
+from refdist.conformance.programs import size
+from refdist.conformance.random_programs import difference
+from refdist.conformance.session import Reply
 
 FILE = Path(__file__).parent.parent / "conformance" / "expected" / "tensorflow.txt"
 CASES = [case for case in cases() if not needs(program(case)) & tensorflow.TensorFlow.lacks]
@@ -65,3 +68,16 @@ def test_workers_that_end_alone_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
     assert answers(_hangs, lambda: {0: "a", 1: "b"}) == [{0: hanging}, {0: "a", 1: "b"}]
     monkeypatch.setattr(tensorflow, "LIMIT", 0.0)
     assert answers(_hangs, _hangs) == [{0: hanging}, {0: hanging}]
+
+
+def test_a_worker_s_only_part_may_be_distributed_or_not() -> None:
+    number = results.number(1.0)
+    part = {"list": [{"per_replica": [number]}]}
+
+    def compared(strategy: str) -> str | None:
+        asked = Program(strategy, "example", None, Code("1", 1), (0,))
+        workers = [{0: {"list": [number]}}], [{0: part}]
+        return difference(asked, *(Reply(answers * size(strategy)[0]) for answers in workers))
+
+    assert compared("MultiWorker 2x1") is None
+    assert compared("Mirrored 1") == "worker 0, 1: [1.0] and [1.0 |]"
