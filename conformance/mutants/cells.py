@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from refdist.core import rules
+from refdist.core.rules import variables
 from refdist.core.rules.table import Table
 
 _CODE = re.compile(r"RD\d\d")
@@ -38,7 +39,18 @@ class Cell(NamedTuple):
             table: MutableMapping[Any, Any] = getattr(rules, self.table)
             row = table if self.column is None else table[self.row]
             row[self.row if self.column is None else self.column] = self.value
+            # Variables look in rows that were made of these tables.
+            for key, reads in variables._reads().items():
+                rules.READS_OF[key].update(reads)
+            for key, writes in variables._writes().items():
+                rules.WRITES_OF[key].update(writes)
         return change
+
+    @property
+    def place(self) -> str:
+        """What `reach.py` calls the cell; empty where it does not see reads."""
+        title = getattr(getattr(rules, self.table), "title", "")
+        return f"{title}: {self.row}, {self.column}" if title else ""
 
 
 def cells() -> Iterator[Cell]:

@@ -8,17 +8,17 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import select
 import signal
 import sys
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 CHECKOUT = Path(__file__).parents[2]
-LIMIT = 60.0  # seconds for all cases of a mutant
+# Seconds for a case and for a property. A mutant that hangs ends by itself, and a busy machine kills none.
+LIMIT, LIMIT_OF_PROPERTY = 30, 120
 # The parts of the package in a checkout.
 FOLDERS = ("refdist", "backends")
 
@@ -72,11 +72,12 @@ class Fork:
     Args:
         mutate: makes the mutant, in the fork.
         names: of the cases, in the order in which they are tried; or of clauses.
+        work: what is done there; returns what JSON can carry.
     """
 
-    def __init__(self, mutate: Callable[[], None], names: Sequence[str]) -> None:
+    def __init__(self, mutate: Callable[[], None], names: Sequence[str],
+                 work: Callable[[Callable[[], None], Sequence[str]], Any] | None = None) -> None:
         self._from, writer = os.pipe()
-        self.deadline = time.monotonic() + LIMIT
         sys.stdout.flush()
         self._pid = os.fork()
         if self._pid == 0:
@@ -86,7 +87,7 @@ class Fork:
                 os.dup2(quiet, 1)
                 os.dup2(quiet, 2)
                 with os.fdopen(writer, "w") as stream:
-                    json.dump(_first_failure(mutate, names), stream)
+                    json.dump((work or _first_failure)(mutate, names), stream)
             finally:
                 os._exit(0)
         os.close(writer)
@@ -95,31 +96,40 @@ class Fork:
         """What becomes readable when it ends."""
         return self._from
 
-    def killer(self) -> str | None:
-        """The name of the first case that did not pass, or what else killed the mutant; None if it survives."""
-        ready, _, _ = select.select([self], [], [], max(0.0, self.deadline - time.monotonic()))
+    def answer(self) -> Any:
+        """What the work returned, once it has ended; "a hang or a crash" if it did not return."""
         with os.fdopen(self._from) as stream:
-            found = stream.read() if ready else ""
+            found = stream.read()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
-        answer: str | None = json.loads(found) if found else "a hang or a crash"
-        return answer
+        return json.loads(found) if found else "a hang or a crash"
+
+    def killer(self) -> str | None:
+        """The name of the first case that did not pass, or what else killed the mutant; None if it survives."""
+        found: str | None = self.answer()
+        return found
 
 
 def _first_failure(mutate: Callable[[], None], names: Sequence[str]) -> str | None:
-    warnings.simplefilter("ignore")
     mutate()
     try:
-        from refdist.conformance import properties
-        from refdist.conformance.adapters.simulated import Simulated
-        from refdist.conformance.chapters import Case, cases
-        from refdist.conformance.examples import program
-        from refdist.conformance.judging import Verdict, judge
-
-        adapter = Simulated()
+        from refdist.conformance.adapters import simulated  # noqa: F401
     except Exception as error:
         return f"importing it: {type(error).__name__}"
+    return next((name for name, outcome in outcomes(names) if outcome != "passed"), None)
+
+
+def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Runs cases on the refdist that is imported here: (name, outcome) of each."""
+    from refdist.conformance import properties
+    from refdist.conformance.adapters.simulated import Simulated
+    from refdist.conformance.chapters import Case, cases
+    from refdist.conformance.examples import program
+    from refdist.conformance.judging import Verdict, judge
+
+    warnings.simplefilter("ignore")
+    adapter = Simulated()
 
     def run(case: Case) -> Verdict:
         return judge(case, adapter.run(program(case)))
@@ -127,10 +137,10 @@ def _first_failure(mutate: Callable[[], None], names: Sequence[str]) -> str | No
     known = {case.name: case for case in cases()}
     selected = [known[name] for name in names if name in known] or [
         case for name in names for case in known.values() if case.clause.name == name]
-    if not selected:
+    if names and not selected:
         raise ValueError(f"{names} names no case")
     for case in selected:
+        signal.alarm(LIMIT_OF_PROPERTY if case.example.parameters else LIMIT)
         verdict = properties.examine(case, run) if case.example.parameters else run(case)
-        if verdict.outcome != "passed":
-            return case.name
-    return None
+        yield case.name, verdict.outcome
+    signal.alarm(0)

@@ -32,6 +32,21 @@ class Mutant(NamedTuple):
         return f"{self.file} ({self.operator}): " + " ".join(" ".join(line.split()) for line in lines)
 
     @property
+    def lines(self) -> list[int] | None:
+        """The lines of the statement that differs, if it is in a function; else None: it runs at import."""
+        source = (CHECKOUT / self.file).read_text()
+        matcher = difflib.SequenceMatcher(None, source.splitlines(), self.source.splitlines(), autojunk=False)
+        changed = {line for tag, first, end, *_ in matcher.get_opcodes() if tag != "equal"
+                   for line in range(first + 1, max(end, first + 1) + 1)}
+        found: set[int] = set()
+        for line in changed:
+            statement = _statement(ast.parse(source), line)
+            if statement is None:
+                return None
+            found |= statement
+        return sorted(found)
+
+    @property
     def mutate(self) -> Callable[[], None]:
         """What makes a fork import it."""
         return with_source(self.file, self.source)
@@ -61,6 +76,21 @@ def sample(count: int, seed: int = 0) -> list[Mutant]:
     """So many of all mutants, always the same ones."""
     found = list(mutants())
     return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def _statement(tree: ast.Module, line: int) -> set[int] | None:
+    # The lines of the innermost statement around a line, without those of the statements in it.
+    inner: ast.stmt | None = None
+    function = False
+    for node in ast.walk(tree):  # from the outside in
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            function = function or isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))
+            inner = node
+    if inner is None or not function or isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
+        return None
+    end = min((one.lineno - 1 for one in ast.walk(inner) if isinstance(one, ast.stmt) and one is not inner
+               and one.lineno > inner.lineno), default=inner.end_lineno or inner.lineno)
+    return set(range(inner.lineno, max(end, line) + 1))
 
 
 def _essence(source: str) -> str:
