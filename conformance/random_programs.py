@@ -36,7 +36,8 @@ NUMBERS = st.integers(-4, 4)
 METHODS = st.sampled_from(["assign", "assign_add", "assign_sub"])
 DTYPES = st.sampled_from(["float32", "float64", "int64"])
 # The programs keep away from what the chapters say of TensorFlow: every replica makes its own arrays, variables of
-# aggregation NONE are written with equal values, no axis is wrong, and one array or nest is reduced at a time.
+# aggregation NONE, and on several workers of ONLY_FIRST_REPLICA, are written with equal values, no axis is wrong, and
+# one array or nest is reduced at a time.
 AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
 
 
@@ -150,7 +151,8 @@ class _Writer:
 
     def write_in_replicas(self) -> None:
         name, _, aggregation = self._draw(st.sampled_from(self._variables))
-        value = f"{self._draw(NUMBERS)}.0 + 0.0" if aggregation == "NONE" else None
+        equal = aggregation == "NONE" or (aggregation == "ONLY_FIRST_REPLICA" and self._kind == "MultiWorker")
+        value = f"{self._draw(NUMBERS)}.0 + 0.0" if equal else None
         contribution = f"tf.constant({value})" if value else self._contribution(())
         self._functions += 1
         self._lines += [f"def step_{self._functions}():\n    {name}.{self._draw(METHODS)}({contribution})\n",
