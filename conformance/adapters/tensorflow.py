@@ -35,8 +35,8 @@ from refdist.conformance.results import Result
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 DEVICES = 6
-LIMIT = 10.0  # seconds that a case may take
-APART = 4.0  # seconds between the end of the first worker and that of the last one
+LIMIT = 20.0  # seconds that a case may take
+APART = 8.0  # seconds between the end of the first worker and that of the last one
 # Not those that the system lends to connections, where a port that is free now is soon somebody's. Processes begin with
 # different ones.
 _PORTS = itertools.cycle(random.sample(range(20_000, 32_000), 12_000))
