@@ -138,7 +138,7 @@ SLIPS = (
     Slip("the result of an update to an array is per replica", "extended.update-returns-mirrored-values", _VALUES,
          "arrays                    PerReplica    PerReplica    Mirrored",
          "arrays                    PerReplica    PerReplica    PerReplica"),
-    Slip("a time below 0 is accepted", "cross_device_ops.options-that-make-no-sense", _COMMUNICATION,
+    Slip("a time below 0 is accepted", "strategies.timeouts-are-not-below-zero", _COMMUNICATION,
          "timeout_seconds, (int, float)) or timeout_seconds < 0):", "timeout_seconds, (int, float))):"),
     Slip("the first option is the time", "cross_device_ops.options-by-position", _COMMUNICATION,
          "bytes_per_pack: int = 0, timeout_seconds: float | None = None,\n",

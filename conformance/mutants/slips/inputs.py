@@ -224,7 +224,7 @@ _BETWEEN = (
          "ReplicaContext._of(container_strategy, layout.first + i, reduction)",
          "ReplicaContext._of(container_strategy, i, reduction)"),
     Slip("each worker has its own mean of a value that is not distributed",
-         "workers.several-replicas-a-plain-value-must-be-the-same", "refdist/strategies/reduction.py",
+         "gather.arrays-that-differ-between-workers", "refdist/strategies/reduction.py",
          "        self._transport.check_same_bits(call, parts[0], _brief)\n        return value",
          "        return value"),
 )
