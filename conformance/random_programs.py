@@ -34,10 +34,11 @@ STRATEGIES = ("Mirrored 1", "Mirrored 2", "Mirrored 2", "Mirrored 3", "Mirrored 
 OPS = st.sampled_from(['"SUM"', '"MEAN"', "tf.distribute.ReduceOp.SUM", "tf.distribute.ReduceOp.MEAN"])
 NUMBERS = st.integers(-4, 4)
 METHODS = st.sampled_from(["assign", "assign_add", "assign_sub"])
+FLOATS = st.sampled_from(["float32", "float64"])
 DTYPES = st.sampled_from(["float32", "float64", "int64"])
 # The programs keep away from what the chapters say of TensorFlow: every replica makes its own arrays, variables of
-# aggregation NONE, and on several workers of ONLY_FIRST_REPLICA, are written with equal values, no axis is wrong, and
-# one array or nest is reduced at a time.
+# aggregation NONE, and on several workers of ONLY_FIRST_REPLICA, are written with equal values, ints are reduced on
+# several replicas, no axis is wrong, and one array or nest is reduced at a time.
 AGGREGATIONS = ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"]
 
 
@@ -86,7 +87,8 @@ class _Writer:
         self._ran(self._contribution(shape), shape)
 
     def all_reduce(self) -> None:
-        shape, dtype, op = self.shape(), self._draw(DTYPES), self._draw(OPS)
+        shape, op = self.shape(), self._draw(OPS)
+        dtype = self._draw(DTYPES if self.count > 1 else FLOATS)
         self._ran(f"replica().all_reduce({op}, {self._contribution(shape, dtype)})", shape)
 
     def reduced_twice(self) -> None:
