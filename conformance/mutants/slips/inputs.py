@@ -11,7 +11,6 @@ _SHARDING = "refdist/input/sharding.py"
 _SPLIT = "refdist/input/split.py"
 _TABLES = "refdist/core/rules/input.py"
 _VARIABLES = "refdist/variables/distributed.py"
-_WORKERS = "refdist/strategies/multi_worker.py"
 
 _DATASETS = (
     Slip("every replica gets the whole batch", "datasets.parts-go-to-their-replicas", _SPLIT,
@@ -195,10 +194,6 @@ _ITERATORS = (
 )
 
 _BETWEEN = (
-    Slip("every worker writes checkpoints", "workers.the-first-worker-should-save", _WORKERS,
-         '        """Whether this worker writes checkpoints: the first one does."""\n'
-         "        return self.transport.rank == 0",
-         "        return True"),
     Slip("ONLY_FIRST_REPLICA is the first replica of each worker", "workers.only-first-replica-is-of-the-first-worker",
          _VARIABLES,
          "transports.first(extended.transport, calls[0], parts[0])", "parts[0]"),
