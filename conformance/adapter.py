@@ -86,4 +86,6 @@ def load(text: str) -> Adapter:
         raise Unusable(f"{text}: {type(error).__name__}: {error}{''.join(frames[-1:])}") from None
     if not isinstance(made, Adapter):
         raise Unusable(f"{text} is not a {Adapter.__module__}.{Adapter.__name__}")
+    if not hasattr(made, "tf"):
+        raise Unusable(f"{text} has no attribute `tf`, the namespace with which the examples are run")
     return made

@@ -42,8 +42,10 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
             raise ValueError(f"{where} is not `case | part of the message | why`")
         matched = [case for name, case in known.items() if fnmatchcase(name, parts[0])]
         if not matched:
-            raise ValueError(f"{where}: there is no such case; a name is `clause @ strategy`, as in "
-                             f"{next(iter(known), 'all_reduce.sum @ Mirrored 2')!r}")
+            clause = parts[0].partition(" ")[0]
+            alike = [name for name, case in known.items() if fnmatchcase(case.clause.name, clause)] or list(known)
+            raise ValueError(f"{where}: there is no such case; a name is `clause @ strategy`, with `#2` after the "
+                             f"clause for the second of several examples, as in {', '.join(map(repr, alike[:3]))}")
         for case in matched:
             if case.name in found:
                 raise ValueError(f"{where}: {case.name} is expected to fail by another line: {found[case.name].line!r}")

@@ -6,6 +6,8 @@ processes run the cases (`pytest-xdist`); each of them has an implementation of 
 
 from __future__ import annotations
 
+import argparse
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import cast
@@ -26,6 +28,7 @@ _rows: pytest.StashKey[list[Row]] = pytest.StashKey()
 _cases: pytest.StashKey[list[Case]] = pytest.StashKey()
 _expected: pytest.StashKey[dict[str, expected_failures.Expected]] = pytest.StashKey()
 _tester: pytest.StashKey[Tester] = pytest.StashKey()
+_restarts: pytest.StashKey[int] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,10 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="package.module:Class, or the command of a testee after `testee:`")
     group.addoption("--in-process", action="store_true",
                     help="run the adapter in this process: faster, and a crash or a hang ends everything")
-    group.addoption("--limit", type=float, default=LIMIT, help="seconds that a case may take (%(default)s)")
+    group.addoption("--limit", type=_seconds, default=LIMIT, help="seconds that a case may take (%(default)s)")
     group.addoption("--level", choices=[level.lower() for level in LEVELS], help="only clauses of this level")
     group.addoption("--clause", action="append", metavar="PREFIX",
-                    help="only clauses whose name begins so: all_reduce, all_reduce.sum; may be repeated")
+                    help="only this clause, or the clauses whose name begins so: all_reduce.sum is one clause, and "
+                         "all_reduce a chapter; may be repeated")
     group.addoption("--expected-failures", metavar="FILE",
                     help="lines `case | part of the message | why` for cases that are known to fail; * in the name of "
                          "a case stands for anything")
@@ -46,19 +50,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--report", metavar="FOLDER", help="write report.json, report.md and report.html there")
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the chapters and the file of expected failures, and selects cases."""
+    """Reads the chapters and the file of expected failures, selects cases, and makes the folder of the report."""
     config.stash[_rows] = []
-    level, prefixes = config.getoption("--level"), tuple(config.getoption("--clause") or ())
-    path = config.getoption("--expected-failures")
+    config.stash[_restarts] = 0
+    level, asked = config.getoption("--level"), config.getoption("--clause") or []
+    path, folder = config.getoption("--expected-failures"), config.getoption("--report")
     try:
-        config.stash[_cases] = [case for case in cases() if (not level or case.clause.level == level.upper())
-                                and (not prefixes or case.clause.name.startswith(prefixes))]
-        config.stash[_expected] = expected_failures.read(path, cases()) if path else {}
+        everything = list(cases())
+        config.stash[_expected] = expected_failures.read(path, everything) if path else {}
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         raise pytest.UsageError(str(error)) from None
+    names = {case.clause.name for case in everything}
+    single, prefixes = names & set(asked), tuple(set(asked) - names)
+    found = [case for case in everything if not asked or case.clause.name in single
+             or (prefixes and case.clause.name.startswith(prefixes))]
+    config.stash[_cases] = [case for case in found if not level or case.clause.level == level.upper()]
     if not config.stash[_cases]:
-        raise pytest.UsageError(f"--clause: no clause of this level begins with {' or '.join(prefixes)}")
+        raise pytest.UsageError(f"--clause: no clause begins with {' or '.join(asked)}" if not found else
+                                f"--clause {' '.join(asked)} --level {level}: no such clause is of this level")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -77,7 +96,7 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
         except Unusable as error:
             pytest.exit(f"--adapter {config.getoption('--adapter')}: {error}", pytest.ExitCode.USAGE_ERROR)
     implementation = config.stash[_tester]
-    bitwise = config.getoption("--bitwise")
+    bitwise, restarts = config.getoption("--bitwise"), implementation.restarts
     if case.example.parameters:
         verdict = properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
     else:
@@ -93,16 +112,16 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
             message += f" (it is expected to fail with {known.message!r})"
     row = report.row(verdict, outcome, message, known.reason if known else "",
                      f"{implementation.name} {implementation.version}".strip())
-    request.node.user_properties.append(("verdict", row))
+    request.node.user_properties += [("verdict", row), ("restarts", implementation.restarts - restarts)]
     if outcome == "skipped":
         pytest.skip(message)
     if outcome == "expected failure" and known is not None:
         pytest.xfail(known.reason)
     if outcome in FAILURES:
-        pytest.fail(_told(verdict, message), pytrace=False)
+        pytest.fail(_told(verdict, message, config.getoption("--adapter")), pytrace=False)
 
 
-def _told(verdict: Verdict, message: str) -> str:
+def _told(verdict: Verdict, message: str, adapter: str) -> str:
     case = verdict.case
     lines = [message, f"  clause:    {case.clause.rule} ({case.clause.level})",
              f"  source:    {case.clause.page}, {case.clause.section}; the page is {case.clause.standing}",
@@ -112,7 +131,8 @@ def _told(verdict: Verdict, message: str) -> str:
     if verdict.found:
         lines.append(f"  found:     {verdict.found}")
     strategy = case.strategy.replace(" ", "-")
-    lines += [f"  run alone: python -m refdist.conformance --clause {case.clause.name} -k {strategy}",
+    tested = "" if adapter == DEFAULT else f" --adapter {shlex.quote(adapter)}"
+    lines += [f"  run alone: python -m refdist.conformance{tested} --clause {case.clause.name} -k {strategy}",
               f"  program:   {case.chapter.path.name}:{case.example.line}"]
     for number, line in enumerate(case.example.source.splitlines(), case.example.line):
         lines.append(f"  {'>' if number == verdict.line else ' '} {number:4}  {line}".rstrip())
@@ -122,10 +142,12 @@ def _told(verdict: Verdict, message: str) -> str:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collects the verdicts, from wherever they were reached."""
+    """Collects the verdicts, and how often there was a restart, from wherever the cases were run."""
     if report.when == "call" and _session is not None:
-        _session.config.stash[_rows] += [cast("Row", value) for name, value in report.user_properties
-                                         if name == "verdict"]
+        stash, noted = _session.config.stash, dict(report.user_properties)
+        if "verdict" in noted:
+            stash[_rows].append(cast("Row", noted["verdict"]))
+            stash[_restarts] += cast("int", noted["restarts"])
 
 
 _session: pytest.Session | None = None
@@ -155,6 +177,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section(f"conformance of {name}")
     for line in report.table(rows):
         terminalreporter.write_line(line)
+    if config.stash[_restarts]:
+        terminalreporter.write_line(f"restarts of the implementation: {config.stash[_restarts]}")
     folder = config.getoption("--report")
     if folder:
         report.write(Path(folder), name, rows)
