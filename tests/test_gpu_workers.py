@@ -200,11 +200,12 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
 
 @pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}], ids=str)
 def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
-    done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable, "-m",
-                   "refdist.conformance.adapters.workers", gpus=1, **environment)
+    done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable, "-W", "ignore", "-m",
+                   "refdist.conformance.adapters.workers", "--expected-failures", "tests/expected/gpu_workers.txt",
+                   gpus=1, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = re.fullmatch(r"2 processes: (\d+) passed", done.stdout.strip())
-    assert found and int(found[1]) > 250, done.stdout
+    found = re.fullmatch(r"2 processes: 2 expected failure, (\d+) passed", done.stdout.strip())
+    assert found and int(found[1]) > 450, done.stdout
 
 
 # Tests of the simulator that look at something only NumPy has, or count devices that this machine states otherwise.

@@ -19,7 +19,9 @@ from refdist.conformance.examples import Answer, program
 from refdist.conformance.judging import judge
 from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, array, integer, real
 
-CASES = [case for case in cases() if not case.example.parameters]
+# What only has to hold of a result may hold of a changed one, too.
+CASES = [case for case in cases() if not any(one.holds for statement in case.example.statements
+                                             for one in statement.expectations)]
 Leaf = Callable[[dict[str, Any]], Result]
 pytestmark = pytest.mark.filterwarnings("ignore")
 
