@@ -23,7 +23,7 @@ from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, array, in
 CASES = [case for case in cases() if not any(one.holds for statement in case.example.statements
                                              for one in statement.expectations)]
 Leaf = Callable[[dict[str, Any]], Result]
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from refdist.conformance.properties import drawn
 from refdist.conformance.record import record
 from refdist.conformance.replay import Replaying
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")]
 
 SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 # What other languages cannot run; a program is added here only with a reason that holds for every language.
@@ -466,7 +466,6 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert dump.main([]) == 4
 
 
-@pytest.mark.slow
 def test_the_file_of_cases_is_what_the_chapters_say() -> None:
     """The values that a property is drawn with depend on the version of Hypothesis."""
     there = dump.FILE.read_text(encoding="utf-8").splitlines()
