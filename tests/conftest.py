@@ -35,3 +35,10 @@ def two() -> Iterator[Any]:
     """The stand-in for CuPy with 2 GPUs."""
     with stand_in(2) as module:
         yield module
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_devices() -> Iterator[None]:
+    """An adapter of the suite states the devices of the process; the next module begins without them."""
+    yield
+    refdist.config.reset_simulated_devices()
