@@ -16,7 +16,7 @@ import json
 import linecache
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -82,20 +82,24 @@ def _code(example: Example) -> Code:
 def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:
     """Runs a program in this process and answers what was observed; into `answer` if that is given."""
     answer = {} if answer is None else answer
-    with same_environment():
+    with nothing_left(adapter):
         _run(adapter, program, answer)
     return answer
 
 
 @contextmanager
-def same_environment() -> Iterator[None]:
-    """Puts back the environment variables that a program has set, so that the next one does not find them."""
+def nothing_left(adapter: Adapter) -> Iterator[None]:
+    """Puts back what a program may leave to the next one: environment variables, and the strategy of the process."""
     before = dict(os.environ)
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(before)
+        # What a partial implementation lacks, no program has called.
+        with suppress(Exception):
+            if adapter.tf.distribute.has_strategy():
+                adapter.tf.distribute.experimental_set_strategy(None)
 
 
 def _run(adapter: Adapter, program: Program, answer: Answer) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import Case
-from refdist.conformance.examples import BEFORE, Answer, Program, program, raised, same_environment, worker
+from refdist.conformance.examples import BEFORE, Answer, Program, nothing_left, program, raised, worker
 from refdist.conformance.judging import judge, wanted_of
 from refdist.conformance.programs import size
 from refdist.conformance.protocol import case_message
@@ -49,7 +49,7 @@ class _Recording(Simulated):
         own, remove = names(recorder)
         recorder.names = own | {"__name__": "example", "tf": Named(recorder, self.tf, "tf")}
         try:
-            with same_environment():
+            with nothing_left(self):
                 self._run(program, recorder, statements, answer)
         finally:
             remove()

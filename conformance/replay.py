@@ -23,7 +23,7 @@ import numpy as np
 
 from refdist.conformance.adapter import Adapter
 from refdist.conformance.comparison import differences
-from refdist.conformance.examples import BEFORE, Answer, Program, raised, same_environment, worker
+from refdist.conformance.examples import BEFORE, Answer, Program, nothing_left, raised, worker
 from refdist.conformance.protocol import read_program
 from refdist.conformance.results import Result, integer, real
 
@@ -90,7 +90,7 @@ class Replaying(Adapter):
             return answer
         interpreter = _Interpreter(self, names)
         try:
-            with same_environment():
+            with nothing_left(self):
                 interpreter.run(programs[worker() if len(programs) > 1 else 0], program.observe, answer)
         finally:
             interpreter.remove()

@@ -49,6 +49,13 @@ def test_environment_variables_that_an_example_sets_end_with_it(strategy: str) -
     assert dict(os.environ) == before
 
 
+@pytest.mark.parametrize("kind", ["OneDevice", "Mirrored 2"])
+def test_the_strategy_that_an_example_sets_ends_with_it(kind: str) -> None:
+    sets = Code("tf.distribute.experimental_set_strategy(strategy)\ntf.distribute.has_strategy()\n{}['missing']", 1)
+    assert Simulated().run(Program(kind, "example", None, sets, (1,)))[0][1] is True
+    assert not refdist.has_strategy()
+
+
 WRITTEN = """2.5 | 2.5 float32
 [2.0, 4.0] float32
 {"a": [1.0] | [] float32, "b": None}
