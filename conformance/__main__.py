@@ -3,6 +3,7 @@
     python -m refdist.conformance [--adapter package.module:Class] ...   tests an implementation; pytest's options work
     python -m refdist.conformance dump cases.jsonl                       writes the cases as data for other languages
     python -m refdist.conformance random --against package.module:Class  compares two on random programs
+    python -m refdist.conformance promises                               the documents' sentences without a clause
 
 Exit status: 0 all passed, failed as expected, or were skipped; 1 a case failed; 2 interrupted; 3 the suite itself
 broke; 4 wrong usage, or the implementation could not be started; 5 no case was selected, or not one could be judged.
@@ -33,6 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
         from refdist.conformance import random_programs
 
         return random_programs.main(given[1:])
+    if given[:1] == ["promises"]:
+        from refdist.conformance import promises
+
+        return promises.main(given[1:])
     folder = Path(__file__).parent
     return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
                             "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "--no-header", *given]))

@@ -1,0 +1,203 @@
+"""Promises: what every sentence of the documents says, and which clauses hold it to that.
+
+A specification that was read out of documents can have overlooked some.  So each sentence of the pages of tf.distribute
+in TensorFlow's docstrings has a row in `promises/`, which are Markdown tables, one for each page:
+
+    # ReplicaContext.all_reduce
+
+    | sentences | section | what it promises | clauses |
+    |---|---|---|---|
+    | 3f2a91 0bc1d2 | Args | The op is a member of ReduceOp or its name. | all_reduce.op-is-a-reduce-op-or-its-name |
+    | 77aa01 | description | Where to read about reduce operators. | refers |
+
+The documents are not repeated here: a sentence is known by its fingerprint, a digest of its words, and what it promises
+is said in other words. What cannot be a clause has one of the `REASONS` in the last column, with more words after a
+colon where one is not enough. A page that is put off as a whole has `*` in place of its sentences. Where TensorFlow is
+installed, `python -m refdist.conformance promises` lists the sentences that no row explains and the rows whose sentence
+is not there any more, which is also how the pages of another version are compared with these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent / "promises"
+HEAD = "| sentences | section | what it promises | clauses |"
+# Why a sentence has no clause.
+REASONS = {
+    "explains": "background, motivation or advice, which no program can contradict",
+    "refers": "it says where to read on",
+    "introduces": "it introduces an example, a list or a heading",
+    "repeats": "another sentence of the same page, or of the page it overrides, says the same",
+    "graphs": "tf.function, graphs, sessions, eager mode: an implementation without graphs has nothing to show",
+    "hardware": "speed, memory, or hardware that a program of the specification cannot see",
+    "outside": "a part of TensorFlow outside tf.distribute",
+    "subclasses": "it asks something of those who write a subclass",
+    "later": "parameter servers, TPUs and remote calls, of which there is no chapter",
+    "untestable": "no finite program decides it; the words after the colon say why",
+}
+
+
+class NotAPromise(ValueError):
+    """A row has another form; the text says where and which."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A row: what one or more sentences of a page promise.
+
+    Attributes:
+        page: the name after `tf.distribute.`, as clauses cite it.
+        section: of the docstring.
+        sentences: fingerprints.
+        text: what they promise.
+        clauses: those that say so; none if there is a reason.
+        reason: one of `REASONS`, or "".
+        remark: what follows the reason.
+    """
+
+    page: str
+    section: str
+    sentences: tuple[str, ...]
+    text: str
+    clauses: tuple[str, ...]
+    reason: str
+    remark: str
+
+
+class Sentence(NamedTuple):
+    """A sentence of a document."""
+
+    page: str
+    section: str
+    text: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Six hexadecimal digits of the SHA-256 of its words, without case, punctuation and mark-up."""
+        return hashlib.sha256(" ".join(re.findall(r"\w+", self.text.lower())).encode()).hexdigest()[:6]
+
+
+def read(path: Path) -> list[Promise]:
+    """The rows of a file.
+
+    Raises:
+        NotAPromise: a row has not four columns, no fingerprint, no promise, or neither clauses nor a known reason.
+    """
+    found = []
+    page = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("# "):
+            page = line[2:].strip()
+        if not line.startswith("|") or line == HEAD or not line.strip("|- "):
+            continue
+        where = f"{path.name}:{number}: {line!r}"
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 4 or not page:
+            raise NotAPromise(f"{where} is not a row `{HEAD}` below a page's name")
+        sentences, section, text, last = cells
+        reason, _, remark = (part.strip() for part in last.partition(":"))
+        clauses = () if reason in REASONS else tuple(last.replace(",", " ").split())
+        if not clauses and reason not in REASONS:
+            raise NotAPromise(f"{where} names no clause, and none of {', '.join(REASONS)}")
+        if sentences == "*" and reason != "later":
+            raise NotAPromise(f"{where}: only what is put off (later) stands for all sentences of a page")
+        if (sentences != "*" and not re.fullmatch(r"[0-9a-f]{6}( [0-9a-f]{6})*", sentences)) or not section:
+            raise NotAPromise(f"{where} has not the fingerprints of its sentences, six digits each, and their section")
+        if (clauses and not text) or (reason == "untestable" and not remark):
+            raise NotAPromise(f"{where} does not say {'what is promised' if clauses else 'why it is untestable'}")
+        found.append(Promise(page, section, tuple(sentences.split()), text, clauses, reason if not clauses else "",
+                             remark if not clauses else ""))
+    return found
+
+
+def load() -> list[Promise]:
+    """The rows of all files."""
+    return [promise for path in sorted(FOLDER.glob("*.md")) for promise in read(path)]
+
+
+# What TensorFlow's pages say.
+
+_SECTION = re.compile(r"(Args?|Returns?|Raises|Yields|Attributes|Usage|Example|Note)s?:\s*$")
+# Blocks end at blank lines, items of lists, `name: ` or `name (type): ` at the start of a line, and headings.
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\s*[`*]*\w+[`*]*(?: \([^)]*\))?: )|\n(?=#)")
+_END = re.compile(r"(?<=[.!?:])\s+(?=[\"'`*(A-Z])")
+_SPECIAL = ("__init__", "__iter__", "__next__", "__call__", "__enter__")
+
+
+def sentences(page: str, document: str) -> Iterator[Sentence]:
+    """The sentences of a document, without its code."""
+    section = "description"
+    document = re.sub(r"```.*?(```|\Z)", "\n\n", inspect.cleandoc(document), flags=re.DOTALL)
+    for block in _BLOCK.split(document):
+        lines = [line for line in block.split("\n") if not re.match(r"\s*(>>>|\.\.\. |\.\.\.$)", line)]
+        while lines and (heading := _SECTION.match(lines[0].strip())) and not lines[0].startswith(" "):
+            section = heading[1]
+            lines = lines[1:]
+        # After a prompt comes what it prints.
+        if ">>>" in block and block.lstrip().startswith(">>>"):
+            continue
+        for text in _END.split(" ".join(" ".join(lines).split())):
+            if re.search(r"[A-Za-z]{2}", text):
+                yield Sentence(page, section, text)
+
+
+def pages(distribute: ModuleType) -> dict[str, str]:
+    """The docstrings of the public names of tf.distribute, each by the name of the class that defines it."""
+    names: dict[str, list[tuple[bool, int, str]]] = {}
+
+    def visit(thing: object, name: str, depth: int) -> None:
+        for attribute in dir(thing):
+            if attribute.startswith("_") and attribute not in _SPECIAL:
+                continue
+            value = inspect.getattr_static(thing, attribute) if inspect.isclass(thing) else getattr(thing, attribute)
+            value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            path = f"{name}.{attribute}".lstrip(".")
+            document = getattr(value, "__doc__", None)
+            home = getattr(value, "__module__", None) or ""
+            if document and (inspect.ismodule(value) or home.startswith("tensorflow")):
+                inherited = inspect.isclass(thing) and attribute not in vars(thing)
+                names.setdefault(inspect.cleandoc(document), []).append((inherited, len(path), path))
+            if depth and (inspect.isclass(value) or inspect.ismodule(value)):
+                visit(value, path, depth - 1)
+
+    visit(distribute, "", 3)
+    return {min(found)[2]: document for document, found in names.items()}
+
+
+def compared(promises: Sequence[Promise], documents: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
+    """The sentences without a row, and the rows with a sentence that their page does not have."""
+    known = {(promise.page, one) for promise in promises for one in promise.sentences}
+    later = {page for page, one in known if one == "*"}
+    there = [sentence for page, document in documents.items() for sentence in sentences(page, document)]
+    found = {(sentence.page, sentence.fingerprint) for sentence in there}
+    return ([sentence for sentence in there
+             if sentence.page not in later and (sentence.page, sentence.fingerprint) not in known],
+            [promise for promise in promises if promise.sentences != ("*",)
+             and any((promise.page, one) not in found for one in promise.sentences)])
+
+
+def main(arguments: list[str]) -> int:
+    """Compares the rows with the pages of the TensorFlow that is installed; 0 if they agree."""
+    parser = argparse.ArgumentParser("python -m refdist.conformance promises", description=main.__doc__)
+    parser.add_argument("page", nargs="*", help="only these pages, and those whose name begins so")
+    asked = tuple(parser.parse_args(arguments).page) or ("",)
+    import tensorflow
+
+    documents = {page: text for page, text in pages(tensorflow.distribute).items() if page.startswith(asked)}
+    missing, gone = compared([one for one in load() if one.page.startswith(asked)], documents)
+    for sentence in missing:
+        print(f"{sentence.page} | {sentence.fingerprint} | {sentence.section} | {sentence.text}")
+    for promise in gone:
+        print(f"{promise.page} | {' '.join(promise.sentences)} | {promise.section} | is not there: {promise.text}")
+    print(f"{len(documents)} pages of TensorFlow {tensorflow.__version__}: {len(missing)} sentences without a row, "
+          f"{len(gone)} rows without their sentence")
+    return 1 if missing or gone else 0

@@ -1,0 +1,129 @@
+"""The sentences of the documents: each row well-formed, each clause there, and nothing left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from refdist.conformance import chapters, promises
+from refdist.conformance.promises import HEAD, NotAPromise, Promise, Sentence
+
+CLAUSES = {clause.name: clause for chapter in chapters.load() for clause in chapter.clauses}
+
+
+def test_every_row_names_clauses_that_are_there() -> None:
+    rows = promises.load()
+    assert rows
+    assert not [(row.page, name) for row in rows for name in row.clauses if name not in CLAUSES]
+
+
+def test_no_sentence_of_a_page_has_two_rows() -> None:
+    seen = [(row.page, one) for row in promises.load() for one in row.sentences]
+    assert len(seen) == len(set(seen))
+
+
+def file_of(tmp_path: Path, *rows: str, page: str = "# Strategy.run") -> Path:
+    path = tmp_path / "rows.md"
+    path.write_text("\n".join([page, "", HEAD, "|---|---|---|---|", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_row_is_read(tmp_path: Path) -> None:
+    assert promises.read(file_of(tmp_path, "| 3f2a91 0bc1d2 | Args | It runs. | run.a, run.b |",
+                                 "| 3f2a92 | Args | | untestable: it says often |")) == [
+        Promise("Strategy.run", "Args", ("3f2a91", "0bc1d2"), "It runs.", ("run.a", "run.b"), "", ""),
+        Promise("Strategy.run", "Args", ("3f2a92",), "", (), "untestable", "it says often")]
+
+
+@pytest.mark.parametrize(("row", "said"), [
+    ("| 3f2a91 | Args | It runs. |", "is not a row"),
+    ("| 3f2a91 | Args | It runs. | |", "names no clause"),
+    ("| 3f2a9 | Args | It runs. | run.a |", "fingerprints"),
+    ("| | Args | It runs. | run.a |", "fingerprints"),
+    ("| 3f2a91 | | It runs. | run.a |", "section"),
+    ("| 3f2a91 | Args | | run.a |", "what is promised"),
+    ("| 3f2a91 | Args | | untestable |", "why it is untestable"),
+    ("| * | Args | All of it. | explains |", "only what is put off"),
+])
+def test_what_is_not_a_row_is_refused(tmp_path: Path, row: str, said: str) -> None:
+    with pytest.raises(NotAPromise, match=said):
+        promises.read(file_of(tmp_path, row))
+    with pytest.raises(NotAPromise, match="below a page's name"):
+        promises.read(file_of(tmp_path, "| 3f2a91 | Args | It runs. | run.a |", page=""))
+
+
+DOCUMENT = """Runs a function. It is called once for each replica.
+
+    >>> strategy.run(step)
+    The result: 3.0
+
+    ```python
+    No sentence.
+    ```
+
+    Note: see the guide.
+
+    Args:
+      fn: The function. It may be any
+        function.
+      args: Its arguments.
+
+    Returns:
+      What the function returns.
+    """
+
+
+def test_the_sentences_of_a_document() -> None:
+    found = [(one.section, one.text) for one in promises.sentences("run", DOCUMENT)]
+    assert found == [
+        ("description", "Runs a function."), ("description", "It is called once for each replica."),
+        ("description", "Note: see the guide."), ("Args", "fn:"), ("Args", "The function."),
+        ("Args", "It may be any function."), ("Args", "args:"), ("Args", "Its arguments."),
+        ("Returns", "What the function returns.")]
+
+
+def test_a_fingerprint_is_that_of_the_words() -> None:
+    one = Sentence("a", "Args", "The `op`, in Upper case.").fingerprint
+    assert one == Sentence("b", "Returns", "the op in\nupper case").fingerprint
+    assert one != Sentence("a", "Args", "The op, in lower case.").fingerprint
+
+
+def test_pages_are_named_after_the_class_that_defines_them() -> None:
+    class Base:
+        """A strategy."""
+
+        def run(self) -> None:
+            """Runs a function."""
+
+        @property
+        def extended(self) -> None:
+            """More."""
+
+        def _private(self) -> None:
+            """Not public."""
+
+    class A(Base):
+        """Another strategy."""
+
+    for thing in (Base, A, Base.run, Base.extended.fget, Base._private):
+        thing.__module__ = "tensorflow.python"  # type: ignore[union-attr]
+    module: Any = SimpleNamespace(Base=Base, A=A)
+    assert promises.pages(module) == {"Base": "A strategy.", "A": "Another strategy.", "Base.run": "Runs a function.",
+                                      "Base.extended": "More."}
+
+
+def test_sentences_without_rows_and_rows_without_sentences_are_found() -> None:
+    documents = {"run": "Runs. Returns.", "later": "One. Two."}
+    runs, returns = promises.sentences("run", documents["run"])
+    rows = [Promise("run", "description", (runs.fingerprint,), "It runs.", ("run.a",), "", ""),
+            Promise("later", "whole page", ("*",), "", (), "later", "")]
+    assert promises.compared(rows, documents) == ([returns], [])
+    assert promises.compared(rows, {"run": "Returns."}) == ([returns], [rows[0]])
+
+
+def test_every_sentence_of_tensorflow_has_a_row() -> None:
+    tensorflow = pytest.importorskip("tensorflow")
+    assert promises.compared(promises.load(), promises.pages(tensorflow.distribute)) == ([], [])
