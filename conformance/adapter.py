@@ -57,7 +57,7 @@ class Adapter(ABC):
         return next((kind for known, kind in EXCEPTIONS if isinstance(error, known)), "crash")
 
     def run(self, program: Program) -> list[Answer]:
-        """Runs a program: the answer of each worker; of an implementation that has no workers, one."""
+        """Runs a program and answers for each of its workers; for the only one, where the strategy has no workers."""
         return [self.execute(program, {})]
 
     def execute(self, program: Program, answer: Answer) -> Answer:

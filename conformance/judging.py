@@ -1,8 +1,6 @@
 """Judging: the verdict on what an implementation answered.
 
-The implementation's side (`examples.py`, or a program in another language) answers what it observed, without knowing
-what was expected; this side compares. So an implementation in another process or language is judged exactly as one in
-this process is.
+It is given the case, with its results, and the answers; it never meets the implementation (`examples.py` says why).
 """
 
 from __future__ import annotations
