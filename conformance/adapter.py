@@ -17,8 +17,11 @@ from __future__ import annotations
 import importlib
 import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from refdist.conformance.adapters import CLASSES
 from refdist.conformance.examples import Answer, Program, run_example
 from refdist.conformance.results import Result
 
@@ -48,6 +51,14 @@ class Adapter(ABC):
         """A strategy: "Default", "OneDevice", "Mirrored N", "Central N" (N replicas on one worker) or "MultiWorker WxR"
         (this worker's, of W workers with R replicas each)."""
 
+    def use(self, name: str, make: Callable[[list[str]], Any]) -> None:
+        """Takes another author's strategy for "Mirrored N": `make(devices)` makes it, with a replica on each device.
+
+        Raises:
+            Unusable: this adapter cannot, or `make` does not make a strategy.
+        """
+        raise Unusable(f"{type(self).__name__} cannot take another author's strategy")
+
     @abstractmethod
     def observe(self, value: object) -> Result:
         """What a value of the implementation is, in the form of `results.py`."""
@@ -69,23 +80,46 @@ class Unusable(Exception):
     """An implementation cannot be tested at all: it cannot be started, or does not speak the protocol of the suite."""
 
 
-def load(text: str) -> Adapter:
+def load(text: str, strategy: str = "") -> Adapter:
     """Makes the adapter that a text names.
 
+    Args:
+        text: `package.module:Class`, or the short name of one that comes with the suite.
+        strategy: `package.module:make`, another author's strategy that the adapter is to take.
+
     Raises:
-        Unusable: the text is not `package.module:Class`, or its import or construction fails.
+        Unusable: a text has another form, or what it names cannot be imported, made or used.
     """
-    module, _, name = text.partition(":")
-    if not module or not name:
-        raise Unusable(f"{text!r} is not package.module:Class")
-    try:
-        made = getattr(importlib.import_module(module), name)()
-    except Exception as error:
-        frames = [f" ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)
-                  if frame.filename not in (__file__, importlib.__file__) and frame.filename[:1] != "<"]
-        raise Unusable(f"{text}: {type(error).__name__}: {error}{''.join(frames[-1:])}") from None
+    if ":" not in text and text not in CLASSES:
+        raise Unusable(f"{text!r} is not package.module:Class, and not one of {', '.join(CLASSES)}")
+    with _refused(text):
+        made = _named(CLASSES.get(text, text))()
     if not isinstance(made, Adapter):
         raise Unusable(f"{text} is not a {Adapter.__module__}.{Adapter.__name__}")
     if not hasattr(made, "tf"):
         raise Unusable(f"{text} has no attribute `tf`, the namespace with which the examples are run")
+    if strategy:
+        with _refused(strategy):
+            make = _named(strategy)
+        made.use(strategy, make)
     return made
+
+
+def _named(text: str) -> Any:
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise Unusable(f"{text!r} is not package.module:name")
+    return getattr(importlib.import_module(module), name)
+
+
+@contextmanager
+def _refused(text: str) -> Iterator[None]:
+    """Whatever is raised is wrong usage; says where it was raised, outside of this module."""
+    try:
+        yield
+    except Unusable:
+        raise
+    except Exception as error:
+        frames = [f" ({frame.filename}:{frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)
+                  if frame.filename not in (__file__, importlib.__file__) and frame.filename[:1] != "<"]
+        raise Unusable(f"{text}: {type(error).__name__}: {error}{''.join(frames[-1:])}") from None

@@ -1,8 +1,11 @@
-"""The process of an adapter in Python: `python -m refdist.conformance.child package.module:Class`.
+"""The process of an adapter in Python: `python -m refdist.conformance.child ADAPTER [STRATEGY]`.
 
 It speaks the protocol as a testee does.  Examples may print, read, fork and hang: so the standard output and input are
 moved away first and what they were is known here only, a thread watches for the end of the input, where the process
 ends with all that it has started, and a process that is asked to end shows where it is.
+
+It may be a Python in which refdist is not installed (`start.py`): what is imported here, and what that imports, is of
+the standard library and of this folder.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def main() -> None:
     threading.Thread(target=_read, args=(given, questions), daemon=True).start()
     try:
         protocol.read_suite(json.loads(questions.get()))
-        adapter = load(sys.argv[1])
+        adapter = load(*sys.argv[1:])
     except Unusable as error:
         sys.exit(str(error))
     _say(to, protocol.implementation(adapter.name, adapter.version, adapter.lacks))

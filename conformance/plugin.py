@@ -16,12 +16,13 @@ import pytest
 
 from refdist.conformance import expected_failures, properties, report
 from refdist.conformance.adapter import Unusable
+from refdist.conformance.adapters import ROWS
 from refdist.conformance.chapters import LEVELS, Case, cases
 from refdist.conformance.judging import Verdict
 from refdist.conformance.report import Row
 from refdist.conformance.session import LIMIT, Tester, tester
 
-DEFAULT = "refdist.conformance.adapters.simulated:Simulated"
+DEFAULT = "refdist"
 FAILURES = ("failed", "errored", "unsupported")
 
 _rows: pytest.StashKey[list[Row]] = pytest.StashKey()
@@ -35,7 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The suite's own options."""
     group = parser.getgroup("refdist conformance")
     group.addoption("--adapter", default=DEFAULT,
-                    help="package.module:Class, or the command of a testee after `testee:`")
+                    help=f"package.module:Class; {', '.join(f'{name} ({what})' for name, _, what in ROWS)}; or the "
+                         f"command of a testee after `testee:` (%(default)s)")
+    group.addoption("--python", metavar="PYTHON", default="",
+                    help="the interpreter that the adapter is run with, of an environment in which refdist need not be "
+                         "installed")
+    group.addoption("--strategy", metavar="package.module:make", default="",
+                    help="another author's strategy, tested inside the implementation: make(devices) makes it, with a "
+                         "replica on each device")
     group.addoption("--in-process", action="store_true",
                     help="run the adapter in this process: faster, and a crash or a hang ends everything")
     group.addoption("--limit", type=_seconds, default=LIMIT, help="seconds that a case may take (%(default)s)")
@@ -92,9 +100,10 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
     if _tester not in config.stash:
         try:
             config.stash[_tester] = tester(config.getoption("--adapter"), config.getoption("--limit"),
-                                           config.getoption("--in-process"))
+                                           config.getoption("--in-process"), config.getoption("--python"),
+                                           config.getoption("--strategy"))
         except Unusable as error:
-            pytest.exit(f"--adapter {config.getoption('--adapter')}: {error}", pytest.ExitCode.USAGE_ERROR)
+            pytest.exit(f"{_tested(config).strip()}: {error}", pytest.ExitCode.USAGE_ERROR)
     implementation = config.stash[_tester]
     bitwise, restarts = config.getoption("--bitwise"), implementation.restarts
     if case.example.parameters:
@@ -118,10 +127,16 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
     if outcome == "expected failure" and known is not None:
         pytest.xfail(known.reason)
     if outcome in FAILURES:
-        pytest.fail(_told(verdict, message, config.getoption("--adapter")), pytrace=False)
+        pytest.fail(_told(verdict, message, _tested(config)), pytrace=False)
 
 
-def _told(verdict: Verdict, message: str, adapter: str) -> str:
+def _tested(config: pytest.Config) -> str:
+    """The options that say what is tested, as they were given."""
+    given = [(option, config.getoption(option)) for option in ("--adapter", "--python", "--strategy")]
+    return "".join(f" {option} {shlex.quote(value)}" for option, value in given if value not in ("", DEFAULT))
+
+
+def _told(verdict: Verdict, message: str, tested: str) -> str:
     case = verdict.case
     lines = [message, f"  clause:    {case.clause.rule} ({case.clause.level})",
              f"  source:    {case.clause.page}, {case.clause.section}; the page is {case.clause.standing}",
@@ -131,7 +146,6 @@ def _told(verdict: Verdict, message: str, adapter: str) -> str:
     if verdict.found:
         lines.append(f"  found:     {verdict.found}")
     strategy = case.strategy.replace(" ", "-")
-    tested = "" if adapter == DEFAULT else f" --adapter {shlex.quote(adapter)}"
     lines += [f"  run alone: python -m refdist.conformance{tested} --clause {case.clause.name} -k {strategy}",
               f"  program:   {case.chapter.path.name}:{case.example.line}"]
     for number, line in enumerate(case.example.source.splitlines(), case.example.line):

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import refdist
 from refdist.conformance import capabilities, results
 from refdist.conformance.adapter import Unusable
 from refdist.conformance.chapters import Case
@@ -48,9 +47,9 @@ Message: TypeAlias = "dict[str, Any]"
 
 # Who they are.
 
-def suite() -> Message:
+def suite(version: str) -> Message:
     """What the suite says first."""
-    return {"protocol": PROTOCOL, "suite": refdist.__version__, "schema": SCHEMA}
+    return {"protocol": PROTOCOL, "suite": version, "schema": SCHEMA}
 
 
 def implementation(name: str, version: str, lacks: frozenset[str]) -> Message:

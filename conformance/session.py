@@ -25,7 +25,9 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import refdist
 from refdist.conformance import protocol
 from refdist.conformance.adapter import Adapter, Unusable, load
 from refdist.conformance.capabilities import needs
@@ -40,6 +42,7 @@ from refdist.conformance.record import question
 LIMIT = 30.0  # seconds that a case may take
 START_LIMIT = 120.0  # seconds until an implementation has said who it is
 STARTS = 3  # attempts to start it again
+START = str(Path(__file__).with_name("start.py"))
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class Session(Tester):
         except (OSError, ValueError) as error:
             raise Unusable(f"it cannot be started: {error}") from None
         try:
-            process.send(protocol.suite())
+            process.send(protocol.suite(refdist.__version__))
             deadline = time.monotonic() + START_LIMIT
             while True:
                 message = process.receive(deadline, f"it has not said who it is within {START_LIMIT:g} s")
@@ -221,18 +224,23 @@ def _reply(message: Message, program: Program, printed: str) -> Reply:
     return Reply([], outcome, on_one_line(reason), printed)
 
 
-def tester(text: str, limit: float = LIMIT, in_process: bool = False) -> Tester:
-    """The implementation that a text names: "package.module:Class", an adapter, or "testee:COMMAND".
+def tester(text: str, limit: float = LIMIT, in_process: bool = False, python: str = "", strategy: str = "") -> Tester:
+    """The implementation that a text names: an adapter, by "package.module:Class" or its short name, or
+    "testee:COMMAND".
 
     Args:
         text: what `--adapter` was given.
         limit: seconds that a case may take.
         in_process: whether an adapter is run in this process.
+        python: the interpreter that an adapter is run with, if it is another one; refdist need not be installed there.
+        strategy: "package.module:make", another author's strategy that the adapter is to take.
 
     Raises:
         Unusable: it cannot be tested at all.
     """
     if text.startswith("testee:"):
+        if python or strategy:
+            raise Unusable("--python and --strategy are for adapters; a testee is started by its own command")
         try:
             command = shlex.split(text.removeprefix("testee:"))
         except ValueError as error:
@@ -240,6 +248,10 @@ def tester(text: str, limit: float = LIMIT, in_process: bool = False) -> Tester:
         if not command:
             raise Unusable("write testee:COMMAND")
         return Session(command, limit, question)
+    if in_process and python:
+        raise Unusable("--in-process is this Python, and --python is another one")
+    named = [text, strategy] if strategy else [text]
     if in_process:
-        return InProcess(load(text))
-    return Session([sys.executable, "-m", "refdist.conformance.child", text], limit)
+        return InProcess(load(*named))
+    start = [python, START] if python else [sys.executable, "-m", "refdist.conformance.child"]
+    return Session([*start, *named], limit)

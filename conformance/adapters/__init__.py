@@ -1,1 +1,11 @@
-"""Adapters that come with the suite."""
+"""Adapters that come with the suite, by their short names."""
+
+from __future__ import annotations
+
+# A short name, the class, and what is tested.
+ROWS = (
+    ("refdist", "simulated:Simulated", "refdist on simulated devices and workers"),
+    ("gpu", "gpu:GPU", "refdist on the GPUs of this machine"),
+    ("tensorflow", "tensorflow:TensorFlow", "TensorFlow on logical CPUs"),
+)
+CLASSES = {name: f"{__name__}.{found}" for name, found, _ in ROWS}

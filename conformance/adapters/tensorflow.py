@@ -28,13 +28,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refdist.conformance import results
-from refdist.conformance.adapter import Adapter
-from refdist.conformance.examples import Answer, Program, ended
+from refdist.conformance.adapter import Adapter, Unusable
+from refdist.conformance.examples import BEFORE, Answer, Code, Program, ended, raised
 from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 DEVICES = 6
+# The kinds that are not another author's, where a strategy of that author is tested.
+OTHERS = {"Default", "OneDevice", "Central", "workers", "replicas on workers"}
 LIMIT = 20.0  # seconds that a case may take
 APART = 8.0  # seconds between the end of the first worker and that of the last one
 # Not those that the system lends to connections, where a port that is free now is soon somebody's. Processes begin with
@@ -47,6 +49,8 @@ class TensorFlow(Adapter):
 
     name = "TensorFlow"
     lacks = frozenset({"replicas on workers"})  # A worker without GPUs has one replica.
+
+    _make: Callable[[list[str]], Any] | None = None
 
     def __init__(self) -> None:
         import tensorflow
@@ -66,9 +70,22 @@ class TensorFlow(Adapter):
             return tf.distribute.OneDeviceStrategy("CPU:0")
         if name == "Central":
             return tf.distribute.experimental.CentralStorageStrategy(devices, "CPU:0")
+        if name == "Mirrored" and self._make:
+            made = self._make(devices)
+            if not isinstance(made, tf.distribute.Strategy):
+                raise TypeError(f"{type(made).__name__} is not a tf.distribute.Strategy")
+            return made
         if name == "Mirrored":
             return tf.distribute.MirroredStrategy(devices)
         return tf.distribute.MultiWorkerMirroredStrategy()
+
+    def use(self, name: str, make: Callable[[list[str]], Any]) -> None:
+        self.name, self.lacks, self._make = f"{name} in {self.name}", self.lacks | OTHERS, make
+        # In a fork, as the cases are: one whose module has used TensorFlow while it was imported has no devices there.
+        [answer] = self.run(Program("Mirrored 2", name, None, Code("strategy", 1), (0,)))
+        for result in answer.values():
+            if isinstance(result, dict) and "error" in result:
+                raise Unusable(f"{name}, called with two devices: {result['message']}")
 
     def observe(self, value: object) -> Result:
         tf = self.tf
@@ -128,7 +145,10 @@ class TensorFlow(Adapter):
         tf = self.tf
         cpu = tf.config.list_physical_devices("CPU")[0]
         count = 1 if program.strategy.startswith("MultiWorker") else DEVICES
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        try:
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        except RuntimeError as error:
+            return {BEFORE: raised(self, error)}
         return self.execute(program, {})
 
 

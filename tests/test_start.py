@@ -1,0 +1,91 @@
+"""Adapters in another Python, in which refdist is not installed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from refdist.conformance import session, start
+from refdist.conformance.adapter import Unusable
+from refdist.conformance.examples import Code, Program
+
+ALONE = '''
+import sys
+from types import SimpleNamespace
+from refdist.conformance.adapter import Adapter
+from refdist.conformance.adapters import tensorflow
+from refdist.conformance.results import number
+
+
+class Alone(Adapter):
+    name, tf = "alone", SimpleNamespace()
+
+    def strategy(self, kind):
+        return None
+
+    def observe(self, value):
+        return value if isinstance(value, str) else number(value)
+
+
+class Whole(Alone):
+    def __init__(self):
+        import refdist.core.lockstep
+'''
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An interpreter without any package, and a folder to be in with an adapter."""
+    path = tmp_path / "bare-python"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    path.chmod(0o755)
+    (tmp_path / "own.py").write_text(ALONE)
+    monkeypatch.chdir(tmp_path)
+    return str(path)
+
+
+def test_the_process_of_an_adapter_needs_the_standard_library_only(python: str) -> None:
+    implementation = session.tester("own:Alone", python=python)
+    source = "import sys\n' '.join(set(sys.modules) - sys.stdlib_module_names)\nsys.path[0]"
+    [answer] = implementation.ask(Program("Default", "example", None, Code(source, 1), (1, 2))).answers
+    implementation.close()
+    imported = str(answer[1]).split()
+    assert {"refdist.conformance.child", "refdist.conformance.adapters.tensorflow", "own"} < set(imported)
+    known = re.compile(r"(refdist|refdist\.conformance|own|__main__|" + "|".join(sys.stdlib_module_names) + r")(\..+)?")
+    assert [name for name in imported if not known.fullmatch(name)] == []
+    assert answer[2] == str(Path.cwd())
+
+
+def test_the_modules_of_the_suite_hide_none_of_the_standard_library(python: str) -> None:
+    implementation = session.tester("own:Alone", python=python)
+    source = "import trace, types\ntrace.__file__"
+    reply = implementation.ask(Program("Default", "example", None, Code(source, 1), (1,)))
+    implementation.close()
+    assert "conformance" not in str(reply.answers[0][1])
+
+
+@pytest.mark.parametrize(("adapter", "options", "told"), [
+    ("tensorflow", {}, "No module named 'tensorflow'"),
+    ("own:Whole", {}, "No module named 'refdist.core'"),
+    ("own:Nothing", {}, "has no attribute 'Nothing'"),
+    ("own:Alone", {"python": "nowhere/python"}, "it cannot be started: .*nowhere/python"),
+    ("own:Alone", {"strategy": "own:Alone"}, "Alone cannot take another author's strategy"),
+    ("own:Alone", {"strategy": "theirs:make"}, "theirs:make: ModuleNotFoundError: No module named 'theirs'"),
+    ("own:Alone", {"strategy": "own:make"}, "own:make: AttributeError: module 'own' has no attribute 'make'"),
+    ("own:Alone", {"strategy": "own"}, "'own' is not package.module:name"),
+    ("nothing", {}, "not package.module:Class, and not one of refdist, gpu, tensorflow"),
+    ("own:Alone", {"in_process": True}, "--in-process is this Python, and --python is another one"),
+    ("testee:own", {}, "--python and --strategy are for adapters"),
+])
+def test_what_cannot_be_started_says_why(python: str, adapter: str, options: dict[str, str], told: str) -> None:
+    with pytest.raises(Unusable, match=told):
+        session.tester(adapter, **{"python": python, **options})
+
+
+def test_an_old_python_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "OLDEST", (4, 2))
+    with pytest.raises(SystemExit, match=r"is Python 3\.\d+; an adapter needs 4\.2 or later"):
+        start.main()
