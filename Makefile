@@ -43,7 +43,7 @@ fuzz: $(VENV)/.made
 # The tests that need a large library of somebody else's.
 interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
-	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py
+	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py
 
 # The suite on TensorFlow itself; about fifteen minutes.
 tensorflow:

@@ -26,7 +26,9 @@ def examine(case: Case, run: Callable[[Case], Verdict], count: int = DRAWS) -> V
     def test(values: dict[str, object]) -> None:
         nonlocal worst
         verdict = run(case.drawn(values))
-        if verdict.outcome != "passed":
+        if verdict.outcome == "skipped":
+            worst = verdict
+        elif verdict.outcome != "passed":
             said = ", ".join(f"{name} = {value!r}" for name, value in values.items())
             worst = Verdict(case, verdict.outcome, f"{verdict.message}, where {said}", verdict.line, verdict.expected,
                             verdict.found, verdict.output)

@@ -40,6 +40,11 @@ def test_every_file_of_the_specification_is_a_chapter() -> None:
     assert [chapter.path for chapter in load()] and {chapter.path for chapter in load()} == set(SPEC.glob("*.md"))
 
 
+def test_a_property_that_is_skipped_says_only_why() -> None:
+    case = next(case for case in CASES if case.example.parameters)
+    assert properties.examine(case, lambda one: Verdict(one, "skipped", "needs more")).message == "needs more"
+
+
 @pytest.mark.parametrize("strategy", ["Default", "MultiWorker 2x1"])
 def test_environment_variables_that_an_example_sets_end_with_it(strategy: str) -> None:
     before = dict(os.environ)
