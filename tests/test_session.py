@@ -354,7 +354,10 @@ def test_no_process_outlives_the_suite(tmp_path: Path, number: signal.Signals, w
     os.mkfifo(pipe)
     # All processes of the example hold the pipe open.
     source = f"import os, time\npipe = open({str(pipe)!r}, 'wb', 0)\n{what}\npipe.write(b'x')\ntime.sleep(1000)"
+    # What was started in the background may have inherited that it ignores SIGINT.
     suite = subprocess.Popen([sys.executable, "-c", f"""if True:
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         from refdist.conformance.examples import Code, Program
         from refdist.conformance.session import tester
         tester({SIMULATED!r}).ask(Program("Mirrored 2", "some.md", None, Code({source!r}, 1), (1,)))"""],
