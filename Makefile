@@ -30,10 +30,10 @@ check: $(VENV)/.made
 	$(BIN)/python -m refdist.conformance -q
 	$(BIN)/python -m pytest -q -x -m "not slow"
 
-# The tests on every other Python that this machine has, from 3.11 on.
+# The same on every other Python that this machine has, from 3.11 on.
 pythons:
 	set -e; for python in $$(.ci/pythons $(PYTHON)); do \
-	    $(MAKE) test PYTHON=$$python VENV=.venv-$$($$python -c 'import sys; print("3.%d" % sys.version_info[1])'); done
+	    $(MAKE) check PYTHON=$$python VENV=.venv-$$($$python -c 'import sys; print("3.%d" % sys.version_info[1])'); done
 
 # Tries other inputs than `make test`, and more of them; SEED=... tries the same ones again.
 SEED ?= $(shell date +%s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import copy
 import functools
 import json
@@ -390,11 +392,12 @@ def test_a_recorder_that_forgets_something_is_noticed(wrong: str, monkeypatch: p
             if wrong == "no arguments by name":
                 done.pop("kwargs", None)
             elif wrong == "no scopes" and "with" in done:
-                done["with"] = {"name": "contextlib.nullcontext"}
+                done["with"] = {"name": "no_scope"}
             elif wrong == "no operators" and done.get("operator") in ("+", "[]", "is"):
                 done["operator"] = "same"
             return done
 
+        monkeypatch.setattr(builtins, "no_scope", contextlib.nullcontext(), raising=False)
         monkeypatch.setattr(trace._Emission, "step", forgetful)
     noticed = [case.name for case, _ in sample() if replayed(case, record(case)).outcome != "passed"]
     assert len(noticed) >= 3
