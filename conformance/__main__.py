@@ -1,46 +1,52 @@
-"""The command `python -m refdist.conformance`.
+"""Tests an implementation of tf.distribute with the specification, or does one of these:
 
-    python -m refdist.conformance [--adapter package.module:Class] ...   tests an implementation; pytest's options work
-    python -m refdist.conformance dump cases.jsonl                       writes the cases as data for other languages
-    python -m refdist.conformance random --against package.module:Class  compares two on random programs
-    python -m refdist.conformance promises                               the documents' sentences without a clause
+    python -m refdist.conformance [OPTION ...]                tests an implementation, refdist itself if none is named
+    python -m refdist.conformance dump FILE                   writes the cases as data for other languages
+    python -m refdist.conformance random --against ADAPTER    compares two implementations on random programs
+    python -m refdist.conformance promises                    the documents' sentences without a clause
 
-Exit status: 0 all passed, failed as expected, or were skipped; 1 a case failed; 2 interrupted; 3 the suite itself
-broke; 4 wrong usage, or the implementation could not be started; 5 no case was selected, or not one could be judged.
+Exit status:
+    0  every case passed, failed as expected, or was skipped
+    1  a case failed, or was expected to fail and did not
+    2  interrupted
+    3  the suite itself broke
+    4  wrong usage, or an implementation that cannot be started
+    5  no case was selected, or not one could be judged
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from refdist import errors
 
-try:
-    import pytest
-except ModuleNotFoundError as error:
-    raise errors.error("RD27", "refdist.conformance", f"{error.name} is not installed",
-                       "Run `pip install pytest hypothesis`.") from error
+COMMANDS = {"dump": "dump", "random": "random_programs", "promises": "promises"}
+NEEDS = ("pytest", "hypothesis")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["dump"]:
-        from refdist.conformance import dump
+    command = COMMANDS.get(given[0]) if given else None
+    if command is None and {"-h", "--help"} & set(given):
+        from refdist.conformance.options import help_text
 
-        return dump.main(given[1:])
-    if given[:1] == ["random"]:
-        from refdist.conformance import random_programs
+        print(help_text(__doc__ or ""))
+        return 0
+    if missing := [name for name in NEEDS if find_spec(name) is None]:
+        raise errors.error("RD27", "refdist.conformance", f"{' and '.join(missing)} is not installed",
+                           f"Run `pip install {' '.join(NEEDS)}`.")
+    if command:
+        return int(import_module(f"refdist.conformance.{command}").main(given[1:]))
+    import pytest
 
-        return random_programs.main(given[1:])
-    if given[:1] == ["promises"]:
-        from refdist.conformance import promises
-
-        return promises.main(given[1:])
     folder = Path(__file__).parent
     return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
-                            "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "--no-header", *given]))
+                            "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "-rN", "--no-header",
+                            *given]))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ SHARED = ("clause", "python", "observe")
 
 def main(arguments: list[str]) -> int:
     """Writes all cases into the file that the only argument names; returns the exit status."""
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m refdist.conformance dump FILE", file=sys.stderr)
         return 4
     done = list(lines(cases()))

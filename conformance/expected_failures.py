@@ -3,7 +3,7 @@
 A line is `case | part of the message | why`. The case may be a pattern with `*`; every case that it matches has to fail
 with that message. The reason may be left out in a file of an implementation whose differences the clauses themselves
 describe. A line that has become wrong is an error, whether the case passes now, fails in another way, is skipped, or
-does not exist: such a file cannot become outdated.
+does not exist: such a file cannot become outdated. Lines about cases that a run leaves out are only counted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
     """The cases that are expected to fail, by name.
 
     Raises:
-        ValueError: a line has another form, names no case, or one that another line names.
+        ValueError: it is not a text, or a line has another form, names no case, or one that another line names.
     """
     found: dict[str, Expected] = {}
     known = {case.name: case for case in cases}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text in UTF-8: {error}") from None
+    for number, line in enumerate(text.splitlines(), 1):
         where = f"{path}:{number}: {line!r}"
         if not line.strip() or line.startswith("#"):
             continue
@@ -54,3 +58,8 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
                 raise ValueError(f"{where}: it has no reason, and neither has the clause")
             found[case.name] = Expected(parts[1], reason, line)
     return found
+
+
+def outside(expected: dict[str, Expected], run: set[str]) -> int:
+    """How many lines are about none of the cases that were run, so that nothing is known of them."""
+    return len({one.line for one in expected.values()} - {one.line for name, one in expected.items() if name in run})

@@ -1,116 +1,128 @@
 """The pytest plugin: which cases are run, on what, which failures are expected, and the table at the end.
 
 A verdict travels with the report of its test, so that it reaches the process that writes the table also where several
-processes run the cases (`pytest-xdist`); each of them has an implementation of its own.
+processes run the cases (`pytest-xdist`); each of them has an implementation of its own.  The process that runs none
+starts the implementation once, too: what cannot be started is wrong usage, and is said once, before the first case.
+
+A test that fails without a verdict is a mistake of the suite, and no success or failure of the implementation.
 """
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from refdist.conformance import expected_failures, properties, report
+from refdist.conformance import expected_failures, options, properties, report
 from refdist.conformance.adapter import Unusable
-from refdist.conformance.adapters import ROWS
-from refdist.conformance.chapters import LEVELS, Case, cases
+from refdist.conformance.chapters import Case, cases
+from refdist.conformance.examples import Code
 from refdist.conformance.judging import Verdict
+from refdist.conformance.notation import on_one_line
 from refdist.conformance.report import Row
-from refdist.conformance.session import LIMIT, Tester, tester
+from refdist.conformance.session import Tester, tester
 
-DEFAULT = "refdist"
 FAILURES = ("failed", "errored", "unsupported")
 
-_rows: pytest.StashKey[list[Row]] = pytest.StashKey()
-_cases: pytest.StashKey[list[Case]] = pytest.StashKey()
-_expected: pytest.StashKey[dict[str, expected_failures.Expected]] = pytest.StashKey()
-_tester: pytest.StashKey[Tester] = pytest.StashKey()
-_restarts: pytest.StashKey[int] = pytest.StashKey()
+
+@dataclass
+class Run:
+    """What is known of a run.
+
+    Attributes:
+        cases: that the options select.
+        expected: by the name of a case.
+        tester: the implementation, and `name`, what it says that it is.
+        unusable: why it cannot be started.
+        rows: the verdicts.
+        restarts: of the implementation, in all processes.
+        broken: how many cases the suite could not judge because of a mistake of its own.
+    """
+
+    cases: list[Case]
+    expected: dict[str, expected_failures.Expected]
+    tester: Tester | None = None
+    name: str = ""
+    unusable: str = ""
+    rows: list[Row] = field(default_factory=list)
+    restarts: int = 0
+    broken: int = 0
+
+
+_run: pytest.StashKey[Run] = pytest.StashKey()
+# What the report of a test carries: the verdict, and how often the implementation was started again for it.
+_judged: pytest.StashKey[tuple[Row, int]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The suite's own options."""
     group = parser.getgroup("refdist conformance")
-    group.addoption("--adapter", default=DEFAULT,
-                    help=f"package.module:Class; {', '.join(f'{name} ({what})' for name, _, what in ROWS)}; or the "
-                         f"command of a testee after `testee:` (%(default)s)")
-    group.addoption("--python", metavar="PYTHON", default="",
-                    help="the interpreter that the adapter is run with, of an environment in which refdist need not be "
-                         "installed")
-    group.addoption("--strategy", metavar="package.module:make", default="",
-                    help="another author's strategy, tested inside the implementation: make(devices) makes it, with a "
-                         "replica on each device")
-    group.addoption("--in-process", action="store_true",
-                    help="run the adapter in this process: faster, and a crash or a hang ends everything")
-    group.addoption("--limit", type=_seconds, default=LIMIT, help="seconds that a case may take (%(default)s)")
-    group.addoption("--level", choices=[level.lower() for level in LEVELS], help="only clauses of this level")
-    group.addoption("--clause", action="append", metavar="PREFIX",
-                    help="only this clause, or the clauses whose name begins so: all_reduce.sum is one clause, and "
-                         "all_reduce a chapter; may be repeated")
-    group.addoption("--expected-failures", metavar="FILE",
-                    help="lines `case | part of the message | why` for cases that are known to fail; * in the name of "
-                         "a case stands for anything")
-    group.addoption("--bitwise", action="store_true", help="floats must agree to the bit")
-    group.addoption("--report", metavar="FOLDER", help="write report.json, report.md and report.html there")
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
-    return seconds
+    for name, settings in options.OPTIONS:
+        group.addoption(name, **settings)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Reads the chapters and the file of expected failures, selects cases, and makes the folder of the report."""
-    config.stash[_rows] = []
-    config.stash[_restarts] = 0
-    level, asked = config.getoption("--level"), config.getoption("--clause") or []
     path, folder = config.getoption("--expected-failures"), config.getoption("--report")
     try:
         everything = list(cases())
-        config.stash[_expected] = expected_failures.read(path, everything) if path else {}
+        expected = expected_failures.read(path, everything) if path else {}
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
+        config.stash[_run] = Run(options.select(everything, config.getoption("--clause"), config.getoption("--concept"),
+                                                config.getoption("--level")), expected)
     except (ValueError, OSError) as error:
         raise pytest.UsageError(str(error)) from None
-    names = {case.clause.name for case in everything}
-    single, prefixes = names & set(asked), tuple(set(asked) - names)
-    found = [case for case in everything if not asked or case.clause.name in single
-             or (prefixes and case.clause.name.startswith(prefixes))]
-    config.stash[_cases] = [case for case in found if not level or case.clause.level == level.upper()]
-    if not config.stash[_cases]:
-        raise pytest.UsageError(f"--clause: no clause begins with {' or '.join(asked)}" if not found else
-                                f"--clause {' '.join(asked)} --level {level}: no such clause is of this level")
+    config.pluginmanager.register(_Collector(config.stash[_run]))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each case that the options select."""
-    selected = metafunc.config.stash[_cases]
+    selected = metafunc.config.stash[_run].cases
     metafunc.parametrize("conformance_case", selected, ids=[case.identifier for case in selected])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Starts the implementation, if there is a case to run."""
+    config, run = session.config, session.config.stash[_run]
+    distributes = config.pluginmanager.hasplugin("dsession")
+    if config.getoption("collectonly") or not (session.items or distributes):
+        return
+    try:
+        run.tester = tester(config.getoption("--adapter"), config.getoption("--limit"),
+                            config.getoption("--in-process"), config.getoption("--python"),
+                            config.getoption("--strategy"))
+    except Unusable as error:
+        run.unusable = f"{_tested(config).strip()}: {error}"
+        if not hasattr(config, "workerinput"):
+            raise pytest.UsageError(run.unusable) from None
+        return
+    run.name = f"{run.tester.name} {run.tester.version}".strip()
+    if distributes:
+        _close(run)
+
+
+def _close(run: Run) -> None:
+    if run.tester:
+        run.tester.close()
+        run.tester = None
 
 
 def check(case: Case, request: pytest.FixtureRequest) -> None:
     """Runs a case, and passes, skips, xfails or fails the test."""
-    config = request.config
-    if _tester not in config.stash:
-        try:
-            config.stash[_tester] = tester(config.getoption("--adapter"), config.getoption("--limit"),
-                                           config.getoption("--in-process"), config.getoption("--python"),
-                                           config.getoption("--strategy"))
-        except Unusable as error:
-            pytest.exit(f"{_tested(config).strip()}: {error}", pytest.ExitCode.USAGE_ERROR)
-    implementation = config.stash[_tester]
-    bitwise, restarts = config.getoption("--bitwise"), implementation.restarts
-    if case.example.parameters:
-        verdict = properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
-    else:
-        verdict = implementation.run(case, bitwise)
-    known = config.stash[_expected].get(case.name)
+    config, run = request.config, request.config.stash[_run]
+    clause = case.clause
+    request.node.user_properties += [("source", f"{clause.page}, {clause.section}"), ("level", clause.level),
+                                     ("clause", clause.name), ("standing", clause.standing)]
+    before = run.tester.restarts if run.tester else 0
+    verdict = _verdict(case, run, config.getoption("--bitwise"))
+    restarts = run.tester.restarts - before if run.tester else 0
+    known = run.expected.get(case.name)
     outcome, message = verdict.outcome, verdict.message
     if known is not None:
         if outcome in FAILURES and known.message in message:
@@ -119,9 +131,7 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
             outcome, message = "failed", f"{outcome}, but is expected to fail: {known.line!r}; remove that line"
         else:
             message += f" (it is expected to fail with {known.message!r})"
-    row = report.row(verdict, outcome, message, known.reason if known else "",
-                     f"{implementation.name} {implementation.version}".strip())
-    request.node.user_properties += [("verdict", row), ("restarts", implementation.restarts - restarts)]
+    request.node.stash[_judged] = report.row(verdict, outcome, message, known.reason if known else ""), restarts
     if outcome == "skipped":
         pytest.skip(message)
     if outcome == "expected failure" and known is not None:
@@ -130,10 +140,19 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
         pytest.fail(_told(verdict, message, _tested(config)), pytrace=False)
 
 
+def _verdict(case: Case, run: Run, bitwise: bool) -> Verdict:
+    implementation = run.tester
+    if implementation is None:
+        return Verdict(case, "errored", run.unusable)
+    if case.example.parameters:
+        return properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
+    return implementation.run(case, bitwise)
+
+
 def _tested(config: pytest.Config) -> str:
     """The options that say what is tested, as they were given."""
     given = [(option, config.getoption(option)) for option in ("--adapter", "--python", "--strategy")]
-    return "".join(f" {option} {shlex.quote(value)}" for option, value in given if value not in ("", DEFAULT))
+    return "".join(f" {option} {shlex.quote(value)}" for option, value in given if value not in ("", options.DEFAULT))
 
 
 def _told(verdict: Verdict, message: str, tested: str) -> str:
@@ -148,55 +167,75 @@ def _told(verdict: Verdict, message: str, tested: str) -> str:
     strategy = case.strategy.replace(" ", "-")
     lines += [f"  run alone: python -m refdist.conformance{tested} --clause {case.clause.name} -k {strategy}",
               f"  program:   {case.chapter.path.name}:{case.example.line}"]
-    for number, line in enumerate(case.example.source.splitlines(), case.example.line):
-        lines.append(f"  {'>' if number == verdict.line else ' '} {number:4}  {line}".rstrip())
+    if preamble := case.chapter.preamble:
+        lines += [*_numbered(Code(preamble.source, preamble.line), verdict.line), ""]
+    lines += _numbered(Code(case.example.source, case.example.line), verdict.line)
     if verdict.output:
         lines += ["  printed meanwhile:", *(f"    {line}" for line in verdict.output.splitlines())]
     return "\n".join(lines)
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+def _numbered(code: Code, marked: int) -> list[str]:
+    return [f"  {'>' if number == marked else ' '} {number:4}  {line}".rstrip()
+            for number, line in enumerate(code.source.splitlines(), code.line)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Puts the verdict on the report of the test, which takes it to where the reports are collected."""
+    made = yield
+    if made.when == "call" and _judged in item.stash:
+        vars(made)["judged"] = item.stash[_judged]
+    return made
+
+
+class _Collector:
     """Collects the verdicts, and how often there was a restart, from wherever the cases were run."""
-    if report.when == "call" and _session is not None:
-        stash, noted = _session.config.stash, dict(report.user_properties)
-        if "verdict" in noted:
-            stash[_rows].append(cast("Row", noted["verdict"]))
-            stash[_restarts] += cast("int", noted["restarts"])
 
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
-_session: pytest.Session | None = None
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Remembers the session, which reports of tests do not know."""
-    global _session
-    _session = session
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "judged" in vars(report):
+            row, restarts = vars(report)["judged"]
+            self._run.rows.append(row)
+            self._run.restarts += restarts
+        elif report.failed:
+            self._run.broken += 1
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Ends the implementation; a run that judged nothing is not a success."""
-    if _tester in session.config.stash:
-        session.config.stash[_tester].close()
-    rows = session.config.stash[_rows]
-    if exitstatus == 0 and rows and all(row["outcome"] == "skipped" for row in rows):
+    """Ends the implementation; a run that judged nothing is not a success, and a mistake of the suite is none of it."""
+    run = session.config.stash[_run]
+    _close(run)
+    if run.broken:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    elif exitstatus == 0 and run.rows and all(row["outcome"] == "skipped" for row in run.rows):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """A line for each chapter, totals, and what was not tested; writes the report."""
-    rows = config.stash[_rows]
-    if not rows:
+    """What failed, a line for each chapter, totals, and what was not tested; writes the report."""
+    run, told = config.stash[_run], terminalreporter.write_line
+    if run.broken:
+        told(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
+    if not run.rows:
         return
-    name = rows[0]["implementation"]
-    terminalreporter.section(f"conformance of {name}")
-    for line in report.table(rows):
-        terminalreporter.write_line(line)
-    if config.stash[_restarts]:
-        terminalreporter.write_line(f"restarts of the implementation: {config.stash[_restarts]}")
+    terminalreporter.section(f"conformance of {run.name}")
+    for row in run.rows:
+        if row["outcome"] in FAILURES:
+            told(f"{row['outcome']}: {row['case']}: {on_one_line(row['message'])}")
+    for line in report.table(run.rows):
+        told(line)
+    if run.restarts:
+        told(f"restarts of the implementation: {run.restarts} in {len(run.rows)} cases; each follows a case in which "
+             f"its process crashed, hung or broke the protocol")
+    if outside := expected_failures.outside(run.expected, {row["case"] for row in run.rows}):
+        told(f"{outside} lines of {config.getoption('--expected-failures')} are about cases that were not run")
     folder = config.getoption("--report")
     if folder:
-        report.write(Path(folder), name, rows)
-        terminalreporter.write_line(f"report: {Path(folder) / 'report.html'}")
-    reasons = Counter(row["message"] for row in rows if row["outcome"] == "skipped")
+        report.write(Path(folder), run.name, run.rows)
+        told(f"report: {Path(folder) / 'report.html'}")
+    reasons = Counter(row["message"] for row in run.rows if row["outcome"] == "skipped")
     for reason, count in reasons.most_common():
-        terminalreporter.write_line(f"{count} skipped: {reason}")
+        told(f"{count} skipped: {reason}")

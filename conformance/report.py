@@ -20,7 +20,6 @@ OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "s
 class Row(TypedDict):
     """A verdict in report.json."""
 
-    implementation: str
     chapter: str
     clause: str
     case: str
@@ -40,10 +39,10 @@ class Row(TypedDict):
     program: str
 
 
-def row(verdict: Verdict, outcome: str, message: str, reason: str, implementation: str) -> Row:
+def row(verdict: Verdict, outcome: str, message: str, reason: str) -> Row:
     """A verdict as data that JSON can hold."""
     case, clause = verdict.case, verdict.case.clause
-    return {"implementation": implementation, "chapter": case.chapter.name, "clause": clause.name, "case": case.name,
+    return {"chapter": case.chapter.name, "clause": clause.name, "case": case.name,
             "strategy": case.strategy, "rule": clause.rule, "level": clause.level, "page": clause.page,
             "section": clause.section, "standing": f"{clause.standing}: {clause.remark}".removesuffix(": "),
             "outcome": outcome, "message": message, "reason": reason, "line": verdict.line,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
+from xml.etree import ElementTree
 
 import pytest
 
-WRONG = '''
+from refdist.conformance.__main__ import main
+from refdist.conformance.capabilities import needs
+from refdist.conformance.chapters import SPEC, cases
+from refdist.conformance.examples import program
+from refdist.conformance.options import OPTIONS, select
+
+ADAPTERS = '''
 from refdist import tf
 from refdist.conformance.adapters.simulated import Simulated
 
@@ -45,6 +54,39 @@ class Ending(Simulated):
         tf.distribute.ReplicaContext.all_reduce = all_reduce
 
 
+class Crashing(Simulated):
+    """Ends its process in every case."""
+
+    name = "crashing"
+
+    def run(self, program):
+        import os
+        os._exit(3)
+
+
+class Interrupting(Simulated):
+    """Sends what Ctrl-C sends to the suite, once."""
+
+    name = "interrupting"
+
+    def run(self, program):
+        import os, signal
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().run(program)
+
+
+class StartedOnce(Simulated):
+    """Cannot be started where several processes run the cases."""
+
+    name = "started once"
+
+    def __init__(self):
+        import os
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            raise OSError("the device is busy")
+        super().__init__()
+
+
 class Lacking(Simulated):
     name, lacks = "lacking", frozenset({"all_reduce"})
 
@@ -52,24 +94,52 @@ class Lacking(Simulated):
 class Without(Simulated):
     tf = property()
 '''
+CASES = list(cases())
 MEAN = ("--clause", "all_reduce.mean", "--in-process")
 WITH_WRONG = ("--adapter", "own:Wrong", *MEAN)
 
 
 @pytest.fixture
 def suite(tmp_path: Path):
-    """Runs the command in a folder with adapters of one's own; returns its exit status and what it printed."""
-    (tmp_path / "own.py").write_text(WRONG)
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    """Runs the command in a folder with adapters of one's own; returns its exit status and what it printed.
+
+    A copy of this process does it, which has read the chapters already."""
+    (tmp_path / "own.py").write_text(ADAPTERS)
 
     def run(*arguments: object) -> tuple[int, str]:
-        done = subprocess.run([sys.executable, "-m", "refdist.conformance", "-p", "no:cacheprovider",
-                               *map(str, arguments)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-                              capture_output=True, text=True)
-        assert "Traceback" not in done.stdout + done.stderr
-        return done.returncode, done.stdout + done.stderr
+        with (tmp_path / "printed").open("w+") as printed:
+            pid = os.fork()
+            if pid == 0:
+                _become([*map(str, arguments)], tmp_path, printed.fileno())
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            printed.seek(0)
+            told = printed.read()
+        assert "Traceback" not in told
+        return status, told
 
     return run
+
+
+def _become(arguments: list[str], folder: Path, printed: int) -> NoReturn:
+    status = 99
+    try:
+        os.chdir(folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+        sys.path.insert(0, str(folder))
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(printed, number)
+            setattr(sys, name, os.fdopen(number, "w", buffering=1, closefd=False))
+        status = main(arguments)
+        sys.stdout.flush()
+    finally:
+        os._exit(status)
+
+
+def test_the_command_is_a_module_of_python(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(ADAPTERS)
+    done = subprocess.run([sys.executable, "-m", "refdist.conformance", *WITH_WRONG, "-k", "Mirrored-2"], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "conformance of wrong 1" in done.stdout and not done.stderr
 
 
 def test_there_is_a_line_for_each_chapter_and_level(suite) -> None:
@@ -97,6 +167,22 @@ def test_a_failure_says_which_rule_where_it_is_from_and_which_line(suite) -> Non
     assert [line.split()[2:] for line in printed.splitlines() if line.startswith("  > ")] == [["strategy.run(step)"]]
 
 
+def test_a_failure_shows_what_the_chapter_defines(suite) -> None:
+    printed = suite(*WITH_WRONG, "-k", "Mirrored-2")[1]
+    program = printed[printed.index("  program:   all_reduce.md:"):].splitlines()
+    chapter = (SPEC / "all_reduce.md").read_text().splitlines()
+    numbered = [found for line in program if (found := re.fullmatch(r"  [> ] +(\d+)  (.*)", line))]
+    assert "def rank():" in [found[2] for found in numbered]
+    for number, line in (found.groups() for found in numbered):
+        assert chapter[int(number) - 1].removeprefix("    ") == line
+
+
+def test_failures_are_listed_by_name_and_without_paths(suite) -> None:
+    printed = suite(*WITH_WRONG)[1]
+    assert "\nfailed: all_reduce.mean @ Mirrored 2: replica 0: found [3.0, 30.0] float32, expected [1.5" in printed
+    assert "suite.py" not in printed
+
+
 def test_the_report_is_three_files_and_keeps_other_implementations(suite, tmp_path: Path) -> None:
     suite(*MEAN, "--report", "told")
     suite(*WITH_WRONG, "--report", "told")
@@ -121,6 +207,23 @@ def test_expected_failures(suite, tmp_path: Path, line: str, status: int, told: 
     assert found == status and told in printed
 
 
+def test_lines_about_cases_that_are_not_run_are_counted(suite, tmp_path: Path) -> None:
+    (tmp_path / "known").write_text("all_reduce.mean @ * | replica | it sums\nreduce.mean @ * | x | y\n"
+                                    "gather.* @ Mirrored 2 | x | y\nall_reduce.sum * @ Mirrored 3 | x | y\n")
+    arguments = (*WITH_WRONG, "--expected-failures", "known", "-k", "Mirrored-2")
+    status, printed = suite(*arguments)
+    assert status == 0 and "\n3 lines of known are about cases that were not run\n" in printed
+    status, printed = suite(*arguments, "--clause", "all_reduce.sum")
+    assert status == 0 and "\n3 lines of known are about" in printed
+    assert "are about cases" not in suite(*WITH_WRONG)[1]
+
+
+def test_expected_failures_that_are_not_a_text_are_refused_by_name(suite, tmp_path: Path) -> None:
+    (tmp_path / "known").write_bytes(b"\xff\xfe")
+    status, printed = suite(*MEAN, "--expected-failures", "known")
+    assert status == 4 and "known is not a text in UTF-8" in printed
+
+
 def test_a_case_that_is_skipped_cannot_be_expected_to_fail(suite, tmp_path: Path) -> None:
     (tmp_path / "known").write_text("all_reduce.mean @ Mirrored 2 | x | y\n")
     arguments = ("--adapter", "own:Lacking", *MEAN, "-k", "Mirrored-2")
@@ -135,6 +238,8 @@ def test_a_case_that_is_skipped_cannot_be_expected_to_fail(suite, tmp_path: Path
     (("--clause", "all_reduce.mean", "--level", "should"), "no such clause is of this level"),
     (("--limit", "0"), "not a number of seconds above 0"), (("--bogus",), "unrecognized arguments"),
     (("--report", "own.py", *MEAN), "own.py"), (("--expected-failures", "nowhere"), "nowhere"),
+    (("--concept", "quantum"), "'quantum' is not a capability; there are Default, OneDevice"),
+    (("--clause", "losses", "--concept", "all_gather"), "no such case needs all_gather"),
     (("--adapter", "own"), "not package.module:Class"), (("--adapter", "own:Nothing"), "Nothing"),
     (("--adapter", "own:Without"), "has no attribute `tf`"), (("--adapter", "testee:nowhere"), "cannot be started"),
 ])
@@ -143,23 +248,104 @@ def test_wrong_usage(suite, arguments: tuple[str, ...], told: str) -> None:
     assert status == 4 and told in printed
 
 
+def test_an_adapter_that_cannot_be_started_is_named_first(suite) -> None:
+    status, printed = suite("--adapter", "own:Nothing", "--clause", "all_reduce.mean")
+    assert status == 4 and "\nERROR: --adapter own:Nothing: " in printed and "_pytest" not in printed
+
+
 def test_no_selected_case_is_not_a_success(suite) -> None:
     assert suite(*MEAN, "-k", "nothing_at_all")[0] == 5
+
+
+def test_a_run_that_is_interrupted_says_so(suite) -> None:
+    assert suite("--adapter", "own:Interrupting", *MEAN)[0] == 2
+
+
+def test_a_mistake_of_the_suite_is_not_a_failure_of_the_implementation(suite, tmp_path: Path) -> None:
+    (tmp_path / "mistaken.py").write_text("from refdist.conformance import session\n"
+                                          "session.judge = lambda *arguments: 1 / 0\n")
+    status, printed = suite(*MEAN, "-p", "mistaken")
+    assert status == 3 and "the suite itself broke in 6 cases" in printed
+
+
+def test_a_concept_is_what_programs_use_in_any_chapter(suite) -> None:
+    selected = select(CASES, [], ["ON_READ", "scatter"], None)
+    assert {case.chapter.name for case in selected} > {"variables", "variable_updates"}
+    assert selected == [case for case in CASES if {"ON_READ", "scatter"} & needs(program(case))]
+    printed = suite("--clause", "run", "--concept", "variables", "--collect-only")[1]
+    assert printed.count("test_case[run.") == len(select(CASES, ["run"], ["variables"], None)) > 0
+
+
+def test_help_is_of_the_suite(suite, capfd: pytest.CaptureFixture[str]) -> None:
+    status, printed = suite("--help")
+    assert status == 0 and printed.count("\n") < 60
+    for told in (*(name for name, _ in OPTIONS), "dump FILE", "random --against", "\n    5  ", "options of pytest"):
+        assert told in printed
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("pytest", "_pytest", "hypothesis"):
+            patch.setitem(sys.modules, name, None)
+        assert main(["-h"]) == 0
+    assert capfd.readouterr().out == printed
+    assert "usage: python -m refdist.conformance random" in suite("random", "--help")[1]
+    assert suite("dump", "--help") == (4, "usage: python -m refdist.conformance dump FILE\n")
+
+
+def test_the_docs_have_every_option() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "testing-your-implementation.md").read_text()
+    table = text[text.index("| option | does |"):].partition("\n\n")[0]
+    assert set(re.findall(r"--[a-z]+[a-z-]*", table)) == {name for name, _ in OPTIONS}
+
+
+def test_junit_xml_has_the_source_of_each_case(suite, tmp_path: Path) -> None:
+    suite(*WITH_WRONG, "--junitxml", tmp_path / "junit.xml")
+    tests = list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))
+    assert len(tests) == 6 and sum(test.find("failure") is not None for test in tests) == 5
+    for test in tests:
+        assert {one.get("name"): one.get("value") for one in test.iter("property")} == {
+            "source": "ReduceOp, description", "level": "MUST", "clause": "all_reduce.mean", "standing": "right"}
 
 
 def test_restarts_are_counted(suite) -> None:
     status, printed = suite("--adapter", "own:Ending", "--clause", "all_reduce.name-of-the-op-in-lower-case",
                             "--clause", "all_reduce.mean", "--clause", "all_reduce.sum",
                             "-k", "Mirrored-2 or Mirrored-3")
-    assert status == 1 and "restarts of the implementation: 2" in printed
+    assert status == 1 and "restarts of the implementation: 2 in " in printed
 
 
-@pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="pytest-xdist is not installed")
-def test_several_processes_lose_nothing(suite) -> None:
-    arguments = ("--adapter", "own:Wrong", "--clause", "all_reduce.mean", "--clause", "all_reduce.sum", "--in-process")
-    tables = []
-    for more in ((), ("-n", "2")):
-        status, printed = suite(*arguments, *more)
-        tables.append([line for line in printed.splitlines() if line.startswith(("all ", "MUST ", "all_reduce "))])
-        assert status == 1
-    assert tables[0] == tables[1]
+def test_a_crash_in_every_case_is_said_plainly(suite) -> None:
+    status, printed = suite("--adapter", "own:Crashing", "--clause", "all_reduce.mean")
+    assert status == 1 and "errored: all_reduce.mean @ OneDevice: it ended with exit status 3" in printed
+    assert "restarts of the implementation: 5 in 6 cases; each follows a case in which its process" in printed
+
+
+needs_xdist = pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
+
+
+def summary(printed: str) -> list[str]:
+    """The lines of the summary of a run, sorted, without the last, which has the time."""
+    return sorted(printed[printed.index(" conformance of "):].splitlines()[:-1])
+
+
+@pytest.mark.slow
+@needs_xdist
+def test_several_processes_lose_nothing(suite, tmp_path: Path) -> None:
+    arguments = ("--adapter", "own:Ending", "--clause", "all_reduce.mean", "--clause", "all_reduce.sum",
+                 "--clause", "all_gather.concatenates")
+    tables, reports = [], []
+    for folder, more in (("one", ()), ("two", ("-n", "2"))):
+        status, printed = suite(*arguments, *more, "--report", "told", "--junitxml", f"{folder}.xml")
+        assert status == 1 and printed.count(" conformance of ending 0.1.0 ") == 1
+        tables.append(summary(printed))
+        [rows] = json.loads((tmp_path / "told" / "report.json").read_text())["implementations"].values()
+        reports.append(sorted(rows, key=lambda row: row["case"]))
+        assert (tmp_path / f"{folder}.xml").read_text().count('<property name="standing"') == len(rows)
+    assert tables[0] == tables[1] and reports[0] == reports[1]
+
+
+@pytest.mark.slow
+@needs_xdist
+def test_what_cannot_be_started_is_said_once_also_in_several_processes(suite) -> None:
+    status, printed = suite("--adapter", "own:Nothing", "--clause", "all_reduce.mean", "-n", "2")
+    assert status == 4 and printed.count("ERROR: --adapter own:Nothing: ") == 1
+    status, printed = suite("--adapter", "own:StartedOnce", "--clause", "all_reduce.mean", "-n", "2")
+    assert status == 1 and printed.count("errored: all_reduce.mean @ ") == 6 and "the device is busy" in printed
