@@ -62,6 +62,10 @@ class NotFoundError(RefdistError, LookupError):
     """A device, backend or file that does not exist."""
 
 
+class MissingPackageError(NotFoundError, ImportError):
+    """A Python package that is not installed."""
+
+
 class DuplicateKeyError(RefdistError, KeyError):
     """Two values for one key."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -280,6 +281,23 @@ def test_slurm_sets_the_gpus_of_a_task(monkeypatch: Any) -> None:
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
 
 
+@pytest.mark.parametrize(("script", "found"), [
+    ("echo 'GPU 0: a'; echo '  MIG 1: b'", {"GPU": 1}), ("exit 1", "does not say which GPUs"), ("", {"GPU": 0})])
+def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, found: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o700)
+    for name, value in (("PROCID", "0"), ("STEP_NUM_TASKS", "1"), ("STEP_NODELIST", "a"), ("STEP_TASKS_PER_NODE", "1")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    if isinstance(found, str):
+        with pytest.raises(RuntimeError, match=f"RD17.*{found}"):
+            resolvers.SlurmClusterResolver()
+    else:
+        assert resolvers.SlurmClusterResolver().num_accelerators() == found
+
+
 @pytest.mark.parametrize(("changes", "arguments", "kind", "says"), [
     ({"SLURM_PROCID": ""}, {}, RuntimeError, "SLURM_PROCID is not set"),
     ({}, {"jobs": {"worker": 3}}, RuntimeError, "ask for 3 tasks, and the step has 4"),
@@ -368,8 +386,10 @@ def test_kubernetes_pods() -> None:
     pods["job=p"] = [pod("p", "10.0.0.9", "Pending")]
     with pytest.raises(RuntimeError, match=r"RD17.*pod p of job 'ps' is Pending"):
         resolver.cluster_spec()
-    with pytest.raises(LookupError, match=r"RD27.*pip install kubernetes"):
+    with pytest.raises(ImportError, match=r"RD27.*pip install kubernetes"):
         resolvers.KubernetesClusterResolver()
+    with pytest.raises(ValueError, match=r"RD25.*executable_location is 'here'"):
+        resolvers.KubernetesClusterResolver(executable_location="here")  # type: ignore[arg-type]
 
 
 class Compute:
@@ -399,7 +419,7 @@ def test_machines_of_a_compute_engine() -> None:
     resolver = resolvers.GCEClusterResolver("p", "z", "g", 1, service=Compute())
     assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.97:1", "10.0.0.98:1"]}
     assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 0, "grpc://10.0.0.97:1")
-    with pytest.raises(LookupError, match=r"RD27.*google-api-python-client"):
+    with pytest.raises(ImportError, match=r"RD27.*google-api-python-client"):
         resolvers.GCEClusterResolver("p", "z", "g", 1)
 
 

@@ -12,17 +12,14 @@ from refdist.cluster_resolver.cluster_spec import ClusterSpec
 class ClusterResolver(ABC):
     """Describes the tasks of a cluster, and which of them this program is.
 
-    Attributes:
-        task_type: "chief", "worker", "ps", "evaluator", or None.
-        task_id: the index within its type, or None.
-        rpc_layer: the protocol, for example "grpc".
+    A subclass sets the attributes, or `_task_type`, `_task_id` and `_rpc_layer`.
 
     Source: tf.distribute.cluster_resolver.ClusterResolver.
     """
 
-    task_type: str | None = None
-    task_id: int | None = None
-    rpc_layer: str | None = None
+    _task_type: str | None = None
+    _task_id: int | None = None
+    _rpc_layer: str | None = None
     _environment: str | None = ""
 
     @abstractmethod
@@ -70,6 +67,33 @@ class ClusterResolver(ABC):
     def environment(self) -> str | None:
         """Where the program runs: "", "google", or what was given."""
         return self._environment
+
+    @property
+    def task_type(self) -> str | None:
+        """The type of this task: "chief", "worker", "ps", "evaluator", or None."""
+        return self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this task within its type, or None."""
+        return self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol between tasks, for example "grpc", or None."""
+        return self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
 
     def _address_of(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
         if task_type is None or task_id is None:

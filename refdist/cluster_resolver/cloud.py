@@ -62,7 +62,8 @@ class KubernetesClusterResolver(ClusterResolver):
         executable_location: how the client finds its configuration, if none is passed.
 
     Raises:
-        RD27: no client was passed, and the package `kubernetes` is not installed.
+        RD25: `executable_location` is not an ExecutableLocation.
+        RD27: no client was passed, and the package `kubernetes` is not installed, which is also an ImportError.
 
     Source: tf.distribute.cluster_resolver.KubernetesClusterResolver.
     """
@@ -71,6 +72,10 @@ class KubernetesClusterResolver(ClusterResolver):
                  rpc_layer: str = "grpc", override_client: PodLister | None = None,
                  executable_location: ExecutableLocation = ExecutableLocation.WITHIN_CLUSTER
                  ) -> None:
+        if not isinstance(executable_location, ExecutableLocation):
+            raise errors.error("RD25", "KubernetesClusterResolver", f"executable_location is {executable_location!r}",
+                               "Pass KubernetesExecutableLocation.WITHIN_CLUSTER or .OFF_CLUSTER.",
+                               kind=errors.InvalidValueError)
         self._labels = job_to_label_mapping or {"worker": ["job-name=tensorflow"]}
         self._port = tf_server_port
         self.rpc_layer = rpc_layer
@@ -109,12 +114,12 @@ class GCEClusterResolver(ClusterResolver):
         service: a `googleapiclient` compute service, or an object like it.
 
     Raises:
-        RD27: no service was passed, and `google-api-python-client` is not installed.
+        RD27: no service was passed, and `google-api-python-client` is not installed, which is also an ImportError.
 
     Source: tf.distribute.cluster_resolver.GCEClusterResolver.
     """
 
-    def __init__(self, project: str, zone: str, instance_group: str, port: int, task_type: str = "worker",
+    def __init__(self, project: str, zone: str, instance_group: str, port: int = 8470, task_type: str = "worker",
                  task_id: int = 0, rpc_layer: str = "grpc", credentials: object = "default",
                  service: ComputeService | None = None) -> None:
         self._project, self._zone, self._group, self._port = project, zone, instance_group, port
@@ -220,7 +225,8 @@ def _kubernetes_client(location: ExecutableLocation) -> PodLister:
         from kubernetes import config as access
     except ImportError as error:
         raise errors.error("RD27", "KubernetesClusterResolver", "the package kubernetes is not installed",
-                           "Run `pip install kubernetes`, or pass `override_client`.") from error
+                           "Run `pip install kubernetes`, or pass `override_client`.",
+                           kind=errors.MissingPackageError) from error
     if location is ExecutableLocation.WITHIN_CLUSTER:
         access.load_incluster_config()
     else:
@@ -234,7 +240,8 @@ def _compute_service(credentials: object) -> ComputeService:
         from googleapiclient import discovery
     except ImportError as error:
         raise errors.error("RD27", "GCEClusterResolver", "the package google-api-python-client is not installed",
-                           "Run `pip install google-api-python-client`, or pass `service`.") from error
+                           "Run `pip install google-api-python-client`, or pass `service`.",
+                           kind=errors.MissingPackageError) from error
     given = {} if credentials == "default" else {"credentials": credentials}
     made: ComputeService = discovery.build("compute", "v1", **given)
     return made

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 
 from refdist import errors
@@ -12,6 +14,7 @@ from refdist.cluster_resolver.cluster_spec import ClusterSpec
 
 _PART = re.compile(r"([^\[\],]+)(?:\[([\d,-]+)\])?(?:,|$)")
 _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_TASKS = "SLURM_STEP_NUM_TASKS"
 
 
 class SlurmClusterResolver(ClusterResolver):
@@ -20,7 +23,7 @@ class SlurmClusterResolver(ClusterResolver):
     Args:
         jobs: how many tasks each job has; all are workers when it is None.
         port_base: the port of the first task of a host; the next one has the next port.
-        gpus_per_node: None counts CUDA_VISIBLE_DEVICES.
+        gpus_per_node: None counts CUDA_VISIBLE_DEVICES, or what nvidia-smi lists if that is not set.
         gpus_per_task: None divides the GPUs of a node equally among its tasks.
         tasks_per_node: an int, a list in the order of the hosts, or a dict by host; None asks the environment.
         auto_set_gpu: whether CUDA_VISIBLE_DEVICES is set to this task's GPUs by `cluster_spec()`.
@@ -37,7 +40,7 @@ class SlurmClusterResolver(ClusterResolver):
                  tasks_per_node: int | Sequence[int] | Mapping[str, int] | None = None, auto_set_gpu: bool = True,
                  rpc_layer: str = "grpc") -> None:
         self._rank = _number("SLURM_PROCID")
-        tasks = _number("SLURM_STEP_NUM_TASKS")
+        tasks = _number(_TASKS) if jobs is None or _TASKS in os.environ else sum(jobs.values())
         self._jobs = {"worker": tasks} if jobs is None else dict(sorted(jobs.items()))
         if sum(self._jobs.values()) != tasks:
             raise _wrong(f"the jobs ask for {sum(self._jobs.values())} tasks, and the step has {tasks}",
@@ -47,8 +50,7 @@ class SlurmClusterResolver(ClusterResolver):
             raise _wrong(f"the hosts have room for {sum(self._hosts.values())} of {tasks} tasks",
                          "Pass more tasks_per_node.", errors.InvalidContextError)
         most = max(self._hosts.values())
-        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-        self._gpus_per_node = len(visible) if gpus_per_node is None else gpus_per_node
+        self._gpus_per_node = _gpus() if gpus_per_node is None else gpus_per_node
         self._gpus_per_task = self._gpus_per_node // most if gpus_per_task is None else gpus_per_task
         if self._gpus_per_task * most > self._gpus_per_node:
             raise _wrong(f"{most} tasks with {self._gpus_per_task} GPUs each run on nodes with {self._gpus_per_node}",
@@ -152,6 +154,21 @@ def _number(name: str) -> int:
         raise errors.error("RD17", "SlurmClusterResolver", f"the environment variable {name} is {text or 'not set'}",
                            "Start the program in a Slurm step: `srun python ...`.", kind=errors.InvalidContextError)
     return int(text)
+
+
+def _gpus() -> int:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return sum(map(bool, visible.split(",")))
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return 0
+    try:
+        listed = subprocess.run([program, "--list-gpus"], capture_output=True, check=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _wrong(f"nvidia-smi does not say which GPUs there are: {error}", "Pass gpus_per_node.",
+                     errors.InvalidContextError) from error
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
 def _wrong(found: str, fix: str, kind: type[errors.RefdistError] | None = None) -> errors.RefdistError:
