@@ -7,5 +7,7 @@ ROWS = (
     ("refdist", "simulated:Simulated", "refdist on simulated devices and workers"),
     ("gpu", "gpu:GPU", "refdist on the GPUs of this machine"),
     ("tensorflow", "tensorflow:TensorFlow", "TensorFlow on logical CPUs"),
+    ("torch", "torch:Torch", "the collectives of torch.distributed"),
+    ("jax", "jax:Jax", "the collectives of JAX"),
 )
 CLASSES = {name: f"{__name__}.{found}" for name, found, _ in ROWS}
