@@ -103,6 +103,18 @@ def test_all_gpus_of_a_worker_are_used() -> None:
         assert refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync == 3
 
 
+def test_a_resolver_counts_the_gpus_that_are_used() -> None:
+    spec = refdist.train.ClusterSpec({"worker": ["a:1"]})
+    with refdist.config.temporary_devices(gpu=3):
+        for counted, devices in (({"GPU": 2}, ["GPU:0", "GPU:1"]), ({}, ["CPU:0"])):
+            resolver = resolvers.SimpleClusterResolver(spec, task_type="worker", task_id=0, num_accelerators=counted)
+            assert refdist.MultiWorkerMirroredStrategy(resolver).extended.worker_devices == tuple(
+                f"/job:worker/replica:0/task:0/device:{device}" for device in devices)
+        resolver = resolvers.SimpleClusterResolver(spec, task_type="worker", task_id=0, num_accelerators={"GPU": 4})
+        with pytest.raises(LookupError, match=r"RD24\] device 'GPU:3': the machine has CPU:0, GPU:0"):
+            refdist.MultiWorkerMirroredStrategy(resolver)
+
+
 def test_simulated_workers_are_told_apart_by_tf_config(monkeypatch: Any) -> None:
     """I1, I3, I28, J13."""
     monkeypatch.setenv("TF_CONFIG", "kept")

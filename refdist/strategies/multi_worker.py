@@ -28,7 +28,8 @@ class MultiWorkerMirroredStrategy(Strategy):
     `simulate_workers`; a program that was started alone is one worker.
 
     Args:
-        cluster_resolver: says which worker this is; None asks TF_CONFIG and the launcher.
+        cluster_resolver: says which worker this is, and how many GPUs it has, on each of which there is a replica;
+            without GPUs there is one on the CPU. None asks TF_CONFIG and the launcher, and takes all GPUs.
         communication_options: CommunicationOptions, or None.  With implementation RING sums are taken by the
             transport's fastest way: the bits then depend on the number of workers.
 
@@ -38,7 +39,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     Raises:
         RD17: the cluster is described wrongly, or the other workers were not started.
-        RD25: bad arguments.
+        RD24: the resolver counts GPUs that the machine does not have.  RD25: bad arguments.
 
     Source: tf.distribute.MultiWorkerMirroredStrategy.
     """
@@ -89,9 +90,10 @@ class MultiWorkerMirroredExtended(StrategyExtended):
     def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, options: CommunicationOptions) -> None:
         transport = _transport(resolver, options)
         job, task = resolver.task_type or "localhost", resolver.task_id or 0
-        local = config.list_logical_devices("GPU") or [config.list_logical_devices("CPU")[0]]
-        full = [f"/job:{job}/replica:0/task:{task}{device.name}" for device in local]
-        devices = [names.canonical(name) for name in full]
+        local = [f"GPU:{i}" for i in range(resolver.num_accelerators().get("GPU", 0))] or ["CPU:0"]
+        for device in local:
+            config.check_device(device, "num_accelerators")
+        devices = [names.canonical(f"/job:{job}/task:{task}/{device}") for device in local]
         ops = None
         if transport is not None:
             self._ordered = options.implementation is CommunicationImplementation.AUTO
