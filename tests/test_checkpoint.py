@@ -322,16 +322,55 @@ def test_a_save_by_the_first_worker_alone_is_named(tmp_path: Path) -> None:
 
 
 def test_the_strategy_of_several_workers_is_found_among_others(tmp_path: Path) -> None:
-    """Each worker's own strategy comes first here; only the first worker may write all the same."""
+    """Each worker's own strategy comes first here; only the first worker writes the file of all, all the same."""
     def program() -> Any:
         alone, together = refdist.OneDeviceStrategy("CPU:0"), refdist.MultiWorkerMirroredStrategy()
         rank = together.extended.transport.rank
         a, b = make(alone, float(rank)), make(together, 5.0)
-        path = Checkpoint(a=a, b=b).save(tmp_path / f"of-{rank}")
-        return os.path.basename(path)
+        return Checkpoint(a=a, b=b).save(tmp_path / "of-all")
 
-    assert refdist.simulate_workers(program, 3) == ["of-0-1", "of-1-1", "of-2-1"]
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint", "of-0-1.safetensors"]
+    assert refdist.simulate_workers(program, 3) == [str(tmp_path / "of-all-1")] * 3
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint", "of-all-1.safetensors"]
+    assert load_checkpoint(tmp_path).get_tensor("a") == 0.0
+
+
+@pytest.mark.parametrize("saved", ["by write", "by save", "by a manager"])
+def test_a_worker_with_a_path_of_its_own_writes_its_own_file(tmp_path: Path, saved: str) -> None:
+    """MultiWorkerMirroredStrategy, "Saving": each worker saves the same, to another path than the others."""
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        v, rank = make(strategy, 5.0), strategy.extended.transport.rank
+        checkpoint = Checkpoint(v=v)
+        if saved == "by a manager":
+            folder = tmp_path / str(rank)
+            manager = refdist.train.CheckpointManager(checkpoint, folder, max_to_keep=1)
+            return [manager.save(), manager.save()][-1], sorted(os.listdir(folder))
+        path = (checkpoint.write if saved == "by write" else checkpoint.save)(tmp_path / f"of-{rank}")
+        return path, sorted(os.listdir(tmp_path))
+
+    found = refdist.simulate_workers(program, 2)
+    assert [load_checkpoint(path).get_tensor("v") for path, _ in found] == [5.0, 5.0]
+    index = [] if saved == "by write" else ["checkpoint"]
+    own = [["ckpt-2.safetensors"]] * 2 if saved == "by a manager" else [
+        [f"of-{rank}{'-1' if saved == 'by save' else ''}.safetensors" for rank in range(2)]] * 2
+    assert [there for _, there in found] == [index + files for files in own]
+    if saved == "by save":
+        assert latest_checkpoint(tmp_path) == found[0][0]
+
+
+def test_all_workers_raise_if_one_of_them_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text("a file, not a folder")
+    said = []
+
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        rank = strategy.extended.transport.rank
+        with pytest.raises(refdist.errors.RefdistError, match="RD31") as caught:
+            Checkpoint(v=make(strategy, 5.0)).save(tmp_path / str(rank) / "ckpt")
+        said.append(str(caught.value))
+
+    refdist.simulate_workers(program, 3)
+    assert sorted("worker 1 could not write" in text for text in said) == [False, True, True]
 
 
 def test_a_file_that_fits_nothing_is_warned_of_at_once(tmp_path: Path) -> None:

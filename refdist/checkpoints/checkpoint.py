@@ -14,9 +14,10 @@ variable took are kept (`_pending`), and an attribute that is set later takes it
 another one notes where it is (`_places`: the pending values of the outer one, and the names that lead here), so that an
 attribute set on the inner one finds values that the outer one read.
 
-**Workers.**  All workers call `save`, because reading a variable may need all of them; worker 0 writes the file, the
-others wait, and all raise the error if writing failed.  The call is announced by a barrier first, so that a worker that
-does not save is an error that names `save`, and not one in the reading of some variable.
+**Workers.**  All workers call `save`, because reading a variable may need all of them.  Of those that save to one path
+the first one writes the file, so that workers with folders of their own have a file each; the others wait, and all
+raise if one of them could not write.  The workers tell each other their paths first, so that one that does not save is
+an error that names `save`, and not one in the reading of some variable.
 """
 
 from __future__ import annotations
@@ -139,16 +140,18 @@ class Checkpoint:
         """
         attempted = "Checkpoint.write"
         prefix = path_of(file_prefix, attempted)
-        self._begin(attempted)
-        return self._write(prefix, attempted)
+        writes, _ = self._begin(prefix, attempted)
+        return self._write(prefix, attempted, writes)
 
-    def _begin(self, attempted: str) -> None:
+    def _begin(self, path: str, attempted: str) -> tuple[bool, bool]:
+        """Whether this worker writes what is saved to the path, and the index of its folder."""
         _outside_replicas(attempted)
         transport = transport_of(self._variables())
-        # So that a worker that does not save fails here, and not where some variable is read.
-        transport.barrier(transport.call(attempted))
+        mine = os.path.abspath(path)
+        before = transport.all_gather_object(transport.call(attempted), mine)[:transport.rank]
+        return mine not in before, os.path.dirname(mine) not in map(os.path.dirname, before)
 
-    def _write(self, path: str, attempted: str) -> str:
+    def _write(self, path: str, attempted: str, writes: bool) -> str:
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         states: dict[str, object] = {}
         aliases: dict[str, str] = {}
@@ -169,7 +172,7 @@ class Checkpoint:
                                    kind=errors.InvalidTypeError)
             arrays[key] = array
         content = files.packed(arrays, aliases, states)
-        by_first_worker(self._variables(), attempted, lambda: files.write(file_of(path), content))
+        by_writers(self._variables(), attempted, writes, lambda: files.write(file_of(path), content))
         return path
 
     def read(self, save_path: str | os.PathLike[str], options: object = None) -> LoadStatus:
@@ -209,13 +212,13 @@ class Checkpoint:
         """
         attempted = "Checkpoint.save"
         prefix = path_of(file_prefix, attempted)
-        self._begin(attempted)
+        writes, indexes = self._begin(prefix, attempted)
         self.save_counter.assign_add(np.int64(1))
-        path = self._write(f"{prefix}-{int(self.save_counter)}", attempted)
+        path = self._write(f"{prefix}-{int(self.save_counter)}", attempted, writes)
         folder, name = os.path.split(path)
         # Only this one: a manager of the folder may delete all checkpoints that are in the index.
-        by_first_worker(self._variables(), attempted,
-                        lambda: files.write_index(folder, {"latest": name, "all": [name]}))
+        by_writers(self._variables(), attempted, indexes,
+                   lambda: files.write_index(folder, {"latest": name, "all": [name]}))
         return path
 
     def restore(self, save_path: str | os.PathLike[str] | None, options: object = None) -> LoadStatus:
@@ -354,11 +357,11 @@ def transport_of(variables: Iterable[Variable]) -> Transport:
     return widest(variable._strategy.extended.transport for variable in variables if variable._strategy)
 
 
-def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable[[], None]) -> None:
-    """Worker 0 calls `act`; the others wait for it, and all of them raise if it raised."""
+def by_writers(variables: Iterable[Variable], attempted: str, writes: bool, act: Callable[[], None]) -> None:
+    """The workers that write call `act`; the others wait for them, and all of them raise if one raised."""
     transport = transport_of(variables)
     failed: Exception | None = None
-    if transport.rank == 0:
+    if writes:
         try:
             act()
         except Exception as error:
@@ -366,5 +369,6 @@ def by_first_worker(variables: Iterable[Variable], attempted: str, act: Callable
     found = transport.all_gather_object(transport.call(attempted), None if failed is None else str(failed))
     if failed is not None:
         raise failed
-    if found[0] is not None:
-        raise errors.error("RD31", attempted, f"worker 0 could not write: {found[0]}")
+    for worker, said in enumerate(found):
+        if said is not None:
+            raise errors.error("RD31", attempted, f"worker {worker} could not write: {said}")

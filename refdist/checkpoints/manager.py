@@ -11,7 +11,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.checkpoints import files
-from refdist.checkpoints.checkpoint import Checkpoint, by_first_worker
+from refdist.checkpoints.checkpoint import Checkpoint, by_writers
 from refdist.checkpoints.files import file_of
 from refdist.variables.variable import Variable
 
@@ -114,18 +114,18 @@ class CheckpointManager:
         if self._interval is not None and step is not None and self._last_step is not None:
             if step == self._last_step or (check_interval and step < self._last_step + self._interval):
                 return None
-        self._checkpoint._begin(attempted)
+        writes, indexes = self._checkpoint._begin(self._prefix, attempted)
         counter = self._checkpoint.save_counter
         if checkpoint_number is None:
             checkpoint_number = int(counter) + 1
         counter.assign(np.int64(checkpoint_number))
-        path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted)
+        path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted, writes)
         self._last_step = step
         self._latest = os.path.relpath(path, self._directory)
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
-        by_first_worker(self._checkpoint._variables(), attempted, lambda: self._write_index_and_delete(too_old))
+        by_writers(self._checkpoint._variables(), attempted, indexes, lambda: self._write_index_and_delete(too_old))
         return path
 
     def _step(self) -> int | None:

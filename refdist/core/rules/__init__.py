@@ -51,7 +51,7 @@ One rule without a second case, shorter as code than as a table:
     variables/distributed.py: _Shared._settle, _Shared._check_component_write (one copy differs from no other)
     variables/creation.py: create, _check_copies, _take_first_worker_s_value (the initial value is replica 0's)
     random/generator.py: Generator._skip, Generator._stream (replicas draw from streams of their own)
-    checkpoints/checkpoint.py: by_first_worker (the first worker writes)
+    checkpoints/checkpoint.py: Checkpoint._begin (the first worker that saves to a path writes)
     cluster_resolver/cluster_spec.py: check_cluster (a chief is worker 0, an evaluator is alone, a ps does not train)
     nn.py: compute_average_loss, scale_regularization_loss, _replicas, _weighted (in a replica, by the global number)
 
