@@ -71,6 +71,7 @@ def test_no_name_of_the_chapters_is_without_a_capability() -> None:
      "Mirrored, datasets, dataset functions"),
     ("def step():\n    raise ValueError", "Mirrored 2", "Mirrored, exceptions"),
     ("v.scatter_add(tf.IndexedSlices(1.0, 0))", "Mirrored 2", "Mirrored, scatter, IndexedSlices"),
+    ("strategy.unwrap(value)", "Mirrored 2", "Mirrored, compat"),
     ("import inspect", "Mirrored 2", "Mirrored, names"),
 ])
 def test_what_a_program_needs_is_read_off_it(source: str, strategy: str, lacks: str) -> None:
