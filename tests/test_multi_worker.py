@@ -19,6 +19,8 @@ import pytest
 from test_workers import mpiexec
 
 import refdist
+from refdist.array import connection
+from refdist.backends.simulated.workers import SimulatedWorker
 from refdist.data import Dataset
 from refdist.experimental import CommunicationImplementation, CommunicationOptions
 
@@ -155,6 +157,24 @@ def test_a_simulated_worker_keeps_the_tf_config_that_its_program_writes(monkeypa
     assert "TF_CONFIG" not in os.environ
 
 
+def test_a_timeout_of_zero_leaves_that_of_the_transport(monkeypatch: Any) -> None:
+    asked, connect = [], SimulatedWorker.connect
+
+    def note(timeout: float | None) -> Any:
+        asked.append(timeout)
+        return connect(timeout)
+
+    monkeypatch.setattr(SimulatedWorker, "connect", note)
+
+    def program() -> float:
+        for seconds in (0, 5.0, 0):
+            options = CommunicationOptions(timeout_seconds=seconds)
+            refdist.MultiWorkerMirroredStrategy(communication_options=options)
+        return connection.connected.value.timeout
+
+    assert refdist.simulate_workers(program, 2) == [5.0, 5.0] and asked == [None, None]
+
+
 def test_each_worker_has_its_own_random_numbers() -> None:
     def program() -> Any:
         strategy = refdist.MultiWorkerMirroredStrategy()
@@ -262,6 +282,8 @@ def test_a_simulation_is_started_outside_of_everything() -> None:
 SCRIPT = """
 import sys
 import refdist
+from refdist.array import connection
+from refdist.backends.simulated.workers import SimulatedWorker
 
 strategy = refdist.MultiWorkerMirroredStrategy()
 total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
@@ -308,6 +330,8 @@ def test_tf_config_and_the_launcher_must_agree(tmp_path: Path) -> None:
 OFFICIAL = """
 import json, os
 import refdist
+from refdist.array import connection
+from refdist.backends.simulated.workers import SimulatedWorker
 
 per_worker_batch_size = 4
 num_workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])

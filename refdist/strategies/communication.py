@@ -26,7 +26,7 @@ class CommunicationOptions:
 
     Args:
         bytes_per_pack: bytes that travel together, 0 for a size chosen for you.
-        timeout_seconds: how long a collective may take, None for no limit of its own.
+        timeout_seconds: how long a collective may take, None or 0 for no limit of its own.
         implementation: AUTO, RING or NCCL.
 
     Raises:
