@@ -105,8 +105,10 @@ class CrossDeviceOps:
             A Mirrored over the devices, or one read-only array for a single device.
 
         Raises:
-            RD04, RD05, RD23: values that do not fit.  RD20: no implementation.  RD25: bad arguments.
+            RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
+            RD25: bad arguments.
         """
+        _require_across("reduce")
         op = rules.reduce_op(reduce_op, "reduce")
         destinations_of(destinations, "reduce")
         value = _checked(per_replica_value, "reduce")
@@ -117,8 +119,10 @@ class CrossDeviceOps:
         """Checks several (value, destinations) pairs and calls `batch_reduce_implementation`.
 
         Raises:
-            RD04, RD05, RD23: values that do not fit.  RD20: no implementation.  RD25: bad arguments.
+            RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
+            RD25: bad arguments.
         """
+        _require_across("batch_reduce")
         op = rules.reduce_op(reduce_op, "batch_reduce")
         pairs = []
         for value, destinations in check_pairs(value_destination_pairs, "batch_reduce"):
@@ -134,8 +138,9 @@ class CrossDeviceOps:
             A Mirrored over the devices, or the array itself for a single device.
 
         Raises:
-            RD25: bad arguments.
+            RD09: in a replica.  RD25: bad arguments.
         """
+        _require_across("broadcast")
         destinations_of(destinations, "broadcast")
         part = tensor if isinstance(tensor, IndexedSlices) else to_array(tensor, argument="tensor")
         return self.broadcast_implementation(part, destinations)
@@ -194,13 +199,22 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
     """
     pairs = [(value, _named(value, target)) for value, target in zip(values, targets, strict=True)]
     attempted = f"{type(ops).__name__}.{'batch_reduce' if batch else 'reduce'}"
-    found = (ops.batch_reduce(op, pairs, options) if batch
-             else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
+    with context_stack.pushed(_across(context_stack.frame())):
+        found = (ops.batch_reduce(op, pairs, options) if batch
+                 else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
     if not isinstance(found, (list, tuple)) or len(found) != len(values):
         returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"{errors.type_of(found)}"
         raise errors.error("RD25", attempted, f"{len(values)} values were reduced, and it returned {returned}",
                            "Return a list with one result for each pair.", kind=errors.InvalidValueError)
     return [_results(result, target, attempted) for result, target in zip(found, targets, strict=True)]
+
+
+def _across(top: context_stack.Frame) -> context_stack.Frame:
+    # A replica that is alone reduces at once, and is still in its own context.
+    if top.kind != context_stack.REPLICA:
+        return top
+    return context_stack.Frame(top, top.strategy, context_stack.CROSS, device=top.device, creators=top.creators,
+                               undo=top.undo)
 
 
 def _named(value: PerReplica, target: Destinations) -> Any:
@@ -221,6 +235,13 @@ def _results(result: object, target: Destinations, attempted: str) -> list[Any]:
 
 def _received(part: object) -> Any:
     return part if isinstance(part, IndexedSlices) else kept(to_array(_read(part)))
+
+
+def _require_across(method: str) -> None:
+    if context_stack.frame().kind == context_stack.REPLICA:
+        raise errors.error("RD09", f"CrossDeviceOps.{method}", f"it was called {context_stack.describe()}",
+                           "In a replica use `get_replica_context().all_reduce(reduce_op, value)`, or make this call "
+                           "in `get_replica_context().merge_call(...)`.")
 
 
 def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:

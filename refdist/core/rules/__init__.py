@@ -38,6 +38,7 @@ One rule without a second case, shorter as code than as a table:
     strategies/reduction.py: Reduction.here (a result without a destination is on the current device)
     strategies/reduction.py: Reduction.reduce_along (a mean along an axis counts every row once)
     strategies/cross_device_ops.py: destinations_of, _abstract (where results go; what a class must define)
+    strategies/cross_device_ops.py: _require_across, _across (not in a replica, whatever the strategy)
     strategies/update.py: Updates.update (in a replica it is a merge_call)
     strategies/update.py: Updates._call_for_each_copy, _the_same (an update is whole, and of one variable)
     variables/values.py: splitter, Mirrored._read (a replica gets its component, other code the first)
