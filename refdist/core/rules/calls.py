@@ -12,7 +12,7 @@ CALLS = Table(
     "Calls",
     "Rows: the call.  Columns: the situation of the caller, seen from the strategy that the call is made on.  Outside "
     "every scope the default strategy is current; the column \"default\" is for calls on it and its replica context.  "
-    "Source: tf.distribute.StrategyExtended, \"Replica context vs. cross-replica context\"; the column \"default\" was "
+    "Source: tf.distribute.get_replica_context, and the pages of the calls; the column \"default\" was "
     "observed, TensorFlow 2.21.",
     {"ok": "allowed"}, """
                                                   outside  default  cross  update  replica  other cross  other replica
