@@ -4,6 +4,7 @@
     python -m refdist.conformance dump FILE                   writes the cases as data for other languages
     python -m refdist.conformance random --against ADAPTER    compares two implementations on random programs
     python -m refdist.conformance promises                    the documents' sentences without a clause
+    python -m refdist.conformance versions FOLDER             TensorFlow 2.12 to 2.21, and what changed between them
 
 Exit status:
     0  every case passed, failed as expected, or was skipped
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from refdist import errors
 
-COMMANDS = {"dump": "dump", "random": "random_programs", "promises": "promises"}
+COMMANDS = {"dump": "dump", "random": "random_programs", "promises": "promises", "versions": "versions"}
 NEEDS = ("pytest", "hypothesis")
 
 

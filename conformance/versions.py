@@ -1,0 +1,182 @@
+"""TensorFlow from 2.12 on, version by version: what of the suite changed, and why.
+
+    python -m refdist.conformance versions FOLDER [options of the suite] > docs/implementations.md
+
+For each version there is a folder in FOLDER with an environment that has TensorFlow and nothing else, and the report of
+the suite run on it.  What is there already is kept, so that a run that was interrupted goes on where it was, and
+another one only prints; a report that was made with other options of the suite is made again.
+
+The page shows how many cases passed, and each case whose outcome changed between two versions, with the reason.
+Reasons are in `expected/versions.txt`, lines `cases | version | why`: since that version these cases, patterns with a
+comma between them, have another outcome than before.  A line that no report confirms is an error, and a change without
+a line is printed as not explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import venv
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import refdist
+from refdist.conformance.chapters import LEVELS
+from refdist.conformance.report import OUTCOMES, Row
+
+# The latest of each minor version that has wheels for Python 3.11.
+TENSORFLOW = ("2.12.1", "2.13.1", "2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+REASONS = Path(__file__).parent / "expected" / "versions.txt"
+LONGEST = 160  # characters of a message
+SUITE = [sys.executable, "-m", "refdist.conformance"]
+
+
+class _Reason(NamedTuple):
+    """A line of the reasons."""
+
+    cases: str
+    version: str
+    text: str
+
+    def is_of(self, case: str) -> bool:
+        """Whether it is the reason of this case."""
+        return any(fnmatchcase(case, pattern) for pattern in self.cases.split(", "))
+
+
+class Impossible(Exception):
+    """A version cannot be installed or tested; the text says why."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; 1 where a version cannot be installed or tested, or a reason is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m refdist.conformance versions", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where environments and reports are kept")
+    options, selection = parser.parse_known_args(arguments)
+    try:
+        reports = {}
+        for version in TENSORFLOW:
+            reports[version] = report(options.folder.resolve() / version, version, selection)
+            print(f"{version}: {len(reports[version])} cases", file=sys.stderr)
+        print(page(reports, selection, REASONS.read_text(encoding="utf-8")), end="")
+    except (Impossible, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def report(folder: Path, version: str, selection: Sequence[str]) -> list[Row]:
+    """The rows of a version's report, which is made unless it is there.
+
+    Raises:
+        Impossible: the version cannot be installed, or the suite cannot be run on it.
+    """
+    found, told = folder / "report" / "report.json", folder / "selection.json"
+    if not found.exists() or not told.exists() or json.loads(told.read_text()) != list(selection):
+        python = environment(folder / "env", f"tensorflow-cpu=={version}")
+        found.unlink(missing_ok=True)
+        done = subprocess.run([*SUITE, "--adapter", "tensorflow", "--python", str(python), *selection, "--tb=no",
+                               "--report", str(found.parent)], stdout=subprocess.PIPE, text=True)
+        if not found.exists():
+            raise Impossible(f"TensorFlow {version}: the suite ended with exit status {done.returncode}\n{done.stdout}")
+        told.write_text(json.dumps(list(selection)))
+    [rows] = json.loads(found.read_text())["implementations"].values()
+    return list(rows)
+
+
+def environment(folder: Path, package: str) -> Path:
+    """The Python of an environment with a package, which is made unless it is there.
+
+    Raises:
+        Impossible: the package cannot be installed.
+    """
+    python, made = folder / "bin" / "python", folder / ".made"
+    if not made.exists():
+        venv.create(folder, clear=True, with_pip=True)
+        done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package],
+                              stdout=sys.stderr)
+        if done.returncode:
+            raise Impossible(f"{package} cannot be installed in {folder} for Python "
+                             f"{'.'.join(map(str, sys.version_info[:2]))}; every version has wheels for Python 3.11")
+        made.touch()
+    return python
+
+
+def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons: str) -> str:
+    """docs/implementations.md.
+
+    Raises:
+        ValueError: a line of the reasons has another form, or is of a change that the reports do not show.
+    """
+    versions = list(reports)
+    command = shlex.join(["python", "-m", "refdist.conformance", "versions", "FOLDER", *selection])
+    parts = [f"# Implementations\n\nPrinted by `{command}`, with the suite of refdist {refdist.__version__}.\n",
+             f"## TensorFlow {_minor(versions[0])} to {_minor(versions[-1])}\n",
+             f"Each version in an environment of its own, on CPUs. {_chosen(selection)} Numbers are of cases.\n",
+             *_totals(reports)]
+    known, used = _read(reasons), set[_Reason | None]()
+    by_case = {version: {row["case"]: row for row in rows} for version, rows in reports.items()}
+    for before, after in pairwise(versions):
+        lines = []
+        for case, row in by_case[after].items():
+            old = by_case[before].get(case)
+            if old is None or old["outcome"] == row["outcome"]:
+                continue
+            why = next((one for one in known if one.version == _minor(after) and one.is_of(case)), None)
+            used.add(why)
+            cells = [f"[{case}]({_link(row)})", _told(old), _told(row), why.text if why else "**not explained**"]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        parts.append(f"\n### From {_minor(before)} to {_minor(after)}\n")
+        parts += ["| case | before | after | why |", "| --- | --- | --- | --- |", *lines] if lines else \
+            ["No case has another outcome."]
+    run = {case for rows in by_case.values() for case in rows}
+    for one in known:
+        if one not in used and any(map(one.is_of, run)):
+            raise ValueError(f"{REASONS.name}: {' | '.join(one)}: no case changed so")
+    return "\n".join(parts) + "\n"
+
+
+def _chosen(selection: Sequence[str]) -> str:
+    return f"Only the cases that `{shlex.join(selection)}` selects were run." if selection else "All cases were run."
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _link(row: Row) -> str:
+    return f"../conformance/spec/{row['chapter']}.md#{row['clause'].replace('.', '')}"
+
+
+def _totals(reports: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    outcomes = [one for one in OUTCOMES if any(row["outcome"] == one for rows in reports.values() for row in rows)]
+    levels = [level for level in LEVELS if any(row["level"] == level for rows in reports.values() for row in rows)]
+    yield "| version | " + " | ".join(f"{level} {outcome}" for level in levels for outcome in outcomes) + " |"
+    yield "| --- |" + " ---: |" * (len(levels) * len(outcomes))
+    for version, rows in reports.items():
+        counts = Counter((row["level"], row["outcome"]) for row in rows)
+        yield f"| {version} | " + " | ".join(str(counts[level, one]) for level in levels for one in outcomes) + " |"
+
+
+def _told(row: Row) -> str:
+    # Where in the files of that environment it was raised is of no use to readers.
+    message = row["message"].partition(" (most recent call last)")[0][:LONGEST].replace("`", "'")
+    return f"{row['outcome']}: {message}" if message else row["outcome"]
+
+
+def _read(text: str) -> list[_Reason]:
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            parts = [part.strip() for part in line.split("|", 2)]
+            if len(parts) != 3 or not all(parts):
+                raise ValueError(f"{REASONS.name}:{number}: {line!r} is not `cases | version | why`")
+            found.append(_Reason(*parts))
+    return found

@@ -1,0 +1,110 @@
+"""The page of versions, from reports that are made up, and the command that makes reports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refdist.conformance import versions
+
+
+def row(case: str, outcome: str = "passed", message: str = "", level: str = "MUST") -> Any:
+    clause = case.partition(" ")[0]
+    return {"case": case, "clause": clause, "chapter": clause.partition(".")[0], "outcome": outcome,
+            "message": message, "level": level}
+
+
+REPORTS = {
+    "2.8.1": [row("a.b @ Default"), row("a.c @ Mirrored 2"), row("a.d @ Default", level="SHOULD")],
+    "2.9.0": [row("a.b @ Default", "failed", "found `1 | 2` (most recent call last): File /x"),
+              row("a.c @ Mirrored 2"), row("a.d @ Default", level="SHOULD"), row("a.new @ Default", "failed")],
+    "2.10.0": [row("a.b @ Default", "failed", "found 3"), row("a.c @ Mirrored 2", "errored"),
+               row("a.d @ Default", level="SHOULD"), row("a.new @ Default", "failed")],
+}
+
+
+def test_each_changed_outcome_is_a_row_of_its_version_with_its_reason() -> None:
+    page = versions.page(REPORTS, ["-k", "a b"], "# a remark\n\nz.z @ *, a.* @ Default | 2.9 | it | is | so\n")
+    assert "`python -m refdist.conformance versions FOLDER -k 'a b'`" in page
+    assert "## TensorFlow 2.8 to 2.10\n" in page
+    assert "| 2.10.0 | 0 | 2 | 1 | 1 | 0 | 0 |" in page
+    first, second = (part.splitlines() for part in page.split("\n### From ")[1:])
+    assert first[-1] == ("| [a.b @ Default](../conformance/spec/a.md#ab) | passed | failed: found '1 \\| 2' | "
+                         "it \\| is \\| so |")
+    assert second[-1] == "| [a.c @ Mirrored 2](../conformance/spec/a.md#ac) | passed | errored | **not explained** |"
+    unchanged = versions.page(dict.fromkeys(("2.8.1", "2.9.0"), REPORTS["2.8.1"]), [], "")
+    assert "### From 2.8 to 2.9\n\nNo case has another outcome.\n" in unchanged
+
+
+@pytest.mark.parametrize(("line", "told"), [
+    ("a.b @ Default | 2.10 | why", "a.b @ Default | 2.10 | why: no case changed so"),
+    ("a.c @ * | 2.9 | why", "no case changed so"), ("a.b | 2.9", "is not `cases | version | why`"),
+    ("a.b @ Default | 2.9 |", "is not `cases | version | why`"),
+])
+def test_a_wrong_reason_is_an_error(line: str, told: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        versions.page(REPORTS, [], line)
+    assert told in str(raised.value)
+
+
+def test_the_reason_of_a_case_that_was_not_run_is_not_wrong() -> None:
+    assert "not explained" in versions.page(REPORTS, [], "z.z @ Default | 2.9 | why")
+
+
+# A suite that says with what it was run, and is not content with one version.
+SUITE = '''
+import json, sys
+python, folder = (sys.argv[sys.argv.index(option) + 1] for option in ("--python", "--report"))
+if "2.0" in python and "--break" in sys.argv:
+    sys.exit("broken")
+import pathlib
+path = pathlib.Path(folder)
+path.mkdir(parents=True, exist_ok=True)
+row = {"case": "a.b @ Default", "outcome": "passed", "message": "", "level": "MUST"}
+(path / "report.json").write_text(json.dumps({"implementations": {python: [row]}}))
+with open(path.parents[1] / "calls", "a") as calls:
+    print(*sys.argv[1:], file=calls)
+sys.exit(1)
+'''
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "suite.py").write_text(SUITE)
+    (tmp_path / "reasons").write_text("")
+    monkeypatch.setattr(versions, "SUITE", [sys.executable, str(tmp_path / "suite.py")])
+    monkeypatch.setattr(versions, "TENSORFLOW", ("1.0", "2.0"))
+    monkeypatch.setattr(versions, "REASONS", tmp_path / "reasons")
+    monkeypatch.setattr(versions, "environment", lambda folder, package: folder / package)
+    return tmp_path
+
+
+def test_each_version_is_run_once_for_each_selection(command: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = command / "all"
+    for selection in ([], [], ["--level", "must"]):
+        assert versions.main([str(folder), *selection]) == 0
+    assert capsys.readouterr().out.count("## TensorFlow 1.0 to 2.0") == 3
+    ran = [line.split()[3:] for line in (folder / "calls").read_text().splitlines()]
+    assert [Path(line[0]).name for line in ran] == ["tensorflow-cpu==1.0", "tensorflow-cpu==2.0"] * 2
+    assert [line[1:3] for line in ran[2:]] == [["--level", "must"]] * 2
+
+
+def test_a_version_that_cannot_be_tested_ends_the_command(command: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert versions.main([str(command / "all"), "--break"]) == 1
+    captured = capsys.readouterr()
+    assert "TensorFlow 2.0: the suite ended with exit status 1" in captured.err and not captured.out
+    assert json.loads((command / "all" / "1.0" / "selection.json").read_text()) == ["--break"]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_installed_says_so_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    for _ in range(2):
+        with pytest.raises(versions.Impossible, match=r"no-such-package==1 cannot be installed in .* for Python 3\.\d"):
+            versions.environment(tmp_path / "env", "no-such-package==1")
+    assert subprocess.run([tmp_path / "env" / "bin" / "python", "-c", "import sys"]).returncode == 0
