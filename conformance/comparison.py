@@ -16,16 +16,23 @@ from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, integer, 
 ULPS = 2
 
 
-def differences(expected: Result, found: Result, bitwise: bool = False, path: str = "") -> Iterator[str]:
+def differences(expected: Result, found: Result, bitwise: bool = False) -> Iterator[str]:
     """The places where a result differs from what was expected, as sentences: where it is, what is there."""
+    for path, one, other in places(expected, found, bitwise):
+        said = shown(other) if isinstance(other, dict) and "error" in other else f"found {shown(other)}"
+        yield f"{path}{': ' if path else ''}{said}, expected {shown(one)}"
+
+
+def places(expected: Result, found: Result, bitwise: bool = False, path: str = ""
+           ) -> Iterator[tuple[str, Result, Result]]:
+    """The places where a result differs from what was expected: where it is, and the two parts that are there."""
     mine, theirs = _parts(expected), _parts(found)
     if mine and theirs and mine[0] == theirs[0] and set(mine[1]) == set(theirs[1]):
         for name, one in mine[1].items():
             separator = ", " if path and (mine[0] == "per_replica" or not path.endswith("]")) else ""
-            yield from differences(one, theirs[1][name], bitwise, path + separator + name)
+            yield from places(one, theirs[1][name], bitwise, path + separator + name)
     elif not _same(expected, found, bitwise):
-        said = shown(found) if isinstance(found, dict) and "error" in found else f"found {shown(found)}"
-        yield f"{path}{': ' if path else ''}{said}, expected {shown(expected)}"
+        yield path, expected, found
 
 
 def _parts(result: Result) -> tuple[str, dict[str, Result]] | None:

@@ -255,9 +255,9 @@ def parsed(text: str) -> Result:
 LIMIT = 2000  # characters of a result in a message
 
 
-def shown(value: Result) -> str:
+def shown(value: Result, limit: int = LIMIT) -> str:
     """A result in the notation of the chapters, cut where it is very long; an error with its message."""
-    return on_one_line(_shown(value), LIMIT)
+    return on_one_line(_shown(value), limit)
 
 
 def cut(value: object, limit: int = 200) -> str:

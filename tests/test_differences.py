@@ -20,7 +20,8 @@ from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Answer, Code, Program, program
 from refdist.conformance.programs import size
-from refdist.conformance.random_programs import difference
+from refdist.conformance.random_comparison import first_difference
+from refdist.conformance.random_writer import RandomProgram
 from refdist.conformance.session import Reply
 
 FILE = Path(__file__).parent.parent / "conformance" / "expected" / "tensorflow.txt"
@@ -74,10 +75,12 @@ def test_a_worker_s_only_part_may_be_distributed_or_not() -> None:
     number = results.number(1.0)
     part = {"list": [{"per_replica": [number]}]}
 
-    def compared(strategy: str) -> str | None:
-        asked = Program(strategy, "example", None, Code("1", 1), (0,))
+    def compared(strategy: str) -> str:
+        asked = RandomProgram(strategy, (("1", "one"),))
         workers = [{0: {"list": [number]}}], [{0: part}]
-        return difference(asked, *(Reply(answers * size(strategy)[0]) for answers in workers))
+        replies = (Reply(answers * size(strategy)[0]) for answers in workers)
+        found = first_difference(asked, *replies, range(1))
+        return str(found.kind) if found else ""
 
-    assert compared("MultiWorker 2x1") is None
-    assert compared("Mirrored 1") == "worker 0, 1: [1.0] and [1.0 |]"
+    assert compared("MultiWorker 2x1") == ""
+    assert compared("Mirrored 1") == "one @ Mirrored 1: per_replica instead of float"

@@ -1,0 +1,364 @@
+"""Comparing two implementations on random programs: what differs, how often, and the shortest program that shows it.
+
+**Classes.** Many programs show one difference, and a program may show several. So a difference has a class: the
+operation, the kind of strategy, and how the results differ (another kind of error, another dtype, other numbers). Every
+class is reported once, with how often it was seen, and with one program. Only the first difference of a program counts,
+because what comes after it may be its consequence; programs are short, so that no class hides others for long.
+
+**Packs.** What costs most is to begin: a process for each program, in some implementations. So several programs for one
+strategy are asked as one long program, in which every statement has its result. A program whose results are equal
+there is done. One that differs in a new way is asked alone, and that answer counts; if it does not differ alone, that
+is a class, too. A pack without an answer is divided in two, down to single programs; what follows a crash is asked
+again.
+
+**Where a program crashes** is known only if the implementation says so before it ends; most cannot. So the beginnings
+of such a program are asked, until it is known with which operation the crash comes.
+
+**Shrinking** is Hypothesis's, which draws every program by a seed of its own: among a hundred of one seed there are
+many that hardly differ. For a new class the program is drawn again by its seed, with a test that fails at programs of
+that class. Attempts at shorter ones are limited by number, not by time, so that the same seed prints the same. At last
+whole operations are left out, because Hypothesis may not have come to that.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from refdist.conformance.chapters import Case, Chapter, Clause
+from refdist.conformance.comparison import places
+from refdist.conformance.examples import BEFORE, Answer, program
+from refdist.conformance.judging import comparable
+from refdist.conformance.notation import NotAResult, on_one_line, parsed, shown
+from refdist.conformance.programs import read, size
+from refdist.conformance.random_operations import programs
+from refdist.conformance.random_writer import PREAMBLE, RandomProgram
+from refdist.conformance.results import Result
+from refdist.conformance.session import Reply, Tester
+
+BATCH = 250  # programs that are drawn together
+PACK = 8  # programs that are asked together
+SHRINKS = 60  # programs that are asked to find a shorter one
+NOTHING: Result = {"object": "nothing"}  # where there is no result
+UNSUPPORTED = "unsupported"
+
+
+class _Shows(Exception):
+    """A program shows the difference that is looked for."""
+
+
+class _Enough(BaseException):
+    """As many programs were asked as are asked to find a shorter one; not an error, which Hypothesis would examine."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of differences.
+
+    Attributes:
+        operation: what the statement does.
+        strategy: the kind of strategy, with " 1" where it has one replica.
+        difference: how the results differ.
+    """
+
+    operation: str
+    strategy: str
+    difference: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} @ {self.strategy}: {self.difference}"
+
+    def after_others(self) -> Kind:
+        """The class of what differs only where other programs have been run before."""
+        return replace(self, difference=f"{self.difference}, after other programs")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference: its class, the program up to the statement that shows it, and what was observed there."""
+
+    kind: Kind
+    example: RandomProgram
+    text: str
+
+
+@dataclass
+class Found:
+    """A class that was seen: how often, and its shortest example."""
+
+    count: int
+    difference: Difference
+
+
+class Comparison:
+    """Compares two implementations.
+
+    Attributes:
+        done: how many programs were compared.
+        left_out: how many more one of the two does not run.
+        found: the classes of differences.
+    """
+
+    def __init__(self, one: Tester, other: Tester) -> None:
+        self.one, self.other = one, other
+        self.done = self.left_out = 0
+        self.found: dict[Kind, Found] = {}
+        # Of the programs of a batch, and what they are shrunk to.
+        self._differences: dict[RandomProgram, Difference | None] = {}
+        self._not_run: set[RandomProgram] = set()
+        self._alike: set[Kind] = set()  # seen in a program that was asked alone
+
+    def run(self, count: int, start: int = 0, shrink: Callable[[Kind], bool] = lambda kind: True) -> None:
+        """Compares on `count` programs, those that the number `start` stands for.
+
+        Args:
+            count: how many.
+            start: which ones.
+            shrink: which classes to make as short as possible.
+        """
+        for first in range(0, count, BATCH):
+            self._batch([f"{start} {number}" for number in range(first, min(first + BATCH, count))], shrink)
+
+    def _batch(self, seeds: Sequence[str], shrink: Callable[[Kind], bool]) -> None:
+        drawn = {one: which for which in seeds for one in self._drawn(which)}
+        self._differences, self._not_run = {}, set()
+        by_strategy: dict[str, list[RandomProgram]] = {}
+        for one in drawn:
+            by_strategy.setdefault(one.strategy, []).append(one)
+        for alike in by_strategy.values():
+            waiting = iter(alike)
+            while pack := list(islice(waiting, PACK)):
+                self._ask(pack)
+        new: dict[Kind, str] = {}
+        for one, which in drawn.items():
+            self.left_out += one in self._not_run
+            self.done += one not in self._not_run
+            if difference := self._differences[one]:
+                if difference.kind not in self.found:
+                    self.found[difference.kind] = Found(0, difference)
+                    new[difference.kind] = which
+                self.found[difference.kind].count += 1
+        for kind in filter(shrink, new):
+            self._shrink(kind, new[kind])
+
+    def _drawn(self, which: str) -> list[RandomProgram]:
+        """The program of a seed; it comes after the simplest one of all, with which Hypothesis begins."""
+        drawn: list[RandomProgram] = []
+        self._draw(which, drawn.append)
+        return drawn[1:]
+
+    def _draw(self, which: str, test: Callable[[RandomProgram], None]) -> None:
+        """Draws the simplest program and that of a seed, and shorter ones where the test fails."""
+        @seed(which)
+        @settings(max_examples=2, deadline=None, database=None, print_blob=False,
+                  phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck))
+        @given(programs(self.other.lacks))
+        def run(one: RandomProgram) -> None:
+            test(one)
+
+        run()
+
+    def _shrink(self, kind: Kind, which: str) -> None:
+        found, attempts = self.found[kind], 0
+
+        def test(one: RandomProgram) -> None:
+            nonlocal attempts
+            if one not in self._differences:
+                attempts += 1
+                if attempts > SHRINKS:
+                    raise _Enough
+                self._differences[one] = self._alone(one)
+            difference = self._differences[one]
+            if difference and difference.kind == kind:
+                found.difference = difference
+                raise _Shows
+
+        try:
+            self._draw(which, test)
+        except (_Shows, _Enough):
+            self._leave_out(found)
+
+    def _leave_out(self, found: Found) -> None:
+        """Leaves out operations that are not needed to show a difference, the last ones first."""
+        operations = dict.fromkeys(operation for _, operation in found.difference.example.statements)
+        for operation in [*operations][-2::-1]:
+            example = found.difference.example
+            shorter = replace(example, statements=tuple(one for one in example.statements if one[1] != operation))
+            difference = self._alone(shorter)
+            if difference and difference.kind == found.difference.kind:
+                found.difference = difference
+
+    def _ask(self, pack: list[RandomProgram]) -> None:
+        """Asks both implementations programs for one strategy, and notes what differs."""
+        joined = RandomProgram(pack[0].strategy, tuple(statement for one in pack for statement in one.statements))
+        mine, theirs = self._replies(joined) if len(pack) > 1 else (None, None)
+        if mine is None or theirs is None or _lost(mine, joined) or _lost(theirs, joined):
+            if len(pack) == 1:
+                self._differences[pack[0]] = self._alone(pack[0])
+            else:
+                self._ask(pack[:len(pack) // 2])
+                self._ask(pack[len(pack) // 2:])
+            return
+        end = 0
+        for number, one in enumerate(pack, 1):
+            start, end = end, end + len(one.statements)
+            found = first_difference(joined, mine, theirs, range(start, end))
+            if found and found.kind not in self._alike:
+                found = self._alone(one) or replace(found, kind=found.kind.after_others())
+            self._differences[one] = found
+            if found and "crash" in found.kind.difference and number < len(pack):
+                # Nothing says that the implementation is still in order.
+                self._ask(pack[number:])
+                return
+
+    def _alone(self, one: RandomProgram) -> Difference | None:
+        """How two implementations differ on a program; None if they do not, or one of them does not run it."""
+        difference = self._difference(one)
+        if difference:
+            self._alike.add(difference.kind)
+        return difference
+
+    def _difference(self, one: RandomProgram) -> Difference | None:
+        mine, theirs = self._replies(one)
+        if {"skipped", "unsupported"} & {mine.outcome, theirs.outcome}:
+            self._not_run.add(one)
+            return None
+        if _lost(theirs, one) and not _lost(mine, one):
+            mine, theirs = self._replies(one)  # On a busy machine a limit may have been reached once.
+        if mine.outcome or (_lost(theirs, one) and not _lost(mine, one)):
+            return self._crash(one, 0 if mine.outcome else 1)
+        return first_difference(one, mine, theirs, range(BEFORE, len(one.statements)))
+
+    def _crash(self, one: RandomProgram, which: int) -> Difference:
+        """The first operation with which one of the two, the first or the second, has no answer any more."""
+        operations = [operation for _, operation in one.statements]
+        ends = [i for i in range(1, len(operations)) if operations[i - 1] != operations[i]] + [len(operations)]
+        least, most = 0, len(ends) - 1
+        while least < most:
+            middle = (least + most) // 2
+            beginning = replace(one, statements=one.statements[:ends[middle]])
+            least, most = (least, middle) if _lost(self._replies(beginning)[which], beginning) else (middle + 1, most)
+        example = replace(one, statements=one.statements[:ends[least]])
+        replies = self._replies(example)
+        why = _lost(replies[which], example) or "sometimes no answer"
+        kind = Kind(operations[ends[least] - 1], _place(one.strategy), f"{self.one.name}: {why}" if which == 0 else why)
+        return Difference(kind, example, why)
+
+    def _replies(self, one: RandomProgram) -> tuple[Reply, Reply]:
+        mine = self.one.ask(one.program())
+        if mine.outcome:
+            return mine, Reply()
+        case = case_of(one, mine)
+        return mine, self.other.ask(program(case), case)
+
+
+def _lost(reply: Reply, one: RandomProgram) -> str:
+    """Why a reply lacks a result that was asked for; nothing if it has all of them."""
+    if reply.outcome:
+        return on_one_line(re.sub(r"\d+", "N", reply.message), 60)
+    for answer in reply.answers:
+        for result in answer.values():
+            if len(answer) < len(one.program().observe) and isinstance(result, dict) and result.get("error") == "crash":
+                return on_one_line(str(result.get("message")), 60)
+    return "" if len(reply.answers) == size(one.strategy)[0] else "another number of answers"
+
+
+def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements: range) -> Difference | None:
+    """The first of some statements on which two answers differ; none if the other one does not do it."""
+    pairs = [[comparable(answer, one.strategy) for answer in answers]
+             for answers in zip(mine.answers, theirs.answers, strict=True)]
+    for i in statements:
+        for worker, (expected, found) in enumerate(pairs):
+            if i not in expected and i not in found:
+                continue
+            kind = _how(expected.get(i, NOTHING), found.get(i, NOTHING))
+            if kind == UNSUPPORTED:
+                return None
+            if kind:
+                operation = one.statements[i][1] if i != BEFORE else "making the strategy"
+                said = f"worker {worker}: " if len(pairs) > 1 else ""
+                return Difference(Kind(operation, _place(one.strategy), kind),
+                                  replace(one, statements=one.statements[:i + 1]), said + shown(found.get(i, NOTHING)))
+    return None
+
+
+def _place(strategy: str) -> str:
+    workers, replicas = size(strategy)
+    return strategy.partition(" ")[0] + (" 1" if workers * replicas == 1 and " " in strategy else "")
+
+
+def _how(expected: Result, found: Result) -> str:
+    """How two results differ, in a few words without their numbers; nothing if they do not."""
+    for _, one, other in places(expected, found):
+        kinds = _kind(one), _kind(other)
+        if kinds[0] != kinds[1]:
+            return UNSUPPORTED if kinds[1] == "raises unsupported" else f"{kinds[1]} instead of {kinds[0]}"
+        if isinstance(one, dict) and isinstance(other, dict) and one.get("dtype") != other.get("dtype"):
+            return f"dtype {other['dtype']} instead of {one['dtype']}"
+        if isinstance(one, dict) and isinstance(other, dict) and one.get("shape") != other.get("shape"):
+            return "another shape"
+        return f"another {kinds[0]}"
+    return ""
+
+
+def _kind(result: Result) -> str:
+    """What a result is, without its numbers."""
+    if not isinstance(result, dict):
+        return "None" if result is None else type(result).__name__
+    if "error" in result:
+        return f"raises {result['error']}"
+    return "array" if "dtype" in result else next(iter(result))
+
+
+# A random program as a case of the chapters.
+
+def chapter() -> Chapter:
+    """The chapter of random programs, without clauses."""
+    return Chapter("random", "", read(PREAMBLE, 1, 0), (), Path("random.md"))
+
+
+def text(one: RandomProgram, answers: Sequence[Answer], all_results: bool = False) -> str:
+    """A program with the results of its statements, as it stands in a chapter.
+
+    Args:
+        one: the program.
+        answers: the results, of each worker.
+        all_results: whether that of an assignment, None, is written as well.
+    """
+    lines = []
+    for i, (source, _) in enumerate(one.statements):
+        lines.append(source.rstrip())
+        for worker, answer in enumerate(comparable(answer, one.strategy) for answer in answers):
+            if i in answer and (all_results or answer[i] is not None or _is_expression(source)):
+                lines.append(f"# {f'worker {worker}: ' if len(answers) > 1 else ''}{_written(answer[i])}")
+        if source.endswith("\n"):
+            lines.append("")
+    return "\n".join(lines)
+
+
+def case_of(one: RandomProgram, reply: Reply) -> Case:
+    """A program as a case, whose results are those of a reply."""
+    example = read(text(one, reply.answers, all_results=True))
+    clause = Clause("random.program", "", "SHOULD", "", "", "silent", "", (one.strategy,), "", "", (example,), 1)
+    return Case(chapter(), clause, example, one.strategy)
+
+
+def _is_expression(source: str) -> bool:
+    return isinstance(ast.parse(source).body[0], ast.Expr)
+
+
+def _written(result: Result) -> str:
+    """A result in the notation; that anything will do where it is none that the notation has."""
+    if isinstance(result, dict) and "error" in result:
+        return f"raises {result['error']}"
+    written = shown(result, limit=10 ** 6)
+    try:
+        return written if parsed(written) == result else "holds True"
+    except NotAResult:
+        return "holds True"

@@ -1,0 +1,261 @@
+"""Random programs find what is wrong, once, and leave alone what is right or lacking."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refdist
+from refdist.conformance import chapters, random_operations, random_programs, session
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.capabilities import TABLE, needs
+from refdist.conformance.chapters import Case
+from refdist.conformance.examples import Program
+from refdist.conformance.judging import judge
+from refdist.conformance.random_comparison import Comparison, Kind, case_of
+from refdist.conformance.random_programs import clause_of, known_classes, page
+from refdist.conformance.random_writer import RandomProgram
+from refdist.conformance.session import InProcess, Reply
+
+WORKED = Path(chapters.__file__).parent / "testees" / "worked.py"
+FILE = Path(__file__).parent.parent / "conformance" / "expected" / "tensorflow_random.txt"
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+
+
+@pytest.fixture(autouse=True)
+def devices() -> Iterator[None]:
+    with refdist.config.temporary_devices():
+        yield
+
+
+class Liar(InProcess):
+    """refdist, but some of its attributes are others while it is asked."""
+
+    def __init__(self, *lies: tuple[type, str, Callable[[Any], Any]]) -> None:
+        super().__init__(Simulated())
+        self.name, self._lies = "liar", lies
+
+    def ask(self, program: Program, case: Case | None = None) -> Reply:
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, name, lie in self._lies:
+                patch.setattr(owner, name, lie(getattr(owner, name)))
+            return super().ask(program, case)
+
+
+def reversed_gather(right: Callable[..., Any]) -> Callable[..., Any]:
+    def all_gather(*args: Any, **kwargs: Any) -> Any:
+        return refdist.nest.map_structure(lambda one: one[::-1], right(*args, **kwargs))
+    return all_gather
+
+
+def double_mean(right: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(self: Any, op: Any, value: Any, axis: Any = None) -> Any:
+        found = right(self, op, value, axis=axis)
+        return refdist.nest.map_structure(lambda one: one.astype("float64"), found) if op == "MEAN" else found
+    return reduce
+
+
+def without_scatter(right: Callable[..., Any]) -> Callable[..., Any]:
+    def scatter(*args: Any, **kwargs: Any) -> Any:
+        raise KeyError("scatter")
+    return scatter
+
+
+GATHER = (refdist.ReplicaContext, "all_gather", reversed_gather)
+REDUCE = (refdist.Strategy, "reduce", double_mean)
+
+
+def compared(other: session.Tester, count: int, start: int = 0, shrink: Callable[[Kind], bool] = lambda kind: False
+             ) -> Comparison:
+    comparison = Comparison(InProcess(Simulated()), other)
+    comparison.run(count, start, shrink)
+    return comparison
+
+
+def one_each(*words: str) -> Callable[[Kind], bool]:
+    """Whether a class is the first one with a word in its name."""
+    left = list(words)
+
+    def shrink(kind: Kind) -> bool:
+        found = next((word for word in left if word in str(kind)), None)
+        if found:
+            left.remove(found)
+        return found is not None
+
+    return shrink
+
+
+def drawn(count: int, lacks: frozenset[str] = frozenset()) -> list[RandomProgram]:
+    honest = InProcess(Simulated())
+    honest.lacks = lacks
+    comparison = Comparison(honest, honest)
+    return [one for number in range(count) for one in comparison._drawn(f"0 {number}")]
+
+
+def test_programs_are_those_of_every_operation() -> None:
+    programs = drawn(200)
+    names = " ".join(name for one in programs for _, name in one.statements)
+    for word in ("all_reduce of", "all_gather of", "all_reduce twice", "run with", "reduce of", "gather of",
+                 " reduce_to", "batch_reduce_to", "local results", "merge_call", "broadcast_to", "values from a",
+                 "HierarchicalCopyAllReduce", "ReductionToOneDevice", "a dataset of", "a dataset function of",
+                 "compute_average_loss", "an error in", "created in the scope", "assign_sub outside", "in replicas",
+                 "scatter_", "update outside", "update in merge_call", "update_non_slot", "colocated", "ON_READ",
+                 "slices", "float64", "read_var"):
+        assert word in names, word
+    assert {one.strategy for one in programs} == set(random_operations.STRATEGIES)
+
+
+def test_every_statement_is_one_and_has_a_result() -> None:
+    honest = InProcess(Simulated())
+    errors = 0
+    for one in drawn(100):
+        program = one.program()
+        body = ast.parse(program.example.source).body
+        assert len(body) == len(one.statements)
+        assert [i for i in range(len(body)) if not isinstance(body[i], ast.FunctionDef)] == list(program.observe)
+        reply = honest.ask(program)
+        assert not reply.outcome, reply
+        for answer in reply.answers:
+            for i, result in answer.items():
+                if isinstance(result, dict) and "error" in result:
+                    errors += 1
+                    # What refdist does not expect is a fault of the program, or of refdist.
+                    assert result["error"] != "crash" or "NameError" in str(result["message"]) \
+                        or "on purpose" in str(result["message"]), (one.statements[i], result)
+        if all(set(answer) == set(program.observe) for answer in reply.answers):
+            verdict = judge(case_of(one, reply), reply.answers)
+            assert verdict.outcome in ("passed", "unsupported"), verdict
+    assert errors > 50
+
+
+def test_what_is_right_has_no_difference() -> None:
+    comparison = compared(InProcess(Simulated()), 60, 7)
+    assert (comparison.done, comparison.left_out, comparison.found) == (60, 0, {})
+
+
+def test_two_lies_are_two_sorts_of_differences_and_what_is_printed_shows_them(tmp_path: Path) -> None:
+    shrunk: list[Kind] = []
+    first = one_each("all_gather", " reduce ")
+    comparison = compared(Liar(GATHER, REDUCE), 200, shrink=lambda kind: first(kind) and not shrunk.append(kind))
+    kinds = set(comparison.found)
+    gathers = {kind for kind in kinds if "all_gather" in kind.operation}
+    assert gathers and {kind.difference for kind in gathers} <= {"another array", "another list"}
+    means = kinds - gathers
+    assert means and all("reduce" in kind.operation for kind in means)
+    assert {kind.difference for kind in means} == {"dtype float64 instead of float32"}
+
+    (tmp_path / "random.md").write_text(page(comparison, {}, 0), encoding="utf-8")
+    read = chapters.read(tmp_path / "random.md")
+    assert len(read.clauses) == len(kinds) and {clause.rule for clause in read.clauses} == set(map(str, kinds))
+    honest, liar = InProcess(Simulated()), Liar(GATHER, REDUCE)
+    for case in chapters.cases((read,)):
+        assert honest.run(case).outcome == "passed", case.source
+        assert liar.run(case).outcome == "failed", case.source
+        if case.clause.rule in map(str, shrunk):
+            # The values, and the operation that differs.
+            assert len(case.example.statements) <= 6 and not case.strategy.endswith(("3", "5", "8")), case.source
+    assert len(shrunk) == 2
+
+
+@pytest.mark.slow
+def test_the_same_seed_prints_the_same() -> None:
+    def printed(start: int) -> str:
+        return page(compared(Liar(REDUCE), 60, start, one_each("reduce")), {}, start)
+
+    assert printed(2) == printed(2) != printed(3)
+
+
+def test_errors_and_a_lost_process_are_differences() -> None:
+    class Crashing(InProcess):
+        def ask(self, program: Program, case: Case | None = None) -> Reply:
+            crashes = ".all_gather(" in program.example.source
+            return Reply([], "errored", "it has ended with exit status 1") if crashes else super().ask(program, case)
+
+    found = compared(Crashing(Simulated()), 60, shrink=one_each("all_gather")).found
+    assert found and all(kind.difference == "it has ended with exit status N" for kind in found)
+    assert all("all_gather" in kind.operation for kind in found)
+    assert all(".all_gather(" in one.difference.example.program().example.source for one in found.values())
+    raising = compared(Liar((refdist.Variable, "scatter_add", without_scatter)), 200).found
+    assert raising and all(kind.operation.startswith("scatter_add") and kind.difference.startswith("raises lookup")
+                           for kind in raising)
+
+
+def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
+    class Tired(InProcess):
+        def ask(self, program: Program, case: Case | None = None) -> Reply:
+            reply = super().ask(program, case)
+            if len(program.observe) < 25:
+                return reply
+            return Reply([{**answer, max(answer): None} for answer in reply.answers])
+
+    found = compared(Tired(Simulated()), 60).found
+    assert found and all(kind.difference.endswith("after other programs") for kind in found)
+    assert all(len(one.difference.example.program().observe) >= 25 for one in found.values())
+
+
+@pytest.mark.parametrize("lacks", [{"all_gather", "workers", "Central"}, {"variables", "datasets", "dtypes"},
+                                   {*TABLE} - {"Mirrored", "all_reduce"}])
+def test_nothing_is_asked_that_is_lacking(lacks: set[str]) -> None:
+    programs = drawn(40, frozenset(lacks))
+    assert all(not needs(one.program()) & lacks for one in programs)
+    assert any(len(one.statements) > 3 for one in programs)
+    assert any(needs(one.program()) & lacks for one in drawn(40))
+
+
+def test_what_is_not_run_is_counted_apart() -> None:
+    class Partial(InProcess):
+        def ask(self, program: Program, case: Case | None = None) -> Reply:
+            return Reply([], "skipped", "no") if program.strategy == "Mirrored 2" else super().ask(program, case)
+
+    comparison = compared(Partial(Simulated()), 60)
+    assert comparison.left_out > 2 and comparison.done + comparison.left_out == 60 and not comparison.found
+
+
+@pytest.mark.slow
+def test_a_testee_is_asked_recorded_programs(tmp_path: Path) -> None:
+    """With the worked testee, and with one that adds wrongly."""
+    def found(source: Path) -> Comparison:
+        other = session.tester(f"testee:{sys.executable} {source}")
+        try:
+            return compared(other, 60)
+        finally:
+            other.close()
+
+    right = found(WORKED)
+    assert right.done > 30
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(WORKED.read_text().replace("np.concatenate(parts, place)", "np.concatenate(parts[::-1], place)"))
+    assert any("gather" in kind.operation for kind in set(found(wrong).found) - set(right.found))
+
+
+def test_known_classes_hide_no_others(tmp_path: Path) -> None:
+    path = tmp_path / "known.txt"
+    path.write_text("# a comment\n\nall_gather of * @ Mirrored: another array | all_gather.no-such-clause\n")
+    with pytest.raises(ValueError, match=r"known.txt:3: .* is not `class \| clause` with a clause"):
+        known_classes(path)
+    path.write_text("all_gather of * @ Mirrored: another array | all_gather.axis-must-be-an-int\n")
+    known = known_classes(path)
+    kind = Kind("all_gather of int32 along axis 0", "Mirrored", "another array")
+    assert clause_of(kind, known) == "all_gather.axis-must-be-an-int"
+    for other in (Kind(kind.operation, "Central", kind.difference), Kind(kind.operation, "Mirrored", "another shape"),
+                  Kind("reduce of int32 without axis", "Mirrored", kind.difference)):
+        assert clause_of(other, known) is None
+    comparison = compared(Liar(GATHER, REDUCE), 60)
+    text = page(comparison, {"all_gather *": "all_gather.axis-must-be-an-int"}, 0)
+    assert "times all_gather" in text and "**all_gather" not in text and "**reduce" in text
+
+
+def test_known_classes_of_tensorflow_are_described_by_their_clauses() -> None:
+    said = {clause.name for chapter in chapters.load() for clause in chapter.clauses if clause.tensorflow}
+    assert set(known_classes(FILE).values()) <= said
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulated = "refdist.conformance.adapters.simulated:Simulated"
+    assert random_programs.main(["--against", simulated, "--programs", "3"]) == 0
+    assert "on 3 programs, seed 0: 0 classes of differences, 0 of them new." in capsys.readouterr().out
