@@ -1,10 +1,11 @@
 """Tests an implementation of tf.distribute with the specification, or does one of these:
 
-    python -m refdist.conformance [OPTION ...]                tests an implementation, refdist itself if none is named
-    python -m refdist.conformance dump FILE                   writes the cases as data for other languages
-    python -m refdist.conformance random --against ADAPTER    compares two implementations on random programs
-    python -m refdist.conformance promises                    the documents' sentences without a clause
-    python -m refdist.conformance versions FOLDER             TensorFlow 2.12 to 2.21, and what changed between them
+    python -m refdist.conformance [OPTION ...]                 tests an implementation, refdist itself if none is named
+    python -m refdist.conformance dump FILE                    writes the cases as data for other languages
+    python -m refdist.conformance random --against ADAPTER     compares two implementations on random programs
+    python -m refdist.conformance compare A B --report FOLDER  puts several reports on one page
+    python -m refdist.conformance promises                     the documents' sentences without a clause
+    python -m refdist.conformance versions FOLDER              TensorFlow 2.12 to 2.21, and what changed between them
 
 Exit status:
     0  every case passed, failed as expected, or was skipped
@@ -24,7 +25,8 @@ from pathlib import Path
 
 from refdist import errors
 
-COMMANDS = {"dump": "dump", "random": "random_programs", "promises": "promises", "versions": "versions"}
+COMMANDS = {"dump": "dump", "random": "random_programs", "compare": "compare", "promises": "promises",
+            "versions": "versions"}
 NEEDS = ("pytest", "hypothesis")
 
 

@@ -67,7 +67,7 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         "help": "lines `case | part of the message | why` for cases that are known to fail; * in the name of a case "
                 "stands for anything; a line that is not true is an error"}),
     ("--bitwise", {"action": "store_true", "help": "floats must agree to the bit"}),
-    ("--report", {"metavar": "FOLDER", "help": "write report.json, report.md and report.html there"}),
+    ("--report", {"metavar": "FOLDER", "help": "write report.json, report.md, report.html and badge.json there"}),
 )
 
 

@@ -9,6 +9,7 @@ A test that fails without a verdict is a mistake of the suite, and no success or
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Generator
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from refdist.conformance import expected_failures, options, properties, report
+from refdist.conformance import expected_failures, options, page, properties, report
 from refdist.conformance.adapter import Unusable
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.examples import Code
@@ -34,8 +35,9 @@ class Run:
     """What is known of a run.
 
     Attributes:
-        cases: that the options select.
+        everything: all cases, and `cases`, those that the options select.
         expected: by the name of a case.
+        report: what is in the folder of the report.
         tester: the implementation, and `name`, what it says that it is.
         unusable: why it cannot be started.
         rows: the verdicts.
@@ -43,8 +45,10 @@ class Run:
         broken: how many cases the suite could not judge because of a mistake of its own.
     """
 
+    everything: list[Case]
     cases: list[Case]
     expected: dict[str, expected_failures.Expected]
+    report: report.Report
     tester: Tester | None = None
     name: str = ""
     unusable: str = ""
@@ -70,13 +74,16 @@ def pytest_configure(config: pytest.Config) -> None:
     path, folder = config.getoption("--expected-failures"), config.getoption("--report")
     try:
         everything = list(cases())
+        selected = options.select(everything, config.getoption("--clause"), config.getoption("--concept"),
+                                  config.getoption("--level"))
         expected = expected_failures.read(path, everything) if path else {}
+        known = report.empty()
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
-        config.stash[_run] = Run(options.select(everything, config.getoption("--clause"), config.getoption("--concept"),
-                                                config.getoption("--level")), expected)
+            known = report.read(Path(folder)) if (Path(folder) / report.FILE).exists() else known
     except (ValueError, OSError) as error:
         raise pytest.UsageError(str(error)) from None
+    config.stash[_run] = Run(everything, selected, expected, known)
     config.pluginmanager.register(_Collector(config.stash[_run]))
 
 
@@ -234,7 +241,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         told(f"{outside} lines of {config.getoption('--expected-failures')} are about cases that were not run")
     folder = config.getoption("--report")
     if folder:
-        report.write(Path(folder), run.name, run.rows)
+        report.add(run.report, run.name, run.rows, run.everything)
+        report.write(Path(folder), run.report)
+        page.write(Path(folder), run.report)
+        badge = report.badge(run.report["runs"][run.name], run.rows)
+        (Path(folder) / "badge.json").write_text(json.dumps(badge) + "\n", encoding="utf-8")
         told(f"report: {Path(folder) / 'report.html'}")
     reasons = Counter(row["message"] for row in run.rows if row["outcome"] == "skipped")
     for reason, count in reasons.most_common():

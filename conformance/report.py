@@ -1,34 +1,36 @@
-"""The report: a table in the terminal, JSON, markdown, and one HTML page that needs nothing else."""
+"""The report: a table in the terminal, and in a folder JSON, Markdown, a page (`page.py`) and a badge.
+
+`report.json` is what the others are made from.  It holds one or more runs, each under the name of its implementation,
+and once for all of them what the clauses say, so that it can be read where the suite is not, or another one is.
+"""
 
 from __future__ import annotations
 
 import datetime
-import html
 import json
+import platform
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import refdist
-from refdist.conformance.chapters import LEVELS
+from refdist.conformance.chapters import LEVELS, Case, Chapter, Clause
 from refdist.conformance.judging import Verdict
 
 OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "skipped")
+FILE = "report.json"
 
 
 class Row(TypedDict):
-    """A verdict in report.json."""
+    """A verdict; `example` is the number of the program of its clause, from 1, and `line` one of the chapter."""
 
     chapter: str
     clause: str
     case: str
+    example: int
     strategy: str
-    rule: str
     level: str
-    page: str
-    section: str
-    standing: str
     outcome: str
     message: str
     reason: str
@@ -36,17 +38,155 @@ class Row(TypedDict):
     expected: str
     found: str
     output: str
-    program: str
+
+
+class RunFacts(TypedDict):
+    """What was run where and when; `cases` are those of the whole suite, by level."""
+
+    suite: str
+    python: str
+    date: str
+    cases: dict[str, int]
+
+
+class Source(TypedDict):
+    """A program, and the line of the chapter in which it begins."""
+
+    source: str
+    line: int
+
+
+class ClauseFacts(TypedDict):
+    """A clause (`chapters.py`) as data."""
+
+    chapter: str
+    level: str
+    rule: str
+    page: str
+    section: str
+    standing: str
+    remark: str
+    tensorflow: str
+    examples: list[Source]
+
+
+class Report(TypedDict):
+    """What `report.json` holds: runs and their rows by name, what chapters define, and clauses."""
+
+    runs: dict[str, RunFacts]
+    chapters: dict[str, Source | None]
+    clauses: dict[str, ClauseFacts]
+    implementations: dict[str, list[Row]]
+
+
+def empty() -> Report:
+    """A report without a run."""
+    return {"runs": {}, "chapters": {}, "clauses": {}, "implementations": {}}
 
 
 def row(verdict: Verdict, outcome: str, message: str, reason: str) -> Row:
-    """A verdict as data that JSON can hold."""
-    case, clause = verdict.case, verdict.case.clause
-    return {"chapter": case.chapter.name, "clause": clause.name, "case": case.name,
-            "strategy": case.strategy, "rule": clause.rule, "level": clause.level, "page": clause.page,
-            "section": clause.section, "standing": f"{clause.standing}: {clause.remark}".removesuffix(": "),
-            "outcome": outcome, "message": message, "reason": reason, "line": verdict.line,
-            "expected": verdict.expected, "found": verdict.found, "output": verdict.output, "program": case.source}
+    """A verdict as data."""
+    case = verdict.case
+    return {"chapter": case.chapter.name, "clause": case.clause.name, "case": case.name,
+            "example": case.example.number, "strategy": case.strategy, "level": case.clause.level, "outcome": outcome,
+            "message": message, "reason": reason, "line": verdict.line, "expected": verdict.expected,
+            "found": verdict.found, "output": verdict.output}
+
+
+def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case]) -> None:
+    """Puts a run of now into a report, in place of an older one of the same implementation.
+
+    Args:
+        report: is changed.
+        name: of the implementation, with its version.
+        rows: the verdicts.
+        cases: all that the suite has.
+    """
+    report["runs"][name] = {"suite": refdist.__version__, "python": platform.python_version(),
+                            "date": datetime.date.today().isoformat(),
+                            "cases": dict(Counter(case.clause.level for case in cases))}
+    place = {case.name: i for i, case in enumerate(cases)}
+    report["implementations"][name] = sorted(rows, key=lambda row: place[row["case"]])
+    for case in cases:
+        report["chapters"][case.chapter.name] = _chapter(case.chapter)
+        report["clauses"][case.clause.name] = _clause(case.chapter, case.clause)
+
+
+def _chapter(chapter: Chapter) -> Source | None:
+    return {"source": chapter.preamble.source, "line": chapter.preamble.line} if chapter.preamble else None
+
+
+def _clause(chapter: Chapter, clause: Clause) -> ClauseFacts:
+    return {"chapter": chapter.name, "level": clause.level, "rule": clause.rule, "page": clause.page,
+            "section": clause.section, "standing": clause.standing, "remark": clause.remark,
+            "tensorflow": clause.tensorflow,
+            "examples": [{"source": example.source, "line": example.line} for example in clause.examples]}
+
+
+def merged(reports: Mapping[str, Report]) -> Report:
+    """One report with the runs of several.
+
+    Args:
+        reports: by what tells them apart, which is added to a name that two of them have.
+    """
+    every = Counter(name for report in reports.values() for name in report["runs"])
+    found = empty()
+    for label, report in reports.items():
+        for name in report["runs"]:
+            called = name if every[name] == 1 else f"{name} ({label})"
+            found["runs"][called] = report["runs"][name]
+            found["implementations"][called] = report["implementations"][name]
+        found["chapters"].update(report["chapters"])
+        found["clauses"].update(report["clauses"])
+    return found
+
+
+def read(path: Path) -> Report:
+    """The report in a file or a folder.
+
+    Raises:
+        ValueError: what is there is not a report of this form.
+        OSError: it cannot be read.
+    """
+    path = path / FILE if path.is_dir() else path
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        known = found.keys() == empty().keys() and found["runs"].keys() == found["implementations"].keys()
+    except (ValueError, AttributeError):
+        known = False
+    if not known:
+        raise ValueError(f"{path} is not a report of this version of the suite; remove it, and run the suite again")
+    return cast("Report", found)
+
+
+def write(folder: Path, report: Report) -> None:
+    """Writes report.json and report.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(json.dumps(report, indent=1), encoding="utf-8")
+    (folder / "report.md").write_text(markdown(report), encoding="utf-8")
+
+
+def markdown(report: Report) -> str:
+    """The table of each implementation, and what it fails."""
+    parts = []
+    for name, rows in report["implementations"].items():
+        facts = report["runs"][name]
+        failed = [f"* `{row['case']}`: {row['message']}" for row in rows if row["outcome"] in ("failed", "errored")]
+        parts += [f"## {name}", "", f"Suite {facts['suite']} on Python {facts['python']}, {facts['date']}.", "", "```",
+                  *table(rows), "```", "", *failed, ""]
+    return "\n".join(parts)
+
+
+def badge(facts: RunFacts, rows: Sequence[Row]) -> dict[str, str | int]:
+    """A badge in the form that shields.io reads: how many cases that a document promises passed, of all there are.
+
+    A case that was skipped or not run has not passed, so that a badge is green for the whole suite only.
+    """
+    must, counts = facts["cases"].get("MUST", 0), Counter(row["outcome"] for row in rows if row["level"] == "MUST")
+    wrong = counts["failed"] + counts["errored"] + counts["expected failure"]
+    return {"schemaVersion": 1, "label": "tf.distribute", "message": f"{counts['passed']} of {must} MUST",
+            "color": "red" if wrong > must / 10 else "orange" if wrong else
+                     "brightgreen" if counts["passed"] == must else "yellow"}
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
@@ -68,94 +208,3 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     clauses = {row["clause"] for row in rows}
     yield (f"{len(judged)} of {len(rows)} cases were judged ({100 * len(judged) // len(rows)} %), of "
            f"{len({row['clause'] for row in judged})} of {len(clauses)} clauses")
-
-
-def write(folder: Path, name: str, rows: Sequence[Row]) -> None:
-    """Writes report.json, report.md and report.html; results of other implementations in the folder are kept."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "report.json"
-    everything: dict[str, list[Row]] = json.loads(path.read_text())["implementations"] if path.exists() else {}
-    everything[name] = list(rows)
-    data = {"suite": refdist.__version__, "date": datetime.date.today().isoformat(), "implementations": everything}
-    path.write_text(json.dumps(data, indent=1))
-    (folder / "report.md").write_text(markdown(everything))
-    (folder / "report.html").write_text(page(everything))
-
-
-def markdown(everything: dict[str, list[Row]]) -> str:
-    """The table of each implementation, and what it fails."""
-    parts = []
-    for name, rows in everything.items():
-        failed = [f"* `{row['case']}`: {row['message']}" for row in rows if row["outcome"] in ("failed", "errored")]
-        parts += [f"## {name}", "", "```", *table(rows), "```", "", *failed, ""]
-    return "\n".join(parts)
-
-
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222}
-table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ddd;padding:4px 8px;text-align:left;
-vertical-align:top}tr.row{cursor:pointer}.passed{color:#1a7f37}.failed,.errored{color:#b30000}
-.skipped,.unsupported{color:#777}.expected{color:#9a6700}pre{background:#f6f6f6;padding:8px;white-space:pre-wrap;
-overflow-wrap:anywhere}input,select{font:inherit;padding:4px;margin-right:8px}tr.more{display:none}
-"""
-_SCRIPT = """
-const rows=[...document.querySelectorAll('tr.row')];
-function filter(){const words=document.getElementById('search').value.toLowerCase().split(/\\s+/);
- const outcome=document.getElementById('outcome').value;const level=document.getElementById('level').value;
- const differ=document.getElementById('differ').checked;let shown=0;
- for(const row of rows){const more=row.nextElementSibling;
-  const text=(row.textContent+more.textContent).toLowerCase();const outcomes=row.dataset.outcomes.split(',');
-  const keep=words.every(w=>text.includes(w))&&(!outcome||outcomes.includes(outcome))
-   &&(!level||row.dataset.level===level)&&(!differ||new Set(outcomes).size>1);
-  row.style.display=keep?'':'none';if(!keep)more.style.display='none';if(keep)shown++;}
- document.getElementById('count').textContent=shown+' cases';}
-for(const row of rows)row.onclick=()=>{const more=row.nextElementSibling;
- more.style.display=more.style.display==='table-row'?'none':'table-row';};
-for(const id of ['search','outcome','level','differ'])document.getElementById(id).oninput=filter;filter();
-if(location.hash){const row=document.getElementById(location.hash.slice(1));if(row)row.click();}
-"""
-
-
-def page(everything: dict[str, list[Row]]) -> str:
-    """Implementations side by side; a click on a case shows its clause and program, what was expected and found."""
-    names = list(everything)
-    by_case: dict[str, dict[str, Row]] = {}
-    for name, rows in everything.items():
-        for one in rows:
-            by_case.setdefault(one["case"], {})[name] = one
-    body = []
-    for case, cells in by_case.items():
-        first = next(iter(cells.values()))
-        outcomes = [cells[name]["outcome"] if name in cells else "not run" for name in names]
-        marks = "".join(f'<td class="{outcome.split(" ")[0]}">{html.escape(outcome)}</td>' for outcome in outcomes)
-        anchor = html.escape(case.replace(" ", "-"))
-        body.append(f'<tr class="row" id="{anchor}" data-level="{first["level"]}" data-outcomes="{",".join(outcomes)}">'
-                    f'<td><a href="#{anchor}">{html.escape(case)}</a></td><td>{first["level"]}</td>{marks}</tr>'
-                    f'<tr class="more"><td colspan="{2 + len(names)}">{_details(first, cells)}</td></tr>')
-    heads = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    totals = "".join(f"<h2>{html.escape(name)}</h2><pre>{html.escape(chr(10).join(table(rows)))}</pre>"
-                     for name, rows in everything.items())
-    outcomes_ = "".join(f"<option>{outcome}</option>" for outcome in OUTCOMES)
-    levels = "".join(f"<option>{level}</option>" for level in LEVELS)
-    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Conformance to tf.distribute</title><style>{_STYLE}</style><h1>Conformance to tf.distribute</h1>"
-            f'{totals}<p><input id="search" placeholder="search"><select id="outcome"><option value="">all outcomes'
-            f'</option>{outcomes_}</select><select id="level"><option value="">all levels</option>{levels}</select>'
-            f'<label><input type="checkbox" id="differ">only where they differ</label> <span id="count"></span></p>'
-            f"<table><tr><th>case</th><th>level</th>{heads}</tr>{''.join(body)}</table><script>{_SCRIPT}</script>"
-            "</html>")
-
-
-def _details(first: Row, cells: dict[str, Row]) -> str:
-    parts = [f"<p><b>{html.escape(first['rule'])}</b><br>{html.escape(first['page'])}, "
-             f"{html.escape(first['section'])}; the page is {html.escape(first['standing'])}.</p>",
-             f"<pre>{html.escape(first['program'])}</pre>"]
-    for name, one in cells.items():
-        if one["message"]:
-            lines = [f"{name}: {one['message']}"]
-            lines += [f"expected: {one['expected']}"] if one["expected"] else []
-            lines += [f"found: {one['found']}"] if one["found"] else []
-            lines += [f"known: {one['reason']}"] if one["reason"] else []
-            lines += [f"printed: {one['output']}"] if one["output"] else []
-            parts.append(f"<pre>{html.escape(chr(10).join(lines))}</pre>")
-    return "".join(parts)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -14,10 +16,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+import refdist
+from refdist.conformance import page, report
 from refdist.conformance.__main__ import main
 from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import SPEC, cases
 from refdist.conformance.examples import program
+from refdist.conformance.judging import Verdict
 from refdist.conformance.options import OPTIONS, select
 
 ADAPTERS = '''
@@ -183,13 +188,63 @@ def test_failures_are_listed_by_name_and_without_paths(suite) -> None:
     assert "suite.py" not in printed
 
 
-def test_the_report_is_three_files_and_keeps_other_implementations(suite, tmp_path: Path) -> None:
+def test_the_report_is_four_files_and_keeps_other_implementations(suite, tmp_path: Path) -> None:
     suite(*MEAN, "--report", "told")
+    assert json.loads((tmp_path / "told" / "badge.json").read_text()) == {
+        "schemaVersion": 1, "label": "tf.distribute", "color": "yellow",
+        "message": f"6 of {sum(case.clause.level == 'MUST' for case in CASES)} MUST"}
     suite(*WITH_WRONG, "--report", "told")
-    everything = json.loads((tmp_path / "told" / "report.json").read_text())["implementations"]
-    assert [{row["outcome"] for row in rows} for rows in everything.values()] == [{"passed"}, {"passed", "failed"}]
+    assert json.loads((tmp_path / "told" / "badge.json").read_text())["message"].startswith("1 of ")
+    found = report.read(tmp_path / "told")
+    assert [{row["outcome"] for row in rows} for rows in found["implementations"].values()] == [
+        {"passed"}, {"passed", "failed"}]
+    assert list(found["runs"]) == ["refdist (simulated) 0.1.0", "wrong 1"]
+    for facts in found["runs"].values():
+        assert facts["python"] == platform.python_version() and facts["suite"] == refdist.__version__
+        assert facts["date"] == datetime.date.fromisoformat(facts["date"]).isoformat()
     assert "* `all_reduce.mean @ Mirrored 2`: replica 0: found" in (tmp_path / "told" / "report.md").read_text()
-    assert "wrong 1" in (tmp_path / "told" / "report.html").read_text()
+    assert (tmp_path / "told" / "report.html").read_text() == page.render(found)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"implementations": {}}', "\udcff"])
+def test_a_report_of_another_form_is_refused_before_the_run(suite, tmp_path: Path, text: str) -> None:
+    (tmp_path / "report.json").write_text(text, errors="surrogateescape")
+    status, printed = suite(*MEAN, "--report", ".")
+    assert status == 4 and "report.json is not a report of this version of the suite" in printed
+    status, printed = suite("compare", ".", "--report", "new")
+    assert status == 4 and "report.json is not a report of this version of the suite" in printed
+
+
+def test_several_reports_become_one(suite, tmp_path: Path) -> None:
+    suite(*MEAN, "--report", "a")
+    suite(*WITH_WRONG, "--report", "b")
+    suite("--clause", "reduce.mean", "--in-process", "--report", "b")
+    status, printed = suite("compare", "a", "b/report.json", "--report", "new")
+    names = ["refdist (simulated) 0.1.0 (a)", "wrong 1", "refdist (simulated) 0.1.0 (b/report.json)"]
+    assert (status, printed) == (0, f"{', '.join(names)}: new/report.html\n")
+    found = report.read(tmp_path / "new")
+    assert list(found["runs"]) == list(found["implementations"]) == names
+    assert {row["clause"] for row in found["implementations"][names[2]]} == {"reduce.mean"}
+    assert (tmp_path / "new" / "report.html").exists()
+    assert suite("compare", "a", "--report", "own.py")[0] == suite("compare", "nowhere", "--report", "c")[0] == 4
+    assert suite("compare")[0] == suite("compare", "a")[0] == 4
+
+
+@pytest.mark.parametrize(("outcomes", "message", "color"), [
+    (["passed"] * 30, "30 of 30 MUST", "brightgreen"), (["passed"] * 29, "29 of 30 MUST", "yellow"),
+    (["passed"] * 29 + ["skipped"], "29 of 30 MUST", "yellow"), (["skipped"] * 30, "0 of 30 MUST", "yellow"),
+    (["passed"] * 29 + ["unsupported"], "29 of 30 MUST", "yellow"),
+    (["passed"] * 29 + ["failed"], "29 of 30 MUST", "orange"),
+    (["passed"] * 27 + ["errored"] * 3, "27 of 30 MUST", "orange"),
+    (["passed"] * 26 + ["expected failure"] * 4, "26 of 30 MUST", "red"),
+])
+def test_a_badge_is_green_for_the_whole_suite_only(outcomes: list[str], message: str, color: str) -> None:
+    case = next(case for case in CASES if case.clause.level == "MUST")
+    rows = [report.row(Verdict(case, "passed"), outcome, "", "") for outcome in outcomes]
+    should = {**rows[0], "level": "SHOULD", "outcome": "failed"}
+    facts = {"suite": "0", "python": "3", "date": "", "cases": {"MUST": 30, "SHOULD": 1}}
+    assert report.badge(facts, [*rows, should]) == {
+        "schemaVersion": 1, "label": "tf.distribute", "message": message, "color": color}
 
 
 @pytest.mark.parametrize(("line", "status", "told"), [
@@ -279,7 +334,8 @@ def test_a_concept_is_what_programs_use_in_any_chapter(suite) -> None:
 def test_help_is_of_the_suite(suite, capfd: pytest.CaptureFixture[str]) -> None:
     status, printed = suite("--help")
     assert status == 0 and printed.count("\n") < 60
-    for told in (*(name for name, _ in OPTIONS), "dump FILE", "random --against", "\n    5  ", "options of pytest"):
+    for told in (*(name for name, _ in OPTIONS), "dump FILE", "random --against", "compare A B", "versions",
+                 "\n    5  ", "options of pytest"):
         assert told in printed
     with pytest.MonkeyPatch.context() as patch:
         for name in ("pytest", "_pytest", "hypothesis"):
