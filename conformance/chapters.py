@@ -44,7 +44,8 @@ SPEC = Path(__file__).parent / "spec"
 # In reading order.
 CHAPTERS = ("names", "strategies", "contexts", "run", "merge_call", "all_reduce", "all_gather", "reduce", "gather",
             "values", "variables", "variable_updates", "variable_creators", "extended", "cross_device_ops", "datasets",
-            "dataset_functions", "iterators", "cluster_resolvers", "checkpoints", "random_numbers", "losses", "workers")
+            "dataset_functions", "iterators", "cluster_resolvers", "checkpoints", "preemption", "random_numbers",
+            "losses", "workers")
 
 LEVELS = {"MUST": "a document promises it", "SHOULD": "no document says so, and it is what a reasonable person expects"}
 STANDINGS = {

@@ -15,6 +15,8 @@ import ast
 import json
 import linecache
 import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -89,13 +91,16 @@ def run_example(adapter: Adapter, program: Program, answer: Answer | None = None
 
 @contextmanager
 def nothing_left(adapter: Adapter) -> Iterator[None]:
-    """Puts back what a program may leave to the next one: environment variables, and the strategy of the process."""
-    before = dict(os.environ)
+    """Puts back what a program may leave to the next one: environment variables, what becomes of the signal of
+    termination, and the strategy of the process."""
+    before, terminated = dict(os.environ), signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(before)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminated)
         # What a partial implementation lacks, no program has called.
         with suppress(Exception):
             if adapter.tf.distribute.has_strategy():

@@ -97,11 +97,45 @@ def test_a_watcher_has_a_message_after_the_signal() -> None:
     try:
         watcher = PreemptionWatcher()
         assert watcher.preemption_message is None
-        os.kill(os.getpid(), signal.SIGTERM)
         watcher.block_until_worker_exit()
+        os.kill(os.getpid(), signal.SIGTERM)
         assert "told to end" in str(watcher.preemption_message)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Odd(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+@pytest.mark.parametrize("meet", [False, True], ids=["alone", "while the others wait for it"])
+@pytest.mark.parametrize(("make", "kind"), [(lambda: KeyError("no"), KeyError), (lambda: Odd(1, 2), RuntimeError)],
+                         ids=["KeyError", "cannot be pickled"])
+def test_an_error_of_one_worker_is_that_of_all(make: Any, kind: type[Exception], meet: bool, tmp_path: Path) -> None:
+    """And afterwards all workers meet again."""
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        rank = strategy.extended.transport.rank
+        with strategy.scope():
+            v = refdist.Variable(1.0)
+        handler = PreemptionCheckpointHandler(strategy.cluster_resolver, Checkpoint(v=v), tmp_path,
+                                              TerminationConfig(termination_watcher_fn=lambda: False))
+
+        def total() -> Any:
+            return strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32(1)))
+
+        def step() -> Any:
+            if rank == 1:
+                raise make()
+            return total() if meet else None
+
+        with pytest.raises(type(make()) if rank == 1 else RuntimeError if meet else kind) as caught:
+            handler.run(step)
+        assert rank == 1 or meet or str(make()) in str(caught.value)
+        return float(handler.run(total))
+
+    assert refdist.simulate_workers(program, 3) == [3.0] * 3
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -79,8 +79,9 @@ def test_few_programs_are_for_python_only(chapter: Chapter) -> None:
     reasons = [case["only_python"] for line in lines_of(chapter) for case in dump.cases_of(line)
                if "only_python" in case]
     assert set(reasons) <= ONLY_PYTHON
-    # What functions look like only Python can answer; and clients of Kubernetes and Compute Engine are objects of it.
-    assert chapter.name in ("names", "cluster_resolvers") or len(reasons) <= 0.1 * sum(1 for _ in cases((chapter,)))
+    # What functions look like only Python can answer; clients of services are objects of it, and so are its signals.
+    own = ("names", "cluster_resolvers", "preemption")
+    assert chapter.name in own or len(reasons) <= 0.1 * sum(1 for _ in cases((chapter,)))
 
 
 @chapters

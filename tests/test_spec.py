@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,13 @@ def test_environment_variables_that_an_example_sets_end_with_it(strategy: str) -
     for answer in Simulated().run(Program(strategy, "example", None, sets, ())):
         assert answer[3] == {"error": "lookup", "message": "KeyError: 'missing'"}
     assert dict(os.environ) == before
+
+
+def test_what_an_example_does_with_a_signal_ends_with_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    sets = Code("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{}['missing']", 1)
+    assert Simulated().run(Program("Default", "example", None, sets, ()))[0][2]
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize("kind", ["OneDevice", "Mirrored 2"])

@@ -35,7 +35,7 @@ from greenlet import getcurrent
 from refdist import config, errors
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
-from refdist.array.transport import Columns, concatenated, summed
+from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, lockstep
 from refdist.core.agreement import CollectiveCall
@@ -101,7 +101,7 @@ class SimulatedWorker(ConnectableTransport):
                 self._session, CollectiveCall(call.kind, call.signature, contribution, answer, call.call_site))
             combined, error = answered
             if error is not None:
-                raise type(error)(str(error), error.code)
+                raise on_every_worker(type(error)(str(error), error.code))
             return combined
         finally:
             for one in put_back:

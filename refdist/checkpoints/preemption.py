@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -90,9 +91,18 @@ class PreemptionCheckpointHandler:
     def run(self, distributed_train_function: Callable[..., _T], *args: object, **kwargs: object) -> _T:
         """Calls the function once; if any worker is to end, saves and ends afterwards.
 
+        What the function raises on one worker is raised by this call on all of them.
+
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.run.
         """
-        result = distributed_train_function(*args, **kwargs)
+        try:
+            result = distributed_train_function(*args, **kwargs)
+        except Exception as error:
+            if not getattr(error, "on_every_worker", False):
+                # Where the others do not ask, because they wait for this worker in the function, that is their error.
+                with suppress(errors.RefdistError):
+                    self._ask(error)
+            raise
         self._counter.assign_add(np.int64(1))
         self.save_checkpoint_if_preempted()
         return result
@@ -105,18 +115,26 @@ class PreemptionCheckpointHandler:
         watcher = self._config.termination_watcher_fn
         if watcher is not None and not self._told.is_set() and watcher():
             self._note()
-        # Only the worker that received the signal knows when its grace period began.
-        mine = (self._told.is_set(),
-                self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period)
-        # Found each time, because variables may be created in the first step.
-        transport = transport_of(self._manager.checkpoint._variables())
-        known = transport.all_gather_object(transport.call("asking whether a worker is to end"), mine)
-        over = any(ends for _, ends in known)
-        if over or (any(told for told, _ in known) and not self._saved_first):
+        known = self._ask()
+        failed = next((failure for _, _, failure in known if failure), None)
+        if failed:
+            raise pickle.loads(failed)
+        over = any(ends for _, ends, _ in known)
+        if over or (any(told for told, _, _ in known) and not self._saved_first):
             self._saved_first = True
             (self._config.save_fn or self._save)(*args, **kwargs)
         if over:
             (self._config.exit_fn or _exit)()
+
+    def _ask(self, failure: Exception | None = None) -> list[tuple[bool, bool, bytes]]:
+        """Of every worker: whether it was told to end, whether its grace period is over, and the error of its step."""
+        # Only the worker that received the signal knows when its grace period began.
+        mine = (self._told.is_set(),
+                self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period,
+                _pickled(failure) if failure else b"")
+        # Found each time, because variables may be created in the first step.
+        transport = transport_of(self._manager.checkpoint._variables())
+        return transport.all_gather_object(transport.call("asking whether a worker is to end"), mine)
 
     def _note(self) -> None:
         if not self._told.is_set():
@@ -153,8 +171,17 @@ class PreemptionWatcher:
         return f"process {os.getpid()} was told to end" if self._told.is_set() else None
 
     def block_until_worker_exit(self) -> None:
-        """Waits for the signal."""
-        self._told.wait()
+        """Does nothing, as the signal is this process's own: there are no workers on TPUs that have to end first."""
+
+
+def _pickled(error: Exception) -> bytes:
+    try:
+        found = pickle.dumps(error)
+        pickle.loads(found)
+    except Exception:
+        # Exceptions are pickled by their arguments, which those of others may not have been made for.
+        return pickle.dumps(errors.InvalidContextError(f"another worker raised {type(error).__name__}: {error}"))
+    return found
 
 
 def _exit() -> None:
