@@ -188,26 +188,11 @@ _MEETINGS = (
     Slip("replicas that make different calls have passed a wrong value", "all_reduce.collectives-must-agree", _CALLS,
          "        call         RD02       RD02\n", "        call         RD04       RD04\n"),
     Slip("for a replica that has returned the value of another one counts", "all_reduce.every-replica-must-come",
-         _LOCKSTEP, """\
-            if waiting != count:
-                raise _missing(calls, what, current)
-            if compared:
-                compare(calls, first, unit_name)
-            answers = calls[0].execute(calls)
-            waiting = 0
-            pool.places = place.inside
-            following: list[Any] = [None] * count
-            for i in order:
-""", """\
+         _LOCKSTEP, "            if waiting != count:\n", """\
             present = next(call for call in calls if call is not None)
             calls = [call or present for call in calls]
-            answers = calls[0].execute(calls)
-            waiting = 0
-            pool.places = place.inside
-            following: list[Any] = [None] * count
-            for i in order:
-                if replicas[i] is None:
-                    continue
+            order = [i for i in order if replicas[i] is not None]
+            if None in calls:
 """),
     Slip("an exception is hidden by the error that its replica is missing", "all_reduce.exception-of-a-replica",
          _LOCKSTEP, """\
