@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from refdist.conformance.chapters import cases
+from refdist.conformance.mutants import reach, source
 from refdist.conformance.mutants.__main__ import tried
-from refdist.conformance.mutants.killing import Fork
+from refdist.conformance.mutants.killing import CHECKOUT, Fork, with_source
 from refdist.conformance.mutants.slips import load
 
 SLIPS = load()
@@ -35,3 +36,27 @@ def test_what_cannot_be_imported_or_ends_the_process_is_not_killed_by_a_clause()
     import os
 
     assert Fork(lambda: os._exit(1), ["all_reduce.sum"]).killer() == "a hang or a crash"
+
+
+def test_a_line_is_reached_by_the_cases_that_run_it() -> None:
+    file = "refdist/strategies/replica_context.py"
+    reduces, gathers = "all_reduce.mean @ Mirrored 2", "gather.rows @ Central 2"
+    source_lines = (CHECKOUT / file).read_text().splitlines()
+    line = next(i for i, line in enumerate(source_lines, 1) if 'self._require("ReplicaContext.all_reduce")' in line)
+    assert reach.of_lines([gathers, reduces], [(file, line)]) == {f"{file}:{line}": [reduces]}
+
+
+def test_a_mutant_is_another_source_and_reads_no_chapter_again() -> None:
+    file = "refdist/core/rules/values.py"
+    mutated = (CHECKOUT / file).read_text().replace("PER_REPLICA, MIRRORED_VALUE =", "MIRRORED_VALUE, PER_REPLICA =")
+    assert Fork(with_source(file, mutated), ["values.no-arithmetic"]).killer() is not None
+    assert Fork(with_source(file, (CHECKOUT / file).read_text()), ["values.no-arithmetic"]).killer() is None
+
+
+def test_a_sample_of_the_source_is_always_the_same() -> None:
+    pytest.importorskip("cosmic_ray", reason="needs cosmic-ray")
+    files = ["refdist/core/context_stack.py"]
+    drawn = source.sample(5, 0, files)
+    assert drawn == source.sample(5, 0, files) != source.sample(5, 1, files)
+    assert len({mutant.source for mutant in drawn}) == 5
+    assert len(source.sample(10_000, 0, files)) < 10_000

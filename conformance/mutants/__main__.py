@@ -60,8 +60,9 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
 def _reaching(mutants: Sequence[Mutant], names: Sequence[str]) -> Callable[[Mutant], Collection[str]]:
     # The cases that can kill a mutant: those that reach what differs, and of a slip those of its clause.
     cells_read = reach.of_cells(names) if any(isinstance(mutant, Cell) for mutant in mutants) else {}
-    files = {mutant.file for mutant in mutants if isinstance(mutant, source.Mutant)}
-    lines_run = reach.of_lines(names, files) if files else {}
+    lines = {(mutant.file, line) for mutant in mutants if isinstance(mutant, source.Mutant)
+             for line in mutant.lines or ()}
+    lines_run = reach.of_lines(names, lines) if lines else {}
 
     def reaching(mutant: Mutant) -> Collection[str]:
         if isinstance(mutant, slips.Slip):

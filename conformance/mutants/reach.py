@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 from refdist.conformance.mutants.killing import CHECKOUT, Fork, outcomes, with_source
 
 Reach = dict[str, list[str]]
+Line = tuple[str, int]
 
 _TABLE = "refdist/core/rules/table.py"
 # What is added to that file: a cell knows its place, also where rows are copied, and a row notes what is looked up.
@@ -56,12 +57,10 @@ def of_cells(names: Sequence[str]) -> Reach:
     return _answer(Fork(mutate, names, _cells))
 
 
-def of_lines(names: Sequence[str], files: Collection[str]) -> Reach:
-    """The cases that run each line of these files, by "file:line"."""
-    paths = {str(CHECKOUT / file): file for file in files}
-
+def of_lines(names: Sequence[str], lines: Collection[Line]) -> Reach:
+    """The cases that run each of these lines, by "file:line"."""
     def work(mutate: Callable[[], None], names: Sequence[str]) -> Any:
-        return _lines(mutate, names, paths)
+        return _lines(mutate, names, {(str(CHECKOUT / file), line): f"{file}:{line}" for file, line in lines})
 
     return _answer(Fork(lambda: None, names, work))
 
@@ -83,22 +82,32 @@ def _cells(mutate: Callable[[], None], names: Sequence[str]) -> Any:
     return _by_place(names, table.READ)  # type: ignore[attr-defined]
 
 
-def _lines(mutate: Callable[[], None], names: Sequence[str], paths: dict[str, str]) -> Any:
+def _lines(mutate: Callable[[], None], names: Sequence[str], wanted: Mapping[Line, str]) -> Any:
     mutate()
-    lines: set[tuple[str, int]] = set()
+    paths = {path for path, _ in wanted}
+    run: set[str] = set()
+    followed: dict[int, bool] = {}
 
-    def in_file(frame: FrameType, event: str, argument: object) -> Any:
-        lines.add((frame.f_code.co_filename, frame.f_lineno))
-        return in_file
+    def on_line(frame: FrameType, event: str, argument: object) -> Any:
+        place = wanted.get((frame.f_code.co_filename, frame.f_lineno))
+        if place:
+            run.add(place)
+        return on_line
 
     def on_call(frame: FrameType, event: str, argument: object) -> Any:
-        return in_file if frame.f_code.co_filename in paths else None
+        # Only functions with such a line are followed, because following one costs more than what it does.
+        code = frame.f_code
+        if code.co_filename not in paths:
+            return None
+        if id(code) not in followed:
+            followed[id(code)] = any((code.co_filename, line) in wanted for _, _, line in code.co_lines())
+        return on_line if followed[id(code)] else None
 
     threading.settrace(on_call)
     sys.settrace(on_call)
-    found = _by_place(names, lines)
+    found = _by_place(names, run)
     sys.settrace(None)
-    return {f"{paths[path]}:{line}": cases for (path, line), cases in found.items()}
+    return found
 
 
 def _by_place(names: Sequence[str], noted: set[Any]) -> Any:

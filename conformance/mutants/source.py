@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from refdist.conformance.mutants.killing import CHECKOUT, with_source
@@ -52,30 +52,37 @@ class Mutant(NamedTuple):
         return with_source(self.file, self.source)
 
 
-def mutants(files: Sequence[str] = FILES) -> Iterator[Mutant]:
-    """All mutants of these files that are other programs: annotations and docstrings do not count."""
+def sample(count: int, seed: int = 0, files: Sequence[str] = FILES) -> list[Mutant]:
+    """So many mutants of these files, drawn from all of them, always the same ones.
+
+    They are other programs than the source: a mutant of an annotation or a docstring is none, and of two that are the
+    same program one counts.
+    """
+    from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
 
-    names = [name for name in operator_names() if not name.startswith("core/Variable")]
-    for pattern in files:
-        for path in sorted(CHECKOUT.glob(pattern)):
-            source, file = path.read_text(), path.relative_to(CHECKOUT).as_posix()
-            seen = {_essence(source)}
-            for name in names:
-                occurrence = 0
-                while (mutated := mutate_code(source, get_operator(name)(), occurrence)) is not None:
-                    occurrence += 1
-                    essence = _essence(mutated)
-                    if essence not in seen:
-                        seen.add(essence)
-                        yield Mutant(file, name.removeprefix("core/"), mutated)
-
-
-def sample(count: int, seed: int = 0) -> list[Mutant]:
-    """So many of all mutants, always the same ones."""
-    found = list(mutants())
-    return random.Random(seed).sample(found, min(count, len(found)))
+    operators = {name: get_operator(name)() for name in operator_names() if not name.startswith("core/Variable")}
+    sources = {path.relative_to(CHECKOUT).as_posix(): path.read_text()
+               for pattern in files for path in sorted(CHECKOUT.glob(pattern))}
+    places: list[tuple[str, str, int]] = []
+    for file, source in sources.items():
+        nodes = list(ast_nodes(get_ast(source)))
+        for name, operator in operators.items():
+            found = sum(len(list(operator.mutation_positions(node))) for node in nodes)
+            places += [(file, name, occurrence) for occurrence in range(found)]
+    random.Random(seed).shuffle(places)
+    seen = {"", *map(_essence, sources.values())}
+    drawn: list[Mutant] = []
+    for file, name, occurrence in places:
+        if len(drawn) == count:
+            break
+        mutated = mutate_code(sources[file], operators[name], occurrence)
+        essence = _essence(mutated)
+        if essence not in seen:
+            seen.add(essence)
+            drawn.append(Mutant(file, name.removeprefix("core/"), mutated))
+    return drawn
 
 
 def _statement(tree: ast.Module, line: int) -> set[int] | None:
