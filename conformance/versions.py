@@ -59,13 +59,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m refdist.conformance versions", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where environments and reports are kept")
-    options, selection = parser.parse_known_args(arguments)
+    parser.add_argument("selection", nargs=argparse.REMAINDER, metavar="OPTION",
+                        help="options of the suite that select cases, such as --level must")
+    options = parser.parse_args(arguments)
     try:
         reports = {}
         for version in TENSORFLOW:
-            reports[version] = report(options.folder.resolve() / version, version, selection)
+            reports[version] = report(options.folder.resolve() / version, version, options.selection)
             print(f"{version}: {len(reports[version])} cases", file=sys.stderr)
-        print(page(reports, selection, REASONS.read_text(encoding="utf-8")), end="")
+        print(page(reports, options.selection, REASONS.read_text(encoding="utf-8")), end="")
     except (Impossible, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -120,7 +122,8 @@ def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons
     parts = [f"# Implementations\n\nPrinted by `{command}`, with the suite of refdist {refdist.__version__}.\n",
              f"## TensorFlow {_minor(versions[0])} to {_minor(versions[-1])}\n",
              f"Each version in an environment of its own, on CPUs. {_chosen(selection)} Numbers are of cases.\n",
-             *_totals(reports)]
+             *_totals(reports),
+             "\nA case is a program, which its clause shows; what came of it before and after stands beside it."]
     known, used = _read(reasons), set[_Reason | None]()
     by_case = {version: {row["case"]: row for row in rows} for version, rows in reports.items()}
     for before, after in pairwise(versions):

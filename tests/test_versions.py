@@ -108,3 +108,9 @@ def test_what_cannot_be_installed_says_so_and_is_tried_again(tmp_path: Path, mon
         with pytest.raises(versions.Impossible, match=r"no-such-package==1 cannot be installed in .* for Python 3\.\d"):
             versions.environment(tmp_path / "env", "no-such-package==1")
     assert subprocess.run([tmp_path / "env" / "bin" / "python", "-c", "import sys"]).returncode == 0
+
+
+def test_options_before_the_folder_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        versions.main(["--level", "must", "folder"])
+    assert "usage: python -m refdist.conformance versions" in capsys.readouterr().err
