@@ -6,7 +6,7 @@ For each version there is a folder in FOLDER with an environment that has Tensor
 the suite run on it.  What is there already is kept, so that a run that was interrupted goes on where it was, and
 another one only prints; a report that was made with other options of the suite is made again.
 
-The page shows how many cases passed, and each case whose outcome changed between two versions, with the reason.
+The page shows how many cases passed, and the cases whose outcome changed between two versions, by the reason.
 Reasons are in `expected/versions.txt`, lines `cases | version | why`: since that version these cases, patterns with a
 comma between them, have another outcome than before.  A line that no report confirms is an error, and a change without
 a line is printed as not explained.
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 import refdist
@@ -34,7 +35,8 @@ from refdist.conformance.report import OUTCOMES, Row
 # The latest of each minor version that has wheels for Python 3.11.
 TENSORFLOW = ("2.12.1", "2.13.1", "2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 REASONS = Path(__file__).parent / "expected" / "versions.txt"
-LONGEST = 160  # characters of a message
+LONGEST = 240  # characters of a message
+WIDTH = 120  # of the page
 SUITE = [sys.executable, "-m", "refdist.conformance"]
 
 
@@ -119,35 +121,42 @@ def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons
     """
     versions = list(reports)
     command = shlex.join(["python", "-m", "refdist.conformance", "versions", "FOLDER", *selection])
-    parts = [f"# Implementations\n\nPrinted by `{command}`, with the suite of refdist {refdist.__version__}.\n",
-             f"## TensorFlow {_minor(versions[0])} to {_minor(versions[-1])}\n",
-             f"Each version in an environment of its own, on CPUs. {_chosen(selection)} Numbers are of cases.\n",
-             *_totals(reports),
-             "\nA case is a program, which its clause shows; what came of it before and after stands beside it."]
+    chosen = f"Only the cases that `{shlex.join(selection)}` selects were run." if selection else "All cases were run."
+    printed = f"Printed by `{command}`, with the suite of refdist {refdist.__version__}."
+    parts = ["# Implementations\n", fill(printed, WIDTH),
+             f"\n## TensorFlow {_minor(versions[0])} to {_minor(versions[-1])}\n",
+             fill(f"Each version in an environment of its own, on CPUs. {chosen} Numbers are of cases.", WIDTH), "",
+             *_totals(reports), "",
+             fill("Below are the cases whose outcome changed between two versions; between all others none did. "
+                  "A case is a program, which its clause shows; what came of it before and after is beside it.", WIDTH)]
     known, used = _read(reasons), set[_Reason | None]()
-    by_case = {version: {row["case"]: row for row in rows} for version, rows in reports.items()}
     for before, after in pairwise(versions):
-        lines = []
-        for case, row in by_case[after].items():
-            old = by_case[before].get(case)
-            if old is None or old["outcome"] == row["outcome"]:
-                continue
-            why = next((one for one in known if one.version == _minor(after) and one.is_of(case)), None)
-            used.add(why)
-            cells = [f"[{case}]({_link(row)})", _told(old), _told(row), why.text if why else "**not explained**"]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        parts.append(f"\n### From {_minor(before)} to {_minor(after)}\n")
-        parts += ["| case | before | after | why |", "| --- | --- | --- | --- |", *lines] if lines else \
-            ["No case has another outcome."]
-    run = {case for rows in by_case.values() for case in rows}
+        changes = _changes(reports[before], reports[after], [one for one in known if one.version == _minor(after)])
+        if changes:
+            parts.append(f"\n### From {_minor(before)} to {_minor(after)}")
+        for why, lines in changes.items():
+            parts += ["", fill(why.text if why else "**Not explained.**", WIDTH), "",
+                      "| case | before | after |", "| --- | --- | --- |", *lines]
+        used |= changes.keys()
+    run = {row["case"] for rows in reports.values() for row in rows}
     for one in known:
-        if one not in used and any(map(one.is_of, run)):
+        if one.version in map(_minor, versions[1:]) and one not in used and any(map(one.is_of, run)):
             raise ValueError(f"{REASONS.name}: {' | '.join(one)}: no case changed so")
     return "\n".join(parts) + "\n"
 
 
-def _chosen(selection: Sequence[str]) -> str:
-    return f"Only the cases that `{shlex.join(selection)}` selects were run." if selection else "All cases were run."
+def _changes(before: Sequence[Row], after: Sequence[Row],
+             reasons: Sequence[_Reason]) -> dict[_Reason | None, list[str]]:
+    """The lines of the cases with another outcome, by the reason."""
+    found = dict[_Reason | None, list[str]]()
+    old = {row["case"]: row for row in before}
+    for row in after:
+        case = row["case"]
+        if case in old and old[case]["outcome"] != row["outcome"]:
+            cells = [f"[{case}]({_link(row)})", _told(old[case]), _told(row)]
+            line = "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+            found.setdefault(next((one for one in reasons if one.is_of(case)), None), []).append(line)
+    return found
 
 
 def _minor(version: str) -> str:
@@ -170,7 +179,8 @@ def _totals(reports: Mapping[str, Sequence[Row]]) -> Iterator[str]:
 
 def _told(row: Row) -> str:
     # Where in the files of that environment it was raised is of no use to readers.
-    message = row["message"].partition(" (most recent call last)")[0][:LONGEST].replace("`", "'")
+    message = row["message"].partition(" (most recent call last)")[0].replace("`", "'")
+    message = message if len(message) <= LONGEST else f"{message[:LONGEST]} ..."
     return f"{row['outcome']}: {message}" if message else row["outcome"]
 
 

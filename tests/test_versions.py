@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from refdist.conformance import versions
+from refdist.conformance.chapters import cases
 
 
 def row(case: str, outcome: str = "passed", message: str = "", level: str = "MUST") -> Any:
@@ -28,17 +30,22 @@ REPORTS = {
 }
 
 
-def test_each_changed_outcome_is_a_row_of_its_version_with_its_reason() -> None:
+def test_each_changed_outcome_is_a_row_below_its_versions_and_its_reason() -> None:
     page = versions.page(REPORTS, ["-k", "a b"], "# a remark\n\nz.z @ *, a.* @ Default | 2.9 | it | is | so\n")
     assert "`python -m refdist.conformance versions FOLDER -k 'a b'`" in page
     assert "## TensorFlow 2.8 to 2.10\n" in page
     assert "| 2.10.0 | 0 | 2 | 1 | 1 | 0 | 0 |" in page
-    first, second = (part.splitlines() for part in page.split("\n### From ")[1:])
-    assert first[-1] == ("| [a.b @ Default](../conformance/spec/a.md#ab) | passed | failed: found '1 \\| 2' | "
-                         "it \\| is \\| so |")
-    assert second[-1] == "| [a.c @ Mirrored 2](../conformance/spec/a.md#ac) | passed | errored | **not explained** |"
-    unchanged = versions.page(dict.fromkeys(("2.8.1", "2.9.0"), REPORTS["2.8.1"]), [], "")
-    assert "### From 2.8 to 2.9\n\nNo case has another outcome.\n" in unchanged
+    first, second = page.split("\n### From ")[1:]
+    assert first == ("2.8 to 2.9\n\nit | is | so\n\n| case | before | after |\n| --- | --- | --- |\n"
+                     "| [a.b @ Default](../conformance/spec/a.md#ab) | passed | failed: found '1 \\| 2' |\n")
+    assert second == ("2.9 to 2.10\n\n**Not explained.**\n\n| case | before | after |\n| --- | --- | --- |\n"
+                      "| [a.c @ Mirrored 2](../conformance/spec/a.md#ac) | passed | errored |\n")
+    assert "### From" not in versions.page(dict.fromkeys(("2.8.1", "2.9.0"), REPORTS["2.8.1"]), [], "")
+
+
+def test_long_messages_are_cut() -> None:
+    reports = {"1.0": [row("a.b @ Default")], "2.0": [row("a.b @ Default", "failed", "x" * 999)]}
+    assert f"failed: {'x' * versions.LONGEST} ... |" in versions.page(reports, [], "")
 
 
 @pytest.mark.parametrize(("line", "told"), [
@@ -53,7 +60,7 @@ def test_a_wrong_reason_is_an_error(line: str, told: str) -> None:
 
 
 def test_the_reason_of_a_case_that_was_not_run_is_not_wrong() -> None:
-    assert "not explained" in versions.page(REPORTS, [], "z.z @ Default | 2.9 | why")
+    assert "Not explained" in versions.page(REPORTS, [], "z.z @ Default | 2.9 | why")
 
 
 # A suite that says with what it was run, and is not content with one version.
@@ -114,3 +121,10 @@ def test_options_before_the_folder_are_refused(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         versions.main(["--level", "must", "folder"])
     assert "usage: python -m refdist.conformance versions" in capsys.readouterr().err
+
+
+def test_the_published_page_explains_each_change_of_a_clause() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "implementations.md").read_text()
+    assert "Not explained" not in page
+    named = set(re.findall(r"^\| \[(\S+) ", page, re.MULTILINE))
+    assert named and named <= {case.clause.name for case in cases()}
