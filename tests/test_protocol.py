@@ -1,0 +1,46 @@
+"""The two sides state their protocol, and neither goes on with another one."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refdist.conformance import protocol, session
+from refdist.conformance.adapter import Unusable
+
+MODULE = [sys.executable, "-m", "refdist.conformance.child", "refdist"]
+START = [sys.executable, session.START, "refdist.conformance.adapters.simulated:Simulated"]
+
+
+@pytest.mark.parametrize("stated", [protocol.PROTOCOL + 1, protocol.PROTOCOL - 1, str(protocol.PROTOCOL), None])
+def test_each_side_refuses_another_protocol(stated: object) -> None:
+    with pytest.raises(Unusable, match=f"the suite speaks protocol {stated!r}, and this is protocol 1"):
+        protocol.read_suite({**protocol.suite("0"), "protocol": stated})
+    with pytest.raises(Unusable, match=f"it speaks protocol {stated!r}, and this suite speaks protocol 1"):
+        protocol.read_implementation({**protocol.implementation("mine", "1", frozenset()), "protocol": stated})
+
+
+def test_each_side_takes_its_own_protocol() -> None:
+    protocol.read_suite(protocol.suite("0"))
+    said = protocol.implementation("mine", "1", frozenset({"nests"}))
+    assert protocol.read_implementation(said) == ("mine", "1", frozenset({"nests"}))
+
+
+@pytest.mark.parametrize("command", [MODULE, START], ids=["child", "start"])
+def test_the_process_of_an_adapter_ends_before_the_adapter_is_made(command: list[str]) -> None:
+    said = {**protocol.suite("0"), "protocol": protocol.PROTOCOL + 1}
+    done = subprocess.run(command, input=json.dumps(said) + "\n", capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == "the suite speaks protocol 2, and this is protocol 1\n"
+
+
+def test_a_testee_of_another_protocol_is_wrong_usage(tmp_path: Path) -> None:
+    testee = tmp_path / "testee.py"
+    testee.write_text('input()\nprint(\'{"protocol": 2, "name": "mine"}\', flush=True)\ninput()\n')
+    with pytest.raises(Unusable, match="it speaks protocol 2, and this suite speaks protocol 1"):
+        session.tester(f"testee:{shlex.quote(sys.executable)} {testee}")
