@@ -77,6 +77,12 @@ def test_a_page_of_ten_versions_is_not_large() -> None:
     assert 1e6 < len(page.render(made(runs))) < 6e6
 
 
+def test_what_versions_have_in_common_is_there_once() -> None:
+    rows = [row(case, "failed", case.name) for case in SOME]
+    shown = page.data(made({"mine 1": rows, "mine 2": rows, "mine 3": [{**rows[0], "message": "else"}, *rows[1:]]}))
+    assert len(shown["details"]) == len(rows) + 1
+
+
 def test_long_texts_are_cut() -> None:
     rows = [row(case, "failed", "m" * 10**6, "f" * 10**6) for case in SOME[:3]]
     rows[0]["output"] = "o" * 10**6 + "the end"
