@@ -1,25 +1,16 @@
 """What the suite and an implementation say to each other: one JSON object on each line, in UTF-8.
 
 The suite writes to the standard input of the implementation's process and reads its standard output. First each says
-who it is, once, in this order:
+who it is, once, the suite first; then there is one answer for each question. `MESSAGES` has the fields of each:
 
     {"protocol": 1, "suite": "0.1.0", "schema": 1}
     {"protocol": 1, "name": "mine", "version": "1.0", "lacks": ["datasets", "variables"]}
+    {"id": 7, "case": {"name": "run.results @ Mirrored 2", "observe": [1, 3], ...}}
+    {"id": 7, "answers": [[[1, RESULT], [3, RESULT]]]}
 
-`lacks` names the capabilities (`capabilities.py`) that it does not have; "has", the ones that it has, may be there
-instead; with neither it claims all of them. Then there is one answer for each question:
-
-    {"id": 7, "case": {"name": ..., "clause": ..., "strategy": {"kind": "Mirrored", "workers": 1, "replicas": 2},
-                       "needs": [...], "python": {"file": ..., "preamble": CODE or null, "example": CODE},
-                       "observe": [1, 3], ...}}
-    {"id": 7, "answers": [[[1, RESULT], [3, RESULT]]]}      for each worker, pairs of a statement and its result
-    {"id": 7, "skip": "why this case is left out"}
-    {"id": 7, "unsupported": "what of it is not implemented"}
-
-`replicas` are those of each worker. CODE is {"line": ..., "source": ...}: the program as it stands in the chapter, and
-`observe` numbers those statements of the example, from 0, whose results are wanted. RESULT is as `results.py` says;
-the results themselves, as the chapter has them, are not sent. An example that fails before its first
-statement has a result of statement -1, the error. The implementation ends when its standard input does.
+RESULT is as `results.py` says; the results themselves, as the chapter has them, are not sent. An example that fails
+before its first statement has a result of statement -1, the error. The implementation ends when its standard input
+does.
 
 What it writes to its standard error is kept and shown with the case, and so are lines of its standard output that are
 not answers; they cost nothing. What breaks the conversation costs the case that is being run (`session.py`).
@@ -39,22 +30,83 @@ from refdist.conformance.programs import size
 PROTOCOL = 1
 # The version of the form of a case; see cases.schema.json.
 SCHEMA = 1
+# Every message and the objects in it, with their fields in the order in which they are written. `written` makes all
+# that the suite says by it, what the other side says is read by it, and docs/protocol.md is printed from it.
+MESSAGES = {
+    "suite": {
+        "protocol": "the version of the protocol",
+        "suite": "the version of the suite",
+        "schema": "the version of the form of a case",
+    },
+    "implementation": {
+        "protocol": "the version of the protocol that it speaks; another one than the suite's is wrong usage",
+        "name": "what it is called in reports",
+        "version": "its version, a text; may be left out",
+        "lacks": "the capabilities that it does not have; with neither this nor `has`, it claims all",
+        "has": "in place of `lacks`: those that it has",
+    },
+    "question": {
+        "id": "the number of the question, from 1; none comes twice",
+        "case": "what to run",
+    },
+    "case": {
+        "name": "the clause and the strategy",
+        "clause": "the identifier of the clause",
+        "needs": "the capabilities that it needs; a case that needs one that is lacking is not asked",
+        "strategy": "on which strategy",
+        "python": "the example as it stands in its chapter, for an implementation that runs Python",
+        "observe": "the numbers of the statements of the example, from 0, whose results are wanted",
+        "programs": "the example as steps, for all other languages: the program of each worker, or one for all",
+        "only_python": "in place of `programs`: why only Python can run the example; answer with `skip`",
+    },
+    "strategy": {
+        "kind": "Default, OneDevice, Mirrored, Central or MultiWorker",
+        "workers": "how many workers there are; 1 for every other kind than MultiWorker",
+        "replicas": "how many replicas each worker has",
+    },
+    "python": {
+        "file": "the name of the chapter",
+        "preamble": "a block of code that is run first and has no results, or null",
+        "example": "the block of code with the statements",
+    },
+    "code": {
+        "line": "the number of its first line in the chapter",
+        "source": "its text",
+    },
+    "answer": {
+        "id": "that of the question",
+        "answers": "for each worker, in their order, a list of pairs: the number of a statement, and its result",
+        "skip": "in place of `answers`: why this case is left out",
+        "unsupported": "in place of `answers`: what of it is not implemented",
+    },
+}
 # What an answer has beside its id, one of them.
-ANSWERS = ("answers", "skip", "unsupported")
+ANSWERS = tuple(MESSAGES["answer"])[1:]
 
 Message: TypeAlias = "dict[str, Any]"
+
+
+def written(kind: str, /, **fields: object) -> Message:
+    """A message, or an object in one, with those of its fields that are given.
+
+    Raises:
+        KeyError: a field is not one of its own.
+    """
+    if unknown := set(fields) - set(MESSAGES[kind]):
+        raise KeyError(f"{', '.join(sorted(unknown))}: not in MESSAGES[{kind!r}]")
+    return {name: fields[name] for name in MESSAGES[kind] if name in fields}
 
 
 # Who they are.
 
 def suite(version: str) -> Message:
     """What the suite says first."""
-    return {"protocol": PROTOCOL, "suite": version, "schema": SCHEMA}
+    return written("suite", protocol=PROTOCOL, suite=version, schema=SCHEMA)
 
 
 def implementation(name: str, version: str, lacks: frozenset[str]) -> Message:
     """What an implementation says first."""
-    return {"protocol": PROTOCOL, "name": name, "version": version, "lacks": sorted(lacks)}
+    return written("implementation", protocol=PROTOCOL, name=name, version=version, lacks=sorted(lacks))
 
 
 def read_suite(message: Message) -> None:
@@ -79,6 +131,9 @@ def read_implementation(message: Message) -> tuple[str, str, frozenset[str]]:
     if not isinstance(name, str) or not name or not isinstance(version, str):
         raise Unusable(f"its first line is {cut(message)}; write {{\"protocol\": {PROTOCOL}, \"name\": NAME, "
                        f"\"version\": VERSION, \"lacks\": [...]}}")
+    if unknown := [key for key in message if key not in MESSAGES["implementation"]]:
+        raise Unusable(f"its first line has {', '.join(map(cut, unknown))}; the fields of that line are "
+                       f"{', '.join(MESSAGES['implementation'])}")
     if "lacks" in message and "has" in message:
         raise Unusable("its first line says both what it lacks and what it has; one of them is enough")
     given = message.get("lacks", message.get("has", []))
@@ -102,21 +157,29 @@ def lacking(names: list[str] | frozenset[str], had: bool = False) -> frozenset[s
 
 # Questions.
 
-def case_message(case: Case) -> Message:
-    """A case as data, without its results."""
+def question(number: int, case: Message) -> Message:
+    """What the suite asks."""
+    return written("question", id=number, case=case)
+
+
+def case_message(case: Case, **steps: object) -> Message:
+    """A case as data, without its results; `steps` are its `programs`, or why there are none (`only_python`)."""
     sent = program(case)
-    return {"name": case.name, "clause": case.clause.name, "needs": sorted(capabilities.needs(sent)),
-            **program_message(sent)}
+    return written("case", name=case.name, clause=case.clause.name, needs=sorted(capabilities.needs(sent)),
+                   **program_message(sent), **steps)
 
 
 def program_message(program: Program) -> Message:
     """A program as data."""
     workers, replicas = size(program.strategy)
-    preamble = program.preamble and {"line": program.preamble.line, "source": program.preamble.source}
-    return {"strategy": {"kind": program.strategy.partition(" ")[0], "workers": workers, "replicas": replicas},
-            "python": {"file": program.file, "preamble": preamble,
-                       "example": {"line": program.example.line, "source": program.example.source}},
-            "observe": list(program.observe)}
+    preamble = program.preamble and _code_message(program.preamble)
+    python = written("python", file=program.file, preamble=preamble, example=_code_message(program.example))
+    strategy = written("strategy", kind=program.strategy.partition(" ")[0], workers=workers, replicas=replicas)
+    return written("case", strategy=strategy, python=python, observe=list(program.observe))
+
+
+def _code_message(code: Code) -> Message:
+    return written("code", line=code.line, source=code.source)
 
 
 def read_program(message: Message) -> Program:

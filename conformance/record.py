@@ -140,12 +140,10 @@ def _add(first: _Recording, program: Program, number: int, run: int, replica: in
 
 def question(case: Case) -> dict[str, Any]:
     """A case as an implementation in another language is asked it: with its steps, or why there are none."""
-    done = case_message(case)
     try:
-        done["programs"] = recorded(case)
+        return case_message(case, programs=recorded(case))
     except NotRecorded as error:
-        done["only_python"] = str(error)
-    return done
+        return case_message(case, only_python=str(error))
 
 
 def record(case: Case) -> dict[str, Any]:

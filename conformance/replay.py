@@ -124,7 +124,7 @@ class _Interpreter:
         self._literals: dict[tuple[Any, Any], Any] = {}
         self._lock = threading.Lock()
         self._folders: list[str] = []
-        self._operators: dict[str, Callable[..., Any]] = {**_OPERATORS, "folder": self._folder}
+        self._operators: dict[str, Callable[..., Any]] = {**OPERATORS, "folder": self._folder}
 
     def run(self, program: Sequence[Statement], observe: tuple[int, ...], answer: Answer) -> None:
         """Carries out the program of a worker."""
@@ -313,7 +313,8 @@ _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "list": list, "tuple": tuple, "set": set, "slice": lambda items: slice(*items)}
 _RAISED = {"value": ValueError, "type": TypeError, "context": RuntimeError, "lookup": LookupError,
            "end": StopIteration, "unsupported": NotImplementedError, "crash": Exception}
-_OPERATORS: dict[str, Callable[..., Any]] = {
+# `cases.schema.json` says what each does, and docs/protocol.md is printed from both.
+OPERATORS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": lambda a, *b: a - b[0] if b else -a, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_,
     "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "==": operator.eq,
@@ -323,5 +324,5 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "text": lambda *parts: "".join(map(str, parts)), "length": len, "same": lambda value: value, "iterate": iter,
     "next": next, "instance": isinstance, "has": hasattr, "type": type, "callable": callable,
     "copy": copy.copy, "deep copy": copy.deepcopy, "round": round,
-    "path": os.path.join, "base name": os.path.basename, "environment": _environment,
+    "folder": tempfile.mkdtemp, "path": os.path.join, "base name": os.path.basename, "environment": _environment,
     "environment value": os.environ.get, "file": _write}

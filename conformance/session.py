@@ -151,7 +151,7 @@ class Session(Tester):
         self._number += 1
         message = self._question(case) if case else protocol.program_message(program)
         try:
-            process.send({"id": self._number, "case": message})
+            process.send(protocol.question(self._number, message))
             answer = self._answer(process)
         except BaseException as error:
             # It is not known what the process will say next, nor, after an interrupt, to which question.

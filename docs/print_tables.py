@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from refdist import errors
-from refdist.conformance import capabilities
+from refdist.conformance import capabilities, comparison, dump, process, protocol, replay, results, session
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
 from refdist.core import rules
 from refdist.core.rules.table import Table
+
+SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -161,8 +165,125 @@ two workers with one replica each.
 {standings}"""
 
 
-PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "errors.md": catalogue,
-         "specification.md": specification, "differences.md": differences}
+# The objects of a recorded case, by their names in cases.schema.json, in the order in which a reader meets them.
+PARTS = {"statement": "Statements", "step": "Steps", "value": "Values", "function": "Functions", "body": "Bodies"}
+
+
+def fields(definition: dict[str, Any]) -> dict[str, str]:
+    """What a schema says of the keys of an object, or of the objects that it may be."""
+    found = dict[str, str]()
+    for one in definition.get("anyOf", [definition]):
+        shown = SCHEMA["$defs"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+        about = shown.get("description", "")
+        for name, row in shown.get("properties", {}).items():
+            found.setdefault(name, row.get("description", about))
+    return found
+
+
+def part(name: str, title: str) -> str:
+    """An object of a recorded case."""
+    definition = SCHEMA["$defs"][name]
+    rows = table(["key", "what it is"], ([f"`{key}`", what] for key, what in fields(definition).items()))
+    about = definition["description"]
+    return f"### {title}\n\n{fill(about[0].upper() + about[1:] + '.', 120)}\n\n{rows}"
+
+
+def spoken() -> tuple[set[str], set[str], set[str]]:
+    """What the recorded programs name: functions, classes and constants; methods; attributes."""
+    names, methods, attributes = set[str](), set[str](), set[str]()
+
+    def look(tree: Any) -> None:
+        if isinstance(tree, dict):
+            names.update(one for one in (tree.get("call"), tree.get("name"))
+                         if isinstance(one, str) and one.startswith("tf."))
+            methods.update(one for one in [tree.get("method")] if isinstance(one, str))
+            attributes.update(one for one in (tree.get("get"), tree.get("set")) if isinstance(one, str))
+        for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+            look(one)
+
+    for line in dump.FILE.read_text(encoding="utf-8").splitlines():
+        look(json.loads(line)["programs"])
+    return names, methods, attributes
+
+
+def protocol_page() -> str:
+    messages = "\n".join(f"### {title}\n\n" + table(["field", "what it is"], (
+        [f"`{name}`", what] for name, what in protocol.MESSAGES[kind].items())) for kind, title in {
+            "suite": "What the suite says first", "implementation": "What the implementation says first",
+            "question": "A question", "case": "Its case", "strategy": "The strategy of a case",
+            "python": "The example in Python", "code": "A block of code", "answer": "An answer"}.items())
+    limits = table(["what", "limit"], [
+        ["until the implementation has said who it is", f"{session.START_LIMIT:g} s"],
+        ["for an answer; `--limit` changes it", f"{session.LIMIT:g} s"],
+        ["between the request to end and being killed", f"{process.GRACE:g} s"],
+        ["a line", f"{process.LARGEST:,} bytes"],
+        ["of what is printed for one case, kept", f"the last {process.KEPT:,} bytes"],
+        ["starts in a row that fail, before the rest of the cases is given up", f"{session.STARTS}"],
+        ["results in results", f"{results.DEPTH}"],
+        ["dimensions of an array", f"{results.RANK}"],
+        ["the difference of two floats that are taken to be equal", f"{comparison.ULPS} units in the last place"]])
+    steps = SCHEMA["$defs"]["step"]["properties"]["operator"]["anyOf"]
+    said = {row["const"]: row["description"] for row in steps}
+    operators = table(["operator", "does"], ([f"`{name}`".replace("|", "\\|"), said[name]]
+                                             for name in replay.OPERATORS))
+    names, methods, attributes = (fill(", ".join(f"`{one}`" for one in sorted(found)), 120, break_on_hyphens=False)
+                                  for found in spoken())
+    dtypes = [*results.FLOATS, *results.COMPLEX, *sorted(results.INTS, key=lambda one: (one[0], len(one), one)),
+              *sorted(results.DTYPES & {"bool", "string"})]
+    return f"""# The protocol
+
+Printed from the code of the [suite](testing-your-implementation.md) by `make docs`: what a testee reads and writes.
+Each message is a JSON object on one line, in UTF-8.
+
+This is version {protocol.PROTOCOL} of the protocol, and version {protocol.SCHEMA} of the form of a case.
+
+## Messages
+
+{messages}
+## Limits
+
+{limits}
+## Recorded cases
+
+A program is a list of statements, and a statement a list of steps. `conformance/cases.schema.json` says the same as
+JSON Schema.
+
+{chr(10).join(part(name, title) for name, title in PARTS.items())}
+### Operators
+
+Of arrays, operators work element by element. Of two arrays of one dtype and one shape, or of an array and a number,
+the result has that dtype, except that comparisons give bools; where shapes differ, they are broadcast as in NumPy.
+
+{operators}
+### Names
+
+What programs call or read by name; their arguments and meaning are TensorFlow's:
+
+{names}
+
+Methods:
+
+{methods}
+
+Attributes:
+
+{attributes}
+
+## Results
+
+{part("result", "Forms").partition(chr(10) * 2)[2]}
+Null, a bool and a text are themselves. JSON has no NaN, infinity and negative zero, and many readers hold every number
+as a double: so these floats are the texts "nan", "inf", "-inf" and "-0.0", and integers beyond `2**53` the text of
+their digits.
+
+{fill(f"The dtypes are {', '.join(f'`{one}`' for one in dtypes)}.", 120)}
+
+The kinds of errors are in [Capabilities](capabilities.md#kinds-of-errors).
+"""
+
+
+PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "protocol.md": protocol_page,
+         "errors.md": catalogue, "specification.md": specification, "differences.md": differences}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

@@ -10,7 +10,8 @@ import tokenize
 
 import pytest
 
-from refdist.conformance import capabilities, protocol, session
+from refdist.conformance import capabilities, dump, protocol, replay, session
+from refdist.conformance.adapter import Unusable
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import BASIS, needs, words
 from refdist.conformance.chapters import cases
@@ -42,6 +43,30 @@ def test_a_program_is_that_of_the_chapter_without_its_results() -> None:
 
 def _tree(source: str) -> str:
     return ast.dump(ast.parse(source), include_attributes=True)
+
+
+def test_every_field_of_a_message_is_one_that_the_suite_writes() -> None:
+    case = next(case for case in CASES if case.chapter.preamble)
+    asked = protocol.case_message(case, programs=[], only_python="a reason")
+    said = {"suite": protocol.suite("1"), "implementation": protocol.implementation("mine", "1", frozenset()),
+            "question": protocol.question(1, asked), "case": asked, "strategy": asked["strategy"],
+            "python": asked["python"], "code": asked["python"]["preamble"]}
+    for kind, message in said.items():
+        assert [*message, *["has"][:kind == "implementation"]] == list(protocol.MESSAGES[kind])
+    assert said.keys() | {"answer"} == protocol.MESSAGES.keys()
+    with pytest.raises(KeyError, match="moon: not in MESSAGES"):
+        protocol.written("case", moon=1)
+
+
+def test_a_field_that_is_not_known_is_refused() -> None:
+    with pytest.raises(Unusable, match="its first line has 'lack'; the fields of that line are protocol, name, ver"):
+        protocol.read_implementation({"protocol": 1, "name": "mine", "lack": ["variables"]})
+
+
+def test_the_schema_describes_every_operator() -> None:
+    schema = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
+    rows = schema["$defs"]["step"]["properties"]["operator"]["anyOf"]
+    assert sorted(row["const"] for row in rows) == sorted(replay.OPERATORS) and all(row["description"] for row in rows)
 
 
 # What an implementation may lack.

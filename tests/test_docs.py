@@ -39,7 +39,8 @@ def printed() -> Any:
     return module.PAGES
 
 
-@pytest.mark.parametrize("name", ["tables.md", "errors.md", "capabilities.md", "specification.md", "differences.md"])
+@pytest.mark.parametrize("name", ["tables.md", "errors.md", "capabilities.md", "protocol.md", "specification.md",
+                                  "differences.md"])
 def test_a_printed_page_is_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == printed()[name](), "run `make docs`"
 
