@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "testing-your-implementation.md"
 NODE = shutil.which("node")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 
-testees = pytest.mark.parametrize("name", ["worked.js", "worked.py"])
+both = pytest.mark.parametrize("name", ["worked.js", "worked.py"])
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def devices() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@testees
+@both
 def test_it_passes_what_it_does_and_says_what_it_does_not(name: str) -> None:
     found = verdicts(FOLDER / name, every())
     wrong = [f"{one.case.name}: {one.message}" for one in found if one.outcome in ("failed", "errored")]
@@ -76,7 +76,7 @@ def test_the_one_in_javascript_has_the_length_that_the_page_says() -> None:
     assert len(lines) <= 300 and max(map(len, lines)) <= 120
 
 
-@testees
+@both
 def test_it_knows_nothing_of_the_suite(name: str) -> None:
     assert "refdist" not in (FOLDER / name).read_text().replace("python -m refdist.conformance", "")
 
