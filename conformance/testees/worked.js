@@ -123,7 +123,7 @@ class Strategy {
   reduce(reduce_op, value, axis) {
     const counts = axis === null && (this._count === 1 || operation(reduce_op) === "MEAN");
     return this._combined(value, (all, own) => (axis !== null ? reduced(reduce_op, rows(joined(all, axis), axis))
-      : own || counts ? reduced(reduce_op, all) : fail("value", "it is not distributed")));
+      : own || counts ? reduced(reduce_op, own ? all : [all[0]]) : fail("value", "it is not distributed")));
   }
   gather(value, axis) { return this._combined(value, (all, own) => joined(own ? all : all.slice(0, 1), axis)); }
   experimental_distribute_values_from_function(value_fn) {

@@ -207,7 +207,7 @@ class Strategy:
             if axis is None:
                 alone = distributed or len(parts) == 1 or operation(reduce_op) == "MEAN"
                 expect(alone, ValueError, "a sum of what is not distributed")
-                return reduced(reduce_op, parts)
+                return reduced(reduce_op, parts if distributed else parts[:1])
             sums = [np.asarray(np.sum(one, along(axis, one), dtype=one.dtype)) for one in parts]
             return reduced(reduce_op, sums, sum(one.shape[along(axis, one)] for one in parts))
 
