@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow lint wheel bench docs cases clean
+.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow versions mutants lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -45,14 +45,25 @@ interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py
 
-# The suite on TensorFlow itself; about fifteen minutes.
+# The suite on TensorFlow itself, and what only its presence can show; about a quarter of an hour.
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle]'
-	.venv-tensorflow/bin/python -m refdist.conformance --adapter refdist.conformance.adapters.tensorflow:TensorFlow \
+	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
-	.venv-tensorflow/bin/python -m refdist.conformance random --programs 200 \
-	    --against refdist.conformance.adapters.tensorflow:TensorFlow
+	.venv-tensorflow/bin/python -m refdist.conformance random --programs 200 --against tensorflow
+	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py
+
+# TensorFlow 2.12 to 2.21 in environments of their own, and what changed between them; hours, and 14 GB.
+versions: $(VENV)/.made
+	$(BIN)/python -m refdist.conformance versions out/versions --level must -k "Mirrored-2 or Default or OneDevice" \
+	    > out/implementations.md
+	mv out/implementations.md docs/implementations.md
+
+# Every mutant of the tables, of the source, and every mistake written by hand; half an hour.
+mutants: $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check cosmic-ray
+	$(BIN)/python -m refdist.conformance.mutants --slips --cells --source 200
 
 # Workers under the other MPI.
 openmpi:
