@@ -15,6 +15,9 @@ is said in other words. What cannot be a clause has one of the `REASONS` in the 
 colon where one is not enough. A page that is put off as a whole has `*` in place of its sentences. Where TensorFlow is
 installed, `python -m refdist.conformance promises` lists the sentences that no row explains and the rows whose sentence
 is not there any more, which is also how the pages of another version are compared with these.
+
+A page whose name begins with `web: ` is a web page of an older version. No installed TensorFlow has it, so its rows are
+not compared; what it says in the same words as a docstring has its row there.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parent / "promises"
 HEAD = "| sentences | section | what it promises | clauses |"
+# How the names of web pages begin.
+WEB = "web: "
 # Why a sentence has no clause.
 REASONS = {
     "explains": "background, motivation or advice, which no program can contradict",
@@ -174,14 +179,14 @@ def pages(distribute: ModuleType) -> dict[str, str]:
 
 
 def compared(promises: Sequence[Promise], documents: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
-    """The sentences without a row, and the rows with a sentence that their page does not have."""
+    """The sentences without a row, and the rows with a sentence that their page does not have; but for web pages."""
     known = {(promise.page, one) for promise in promises for one in promise.sentences}
     later = {page for page, one in known if one == "*"}
     there = [sentence for page, document in documents.items() for sentence in sentences(page, document)]
     found = {(sentence.page, sentence.fingerprint) for sentence in there}
     return ([sentence for sentence in there
              if sentence.page not in later and (sentence.page, sentence.fingerprint) not in known],
-            [promise for promise in promises if promise.sentences != ("*",)
+            [promise for promise in promises if promise.sentences != ("*",) and not promise.page.startswith(WEB)
              and any((promise.page, one) not in found for one in promise.sentences)])
 
 
