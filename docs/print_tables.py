@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import Any
 
 from refdist import errors
-from refdist.conformance import capabilities, comparison, dump, process, protocol, replay, results, session
+from refdist.conformance import capabilities, comparison, dump, process, promises, protocol, replay, results, session
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
@@ -282,8 +282,44 @@ The kinds of errors are in [Capabilities](capabilities.md#kinds-of-errors).
 """
 
 
+def promises_page() -> str:
+    files = {row.page: path.name for path in promises.FOLDER.glob("*.md") for row in promises.read(path)}
+    counts = {page: Counter[str]() for page in sorted(files)}
+    for row in promises.load():
+        if row.sentences != ("*",):
+            counts[row.page][row.reason or "clauses"] += len(row.sentences)
+    sums = sum(counts.values(), Counter[str]())
+    reasons = table(["reason", "why a sentence has no clause", "sentences"], (
+        [reason, meaning, str(sums[reason])] for reason, meaning in promises.REASONS.items()))
+
+    def line(page: str) -> list[str]:
+        anchor = "".join(sign for sign in page.lower().replace(" ", "-") if sign.isalnum() or sign in "-_")
+        without = ", ".join(f"{reason} {counts[page][reason]}" for reason in promises.REASONS if counts[page][reason])
+        return [f"[{page}](../conformance/promises/{files[page]}#{anchor})", str(counts[page].total() or ""),
+                str(counts[page]["clauses"] or ""), without if counts[page] else "later: the whole page"]
+
+    pages = table(["page", "sentences", "with clauses", "without"], map(line, counts))
+    return f"""# Promises
+
+Printed from the rows in `conformance/promises/` by `make docs`. Each sentence of the pages of tf.distribute in
+TensorFlow 2.21, and of web pages of older versions (`web:`), has a row that says in other words what it promises, and
+which clauses of the [specification](specification.md) decide whether an implementation keeps it, or why none does. A
+link leads to the rows of a page. Sentences of a page in the same words are one, and so are those that a web page shares
+with the docstrings.
+
+There are {sums.total()} sentences, of which {sums["clauses"]} have clauses.
+
+## Reasons
+
+{reasons}
+## Pages
+
+{pages}"""
+
+
 PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "protocol.md": protocol_page,
-         "errors.md": catalogue, "specification.md": specification, "differences.md": differences}
+         "errors.md": catalogue, "specification.md": specification, "differences.md": differences,
+         "promises.md": promises_page}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

@@ -40,7 +40,7 @@ def printed() -> Any:
 
 
 @pytest.mark.parametrize("name", ["tables.md", "errors.md", "capabilities.md", "protocol.md", "specification.md",
-                                  "differences.md"])
+                                  "differences.md", "promises.md"])
 def test_a_printed_page_is_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == printed()[name](), "run `make docs`"
 
