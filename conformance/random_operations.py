@@ -244,7 +244,9 @@ def dataset_from_function(w: Writer) -> None:
 
 
 def _iterated(w: Writer, name: str, part: str, what: str) -> None:
-    how = w.pick("list", "list", "iterator", "optional", "run", "reduce", "twice", "spec")
+    # What a `map` makes of a spec, only TensorFlow can know.
+    how = w.pick("list", "list", "iterator", "optional", "run", "reduce", "twice",
+                 "spec" if "numbers" in what else "list")
     w.operation(f"{what}, {how}")
     if how == "iterator":
         iterator = w.name("i")
