@@ -10,6 +10,7 @@ which says of each fault in which versions it was seen.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -48,6 +49,8 @@ def outcome(program: str) -> str:
         # Here and not there, so that there is a group to be killed, however early.
         os.setpgid(child, child)
         end = _end(child)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # a second worker, of a program that has two
         printed.seek(0)
         return printed.read() + end
 
