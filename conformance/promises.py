@@ -178,11 +178,19 @@ def pages(distribute: ModuleType) -> dict[str, str]:
     return {min(found)[2]: document for document, found in names.items()}
 
 
-def compared(promises: Sequence[Promise], documents: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
+def documents() -> dict[str, str]:
+    """The pages of the TensorFlow that is installed; that of the library is the docstring of another module."""
+    import tensorflow
+    from tensorflow.python.distribute import distribute_lib
+
+    return {"tf.distribute": distribute_lib.__doc__ or "", **pages(tensorflow.distribute)}
+
+
+def compared(promises: Sequence[Promise], texts: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
     """The sentences without a row, and the rows with a sentence that their page does not have; but for web pages."""
     known = {(promise.page, one) for promise in promises for one in promise.sentences}
     later = {page for page, one in known if one == "*"}
-    there = [sentence for page, document in documents.items() for sentence in sentences(page, document)]
+    there = [sentence for page, text in texts.items() for sentence in sentences(page, text)]
     found = {(sentence.page, sentence.fingerprint) for sentence in there}
     return ([sentence for sentence in there
              if sentence.page not in later and (sentence.page, sentence.fingerprint) not in known],
@@ -197,12 +205,12 @@ def main(arguments: list[str]) -> int:
     asked = tuple(parser.parse_args(arguments).page) or ("",)
     import tensorflow
 
-    documents = {page: text for page, text in pages(tensorflow.distribute).items() if page.startswith(asked)}
-    missing, gone = compared([one for one in load() if one.page.startswith(asked)], documents)
+    texts = {page: text for page, text in documents().items() if page.startswith(asked)}
+    missing, gone = compared([one for one in load() if one.page.startswith(asked)], texts)
     for sentence in missing:
         print(f"{sentence.page} | {sentence.fingerprint} | {sentence.section} | {sentence.text}")
     for promise in gone:
         print(f"{promise.page} | {' '.join(promise.sentences)} | {promise.section} | is not there: {promise.text}")
-    print(f"{len(documents)} pages of TensorFlow {tensorflow.__version__}: {len(missing)} sentences without a row, "
+    print(f"{len(texts)} pages of TensorFlow {tensorflow.__version__}: {len(missing)} sentences without a row, "
           f"{len(gone)} rows without their sentence")
     return 1 if missing or gone else 0
