@@ -109,13 +109,17 @@ def implementation(name: str, version: str, lacks: frozenset[str]) -> Message:
     return written("implementation", protocol=PROTOCOL, name=name, version=version, lacks=sorted(lacks))
 
 
+def _is_ours(stated: object) -> bool:
+    return type(stated) is int and stated == PROTOCOL  # 1.0 and true are equal to 1
+
+
 def read_suite(message: Message) -> None:
     """Checks what the suite said first.
 
     Raises:
         Unusable: it speaks another protocol.
     """
-    if message.get("protocol") != PROTOCOL:
+    if not _is_ours(message.get("protocol")):
         raise Unusable(f"the suite speaks protocol {message.get('protocol')!r}, and this is protocol {PROTOCOL}")
 
 
@@ -125,7 +129,7 @@ def read_implementation(message: Message) -> tuple[str, str, frozenset[str]]:
     Raises:
         Unusable: it speaks another protocol, or names capabilities that do not exist.
     """
-    if message.get("protocol") != PROTOCOL or isinstance(message["protocol"], bool):
+    if not _is_ours(message.get("protocol")):
         raise Unusable(f"it speaks protocol {cut(message.get('protocol'))}, and this suite speaks protocol {PROTOCOL}")
     name, version = message.get("name"), message.get("version", "")
     if not isinstance(name, str) or not name or not isinstance(version, str):

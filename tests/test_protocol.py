@@ -17,7 +17,8 @@ MODULE = [sys.executable, "-m", "refdist.conformance.child", "refdist"]
 START = [sys.executable, session.START, "refdist.conformance.adapters.simulated:Simulated"]
 
 
-@pytest.mark.parametrize("stated", [protocol.PROTOCOL + 1, protocol.PROTOCOL - 1, str(protocol.PROTOCOL), None])
+@pytest.mark.parametrize("stated", [protocol.PROTOCOL + 1, protocol.PROTOCOL - 1, str(protocol.PROTOCOL), None,
+                                    float(protocol.PROTOCOL), True])
 def test_each_side_refuses_another_protocol(stated: object) -> None:
     with pytest.raises(Unusable, match=f"the suite speaks protocol {stated!r}, and this is protocol 1"):
         protocol.read_suite({**protocol.suite("0"), "protocol": stated})
