@@ -1,10 +1,10 @@
-"""A worked testee: a small implementation of its own, with replicas in threads, that speaks the suite's protocol.
+"""A worked testee: a small implementation of its own, in Python with NumPy, that speaks the suite's protocol.
 
     python -m refdist.conformance --adapter "testee:python conformance/testees/worked.py"
 
-It shares nothing with the suite but the JSON on its standard input and output, and was written from
-docs/testing-your-implementation.md and docs/protocol.md. `Run`, `Strategy` and `ReplicaContext` are the implementation,
-on NumPy; `Program` carries out the steps of a case, and `told` makes results of values.
+It shares only JSON with the suite. `Run`, `Strategy` and `ReplicaContext` are the implementation: replicas are threads,
+and in a collective wait at a barrier, where the last to come combines what all have given. `Program` carries out the
+steps of a case, and `told` makes results of values. What is not implemented raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -15,20 +15,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 HAS = ["Default", "OneDevice", "Mirrored", "Central", "two strategies", "all_reduce", "all_gather", "merge_call",
-       "reduce", "gather", "local results", "values from functions", "exceptions"]
-
-
-class Unsupported(Exception):
-    """What this implementation does not do."""
-
-
-class Diverged(Exception):
-    """The program would go another way here."""
+       "reduce", "gather", "values from functions", "exceptions"]
+ARRAY = (np.ndarray, np.generic)
 
 
 class PerReplica:
@@ -46,15 +40,14 @@ def expect(right: object, error: type[Exception], message: str) -> None:
         raise error(message)
 
 
-# Structures and arrays.
-
 def form(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: form(value[key]) for key in sorted(value)}
+        return {key: form(one) for key, one in value.items()}
     return [type(value), *map(form, value)] if isinstance(value, (list, tuple)) else None
 
 
 def mapped(function: Callable[..., Any], *values: Any) -> Any:
+    """A structure with the function of the leaves of several structures."""
     first = values[0]
     expect(all(form(one) == form(first) for one in values), ValueError, "the structures differ")
     if isinstance(first, dict):
@@ -65,9 +58,10 @@ def mapped(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def regrouped(results: Sequence[Any]) -> Any:
+    """What the replicas have as one structure; what is the same object on all of them remains that object."""
     def together(*parts: Any) -> Any:
-        apart = isinstance(parts[0], (np.ndarray, np.generic)) or any(one is not parts[0] for one in parts)
-        return PerReplica(*parts) if apart else parts[0]
+        same = all(one is parts[0] for one in parts) and not isinstance(parts[0], ARRAY)
+        return parts[0] if same else PerReplica(*parts)
 
     return results[0] if len(results) == 1 else mapped(together, *results)
 
@@ -76,81 +70,51 @@ def array(value: Any, dtype: Any = None) -> Any:
     expect(not isinstance(value, PerReplica), TypeError, "a value of several replicas is not an array")
     found = np.array(value, dtype)
     expect(found.dtype.kind != "O", ValueError, "neither numbers, bools nor texts")
-    expect(found.dtype.kind != "U", Unsupported, "arrays of texts")
+    expect(found.dtype.kind != "U", NotImplementedError, "arrays of texts")
     short = {"i": np.int32, "f": np.float32}.get(found.dtype.kind)
-    return found if dtype or isinstance(value, (np.ndarray, np.generic)) or not short else found.astype(short)
+    return found if dtype or isinstance(value, ARRAY) or not short else found.astype(short)
 
 
-def operation(op: Any) -> str:
-    expect(str(op).upper() in ("SUM", "MEAN"), ValueError, f"{op} is not a ReduceOp")
-    return str(op).upper()
-
-
-def reduced(op: Any, parts: Sequence[Any], count: int | None = None) -> Any:
-    total = parts[0]
-    expect(total.dtype.kind in "iufc", TypeError, f"arrays of {total.dtype} cannot be added")
-    expect(len({(one.dtype, one.shape) for one in parts}) == 1, ValueError, "the shapes or dtypes differ")
-    for one in parts[1:]:
-        total = np.asarray(np.add(total, one, dtype=one.dtype))
-    if operation(op) == "SUM":
-        return total
-    of = total.dtype if total.dtype.kind in "fc" else np.float64
-    return np.asarray(np.divide(total, len(parts) if count is None else count), of)
-
-
-def along(axis: Any, one: Any) -> int:
-    expect(not isinstance(axis, (list, tuple)), Unsupported, "several axes")
-    place = operator.index(axis)
-    expect(-one.ndim <= place < one.ndim, ValueError, f"there is no axis {place}")
-    return place
-
-
-def joined(axis: Any, parts: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Any], axis: Any, join: Callable[..., Any] = np.concatenate) -> Any:
+    expect(not isinstance(axis, (list, tuple)), NotImplementedError, "several axes")
     expect(len({one.dtype for one in parts}) == 1, ValueError, "the dtypes differ")
-    return np.concatenate(parts, along(axis, parts[0]))
+    return join(parts, operator.index(axis))
 
 
-# The implementation.
-
-LOCAL = threading.local()  # what the code of a thread is in: `contexts`, the current one last
-
-
-def now() -> ReplicaContext:
-    contexts: list[ReplicaContext] = LOCAL.__dict__.setdefault("contexts", [])
-    return contexts[-1] if contexts else OUTSIDE
+def reduced(op: str, rows: Any) -> Any:
+    expect(op in ("SUM", "MEAN"), ValueError, f"{op} is not a ReduceOp")
+    expect(len(rows), NotImplementedError, "sums of nothing")
+    expect(rows.dtype.kind in "iufc", TypeError, f"arrays of {rows.dtype} cannot be added")
+    total = sum(rows[1:], rows[0])
+    exact = rows.dtype.kind in "fc"
+    return np.asarray(total if op == "SUM" else total / len(rows), rows.dtype if op == "SUM" or exact else np.float64)
 
 
 class Run:
-    """The replicas of one run. Those that have ended take part in every rendezvous, with None in place of a call."""
+    """The replicas of a run in lock step. One that has ended comes to each rendezvous with None in place of a call."""
 
     def __init__(self, size: int) -> None:
-        self.calls, self.results, self.errors = list[Any]([None] * size), list[Any](), list[Exception]()
+        self.calls: list[Any] = [None] * size
+        self.found: Any = None
         self.barrier = threading.Barrier(size, self.combine)
 
-    def meet(self, i: int, *call: Any) -> Any:
+    def meet(self, i: int, call: Any) -> Any:
         self.calls[i] = call
         self.barrier.wait()
-        for error in self.errors:
-            raise error
-        return self.results[i]
+        return self.found
 
     def combine(self) -> None:
-        self.errors, self.over = [], not any(self.calls)
+        """Finds the result of each replica, or an error; None when all have ended."""
+        self.found = None
         try:
-            if not self.over:
+            if any(self.calls):
                 expect(all(self.calls), RuntimeError, "a replica does not come to the call of the others")
-                name, argument, combine, _ = self.calls[0]
-                expect(all(one[0] == name for one in self.calls), RuntimeError, "the replicas are in different calls")
-                expect(all(one[1] == argument for one in self.calls), ValueError, "their arguments differ")
-                self.results = combine([one[3] for one in self.calls])
+                names, arguments, values, functions = zip(*self.calls, strict=True)
+                expect(len(set(names)) == 1, RuntimeError, "the replicas are in different calls")
+                expect(all(one == arguments[0] for one in arguments), ValueError, "their arguments differ")
+                self.found = functions[0](values)
         except Exception as error:
-            self.errors = [error]
-
-    def end(self, i: int) -> None:
-        self.calls[i] = None
-        self.barrier.wait()
-        if not self.over:
-            self.end(i)
+            self.found = error
 
 
 class Strategy:
@@ -167,60 +131,54 @@ class Strategy:
         self._across()
         return ReplicaContext(self, 0 if self is DEFAULT else None)
 
-    def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+    def run(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._across()
         expect(callable(fn), TypeError, "the first argument is not a function")
-        expect(options is None, Unsupported, "options")
         expect(isinstance(args, (list, tuple)) and isinstance(kwargs or {}, dict), ValueError, "not a list and a dict")
         given, run, errors = self._parts((args, kwargs or {})), Run(self.num_replicas_in_sync), list[Exception]()
 
-        def replica(i: int) -> None:
+        def replica(i: int) -> Any:
             try:
                 with ReplicaContext(self, i, run):
-                    given[i] = fn(*given[i][0], **given[i][1])
+                    return fn(*given[i][0], **given[i][1])
             except Exception as error:
                 errors.append(error)
-            run.end(i)
+            finally:
+                while run.meet(i, None):
+                    pass
 
         with ThreadPoolExecutor(len(given)) as pool:
-            list(pool.map(replica, range(len(given))))
-        if errors:  # what a replica raised by itself says more than that another one waited for it
-            raise min(errors, key=lambda error: isinstance(error, RuntimeError))
-        return regrouped(given)
+            results = list(pool.map(replica, range(len(given))))
+        if errors:  # the others may be that a replica waited for the first one in vain
+            raise errors[0]
+        return regrouped(results)
 
     def _parts(self, value: Any) -> list[Any]:
         def part(leaf: Any, i: int) -> Any:
-            if isinstance(leaf, PerReplica):
-                expect(len(leaf.parts) == self.num_replicas_in_sync, ValueError, "of another number of replicas")
-                return leaf.parts[i]
-            return leaf
+            parts = leaf.parts if isinstance(leaf, PerReplica) else [leaf] * self.num_replicas_in_sync
+            expect(len(parts) == self.num_replicas_in_sync, ValueError, "of another number of replicas")
+            return parts[i]
 
         return [mapped(lambda leaf, i=i: part(leaf, i), value) for i in range(self.num_replicas_in_sync)]
 
     def _combined(self, value: Any, combine: Callable[[list[Any], bool], Any]) -> Any:
         self._across()
-        return mapped(lambda leaf, *parts: combine([array(one) for one in parts], isinstance(leaf, PerReplica)),
+        return mapped(lambda leaf, *parts: combine(list(map(array, parts)), isinstance(leaf, PerReplica)),
                       value, *self._parts(value))
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        def combine(parts: list[Any], distributed: bool) -> Any:
-            if axis is None:
-                alone = distributed or len(parts) == 1 or operation(reduce_op) == "MEAN"
-                expect(alone, ValueError, "a sum of what is not distributed")
-                return reduced(reduce_op, parts if distributed else parts[:1])
-            sums = [np.asarray(np.sum(one, along(axis, one), dtype=one.dtype)) for one in parts]
-            return reduced(reduce_op, sums, sum(one.shape[along(axis, one)] for one in parts))
+        op = str(reduce_op).upper()
 
-        operation(reduce_op)
+        def combine(parts: list[Any], distributed: bool) -> Any:
+            if axis is not None:
+                return reduced(op, np.moveaxis(joined(parts, axis), axis, 0))
+            expect(distributed or len(parts) == 1 or op == "MEAN", ValueError, "a sum of what is not distributed")
+            return reduced(op, joined(parts if distributed else parts[:1], 0, np.stack))
+
         return self._combined(value, combine)
 
     def gather(self, value: Any, axis: Any) -> Any:
-        return self._combined(value, lambda parts, distributed: joined(axis, parts if distributed else parts[:1]))
-
-    def experimental_local_results(self, value: Any) -> Any:
-        if isinstance(value, PerReplica) and not self._lone:
-            return value.parts
-        return tuple(self._parts(value)) if isinstance(value, (list, tuple, dict)) and not self._lone else (value,)
+        return self._combined(value, lambda parts, distributed: joined(parts if distributed else parts[:1], axis))
 
     def experimental_distribute_values_from_function(self, value_fn: Any) -> Any:
         values = [value_fn(ReplicaContext(self, i)) for i in range(self.num_replicas_in_sync)]
@@ -231,35 +189,36 @@ class ReplicaContext:
     """What a replica can ask and do; without a number it is the context across replicas. Both can be entered."""
 
     def __init__(self, strategy: Strategy, i: int | None, run: Run | None = None) -> None:
-        self.strategy, self.replica_id_in_sync_group, self._run = strategy, i, run
+        self.strategy, self.replica_id_in_sync_group, self._run = strategy, i, run or Run(1)
         self.num_replicas_in_sync = strategy.num_replicas_in_sync
 
     def __enter__(self) -> Strategy:
-        now()
-        LOCAL.contexts.append(self)
+        ENTERED.set((*ENTERED.get(), self))
         return self.strategy
 
     def __exit__(self, *error: object) -> None:
-        LOCAL.contexts.pop()
+        ENTERED.set(ENTERED.get()[:-1])
 
-    def _meet(self, name: str, argument: Any, combine: Callable[[Any], Any], value: Any) -> Any:
+    def _meet(self, name: str, argument: Any, value: Any, combine: Callable[[Any], Any]) -> Any:
         expect(now() is self, RuntimeError, "this is not the replica that runs")
         i = self.replica_id_in_sync_group or 0
-        return self._run.meet(i, name, argument, combine, value) if self._run else combine([value])[0]
+        found = self._run.meet(i, (name, argument, value, combine))
+        if isinstance(found, Exception):
+            raise found
+        return found[i]
 
     def _collective(self, name: str, argument: Any, value: Any, options: Any, combine: Callable[[Any], Any]) -> Any:
-        expect(options is None, Unsupported, "options")
+        expect(options is None, TypeError, "there are no options here")
         arrays = mapped(array, self.strategy._parts(value)[self.replica_id_in_sync_group or 0])
-        return self._meet(name, (argument, form(arrays)), lambda values: [
-            mapped(lambda *parts: combine(parts), *values)] * len(values), arrays)
+        return self._meet(name, (argument, form(arrays)), arrays, lambda values: [
+            mapped(lambda *parts: combine(parts), *values)] * len(values))
 
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
-        op = operation(reduce_op)
-        return self._collective("all_reduce", op, value, options, lambda parts: reduced(op, parts))
+        op = str(reduce_op).upper()
+        return self._collective("all_reduce", op, value, options, lambda all: reduced(op, joined(all, 0, np.stack)))
 
     def all_gather(self, value: Any, axis: Any, options: Any = None) -> Any:
-        place = operator.index(axis)
-        return self._collective("all_gather", place, value, options, lambda parts: joined(place, parts))
+        return self._collective("all_gather", axis, value, options, lambda parts: joined(parts, axis))
 
     def merge_call(self, merge_fn: Any, args: Any = (), kwargs: Any = None) -> Any:
         def merge(values: Any) -> list[Any]:
@@ -269,11 +228,11 @@ class ReplicaContext:
 
         expect(callable(merge_fn), TypeError, "the first argument is not a function")
         given = (tuple(args), kwargs or {})
-        return self._meet(f"merge_call of {merge_fn.__name__}", form(given), merge, given)
+        return self._meet(f"merge_call of {merge_fn.__name__}", form(given), given, merge)
 
 
 DEFAULT = Strategy("Default", 1)
-OUTSIDE = ReplicaContext(DEFAULT, 0)
+ENTERED: ContextVar[tuple[ReplicaContext, ...]] = ContextVar("entered", default=(ReplicaContext(DEFAULT, 0),))
 NAMES: dict[str, Any] = {
     "tf.constant": array, "tf.distribute.ReduceOp.SUM": "SUM", "tf.distribute.ReduceOp.MEAN": "MEAN",
     "tf.distribute.get_replica_context": lambda: None if now().replica_id_in_sync_group is None else now(),
@@ -281,55 +240,40 @@ NAMES: dict[str, Any] = {
     "tf.distribute.has_strategy": lambda: now().strategy is not DEFAULT,
     "tf.distribute.in_cross_replica_context": lambda: now().replica_id_in_sync_group is None,
     **{f"tf.{name}": np.dtype(name) for name in ("float32", "int32", "int64", "bool")}}
-
-
-# The steps of a case.
-
 OPERATORS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": lambda a, *b: a - b[0] if b else -a, "*": operator.mul, "/": operator.truediv,
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "[]": operator.getitem, "is": operator.is_, "not": operator.not_, "int": int, "float": float, "bool": bool,
-    "list": list, "tuple": tuple, "length": len, "same": lambda value: value,
-    "text": lambda *parts: "".join(map(str, parts))}
-KINDS: dict[type[Exception], str] = {
-    Unsupported: "unsupported", Diverged: "crash", RuntimeError: "context", TypeError: "type", LookupError: "lookup",
-    AttributeError: "lookup", ValueError: "value", Exception: "crash"}
+    "list": list, "tuple": tuple, "length": len}
+KINDS: dict[str, type[Exception]] = {
+    "context": RuntimeError, "type": TypeError, "value": ValueError, "lookup": LookupError, "crash": Exception}
 
 
-def kind_of(error: Exception) -> str:
-    return next(kind for known, kind in KINDS.items() if isinstance(error, known))
+def now() -> ReplicaContext:
+    return ENTERED.get()[-1]
 
 
 class Program:
     """Carries out steps; `values` are those of a body by their ids, and begin with those of the bodies around it."""
 
     def __init__(self, **names: Any) -> None:
-        self.names, self.kept, self.demanded = names, dict[Any, Any](), list[Any]()
+        self.names, self.kept, self.demanded = {**NAMES, **names}, dict[Any, Any](), list[Any]()
         self.literals: dict[Any, Any] = {}  # what is equal is one object
 
     def steps(self, steps: Any, values: dict[Any, Any]) -> None:
         for step in steps:
-            try:
-                found = self.step(step, values)
-            except Exception as error:
-                if "raises" not in step or isinstance(error, (Unsupported, Diverged)):
-                    raise
-                expect(kind_of(error) == step["raises"], Diverged, f"{error}; {step['raises']} was expected")
-                continue
-            expect("raises" not in step and step.get("is", told(found)) == told(found), Diverged, f"not as in {step}")
-            self.keep(step, found, values)
-
-    def keep(self, step: Any, found: Any, values: dict[Any, Any]) -> None:
-        values[step.get("id")] = self.kept[step.get("keep")] = found
+            found = self.step(step, values)
+            expect(step.get("is", told(found)) == told(found), Exception, f"not as in {step}")
+            values[step.get("id")] = self.kept[step.get("keep")] = found
 
     def step(self, step: Any, values: dict[Any, Any]) -> Any:
-        if "with" in step:
-            with self.value(step["with"], values) as entered:
-                self.keep(step, entered, values)
-                self.steps(step["steps"], values)
-            return entered
+        expect("raises" not in step, NotImplementedError, "programs that catch exceptions")
         if "raise" in step:
-            raise next(known for known, kind in KINDS.items() if kind == step["raise"])("raised by the program")
+            raise KINDS[step["raise"]]("raised by the program")
+        if "with" in step:
+            with self.value(step["with"], values) as values[step.get("id")]:
+                self.steps(step["steps"], values)
+            return values[step.get("id")]
         args = [self.value(one, values) for one in step.get("args", [])]
         kwargs = {name: self.value(one, values) for name, one in step.get("kwargs", {}).items()}
         if "call" in step:
@@ -338,15 +282,14 @@ class Program:
         name = step.get("method", step.get("get"))
         if name and isinstance(args[0], (Strategy, ReplicaContext)) and hasattr(args[0], name):
             return getattr(args[0], name) if "get" in step else getattr(args[0], name)(*args[1:], **kwargs)
-        expect(step.get("operator") in OPERATORS, Unsupported, f"the step {step}")
+        expect(step.get("operator") in OPERATORS, NotImplementedError, f"the step {step}")
         return OPERATORS[step["operator"]](*args)
 
     def value(self, tree: Any, values: dict[Any, Any]) -> Any:
-        if not isinstance(tree, dict):
-            return self.literals.setdefault((type(tree), tree), tree)
-        kind, content = next(iter(tree.items()))
-        if kind in ("int", "float"):
-            return self.literals.setdefault((kind, content), int(content) if kind == "int" else float(content))
+        kind, content = next(iter(tree.items())) if isinstance(tree, dict) else ("literal", tree)
+        known = {"ref": values, "kept": self.kept, "name": self.names}
+        if kind in known and content in known[kind]:
+            return known[kind][content]
         if kind in ("ints", "floats"):
             return [self.value({kind[:-1]: one}, values) for one in content]
         if kind in ("list", "tuple"):
@@ -355,21 +298,21 @@ class Program:
             return {key: self.value(one, values) for key, one in content.items()}
         if kind == "function":
             return self.function(content["name"], list(content["bodies"]), values)
-        known = {"ref": values, "kept": self.kept, "name": {**NAMES, **self.names}}
-        expect(kind in known and content in known[kind], Unsupported, f"the value {tree}")
-        return known[kind][content]
+        expect(kind in ("literal", "int", "float"), NotImplementedError, f"the value {tree}")
+        found = content if kind == "literal" else {"int": int, "float": float}[kind](content)
+        return self.literals.setdefault((kind, found), found)
 
     def function(self, name: str, bodies: list[Any], outer: dict[Any, Any]) -> Callable[..., Any]:
         def function(*args: Any, **kwargs: Any) -> Any:
             i = now().replica_id_in_sync_group
-            body: Any = next((one for one in bodies if one.get("replica", i) == i), None)
-            expect(body is not None, Diverged, f"{name} is called once more than expected")
+            body: Any = next((one for one in list(bodies) if one.get("replica", i) == i), None)
+            expect(body is not None, Exception, f"{name} is called once more than expected")
             if "replica" in body:
                 bodies.remove(body)
             parameters, keywords = body.get("parameters", []), body.get("keywords", {})
             expect(len(args) == len(parameters) and kwargs.keys() == keywords.keys(), TypeError, f"arguments of {name}")
-            values = {**outer, **dict(zip(parameters, args, strict=True))}
-            values.update((keywords[key], value) for key, value in kwargs.items())
+            named = {keywords[key]: value for key, value in kwargs.items()}
+            values = {**outer, **dict(zip(parameters, args, strict=True)), **named}
             self.kept.update((int(key), values[own]) for key, own in body.get("keep", {}).items())
             self.steps(body.get("steps", []), values)
             return self.value(body.get("returns"), values)
@@ -379,8 +322,6 @@ class Program:
         return function
 
 
-# Results.
-
 def number(one: Any) -> Any:
     """A number as an element: JSON has no NaN, infinity and negative zero, and few readers long integers."""
     special = isinstance(one, float) and (not np.isfinite(one) or str(one) == "-0.0")
@@ -389,41 +330,42 @@ def number(one: Any) -> Any:
 
 def told(value: Any) -> Any:
     """A value as a result."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
     if type(value) in (int, float):
         return {type(value).__name__: number(value)}
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, ARRAY):
         data = [number(one) for one in np.asarray(value).ravel().tolist()]
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, PerReplica):
         return {"per_replica": list(map(told, value.parts))}
     if isinstance(value, (list, tuple)):
         return {type(value).__name__: list(map(told, value))}
-    return {"dict": {key: told(one) for key, one in value.items()}} if isinstance(value, dict) else {"object": "object"}
+    if isinstance(value, dict):
+        return {"dict": {key: told(one) for key, one in value.items()}}
+    return value if value is None or isinstance(value, (bool, str)) else {"object": type(value).__name__}
 
 
 def answer(case: Any) -> dict[str, Any]:
     if "programs" not in case:
         return {"skip": case["only_python"]}
-    kind, values, pairs = case["strategy"]["kind"], dict[Any, Any](), list[Any]()
-    strategy = DEFAULT if kind == "Default" else Strategy(kind, case["strategy"]["replicas"])
-    program = Program(strategy=strategy, other=Strategy("Mirrored", 2))
+    kind, replicas = case["strategy"]["kind"], case["strategy"]["replicas"]
+    strategy = DEFAULT if kind == "Default" else Strategy(kind, replicas)
+    program, values, pairs = Program(strategy=strategy, other=Strategy("Mirrored", 2)), dict[Any, Any](), list[Any]()
     for statement in case["programs"][0]:
-        i, observed = statement["statement"], statement["statement"] in case["observe"]
+        i = statement["statement"]
         try:
             program.steps(statement.get("steps", []), values)
             result = told(program.value(statement.get("value"), values))
             late = any(body.get("by", i + 1) <= i for bodies in program.demanded for body in bodies)
-            expect(not late, Diverged, "a function was not called")
-        except Unsupported as error:
+            expect(not late, Exception, "a function was not called")
+            if i in case["observe"]:
+                pairs.append([i, result])
+        except NotImplementedError as error:
             return {"unsupported": str(error)}
         except Exception as error:
-            result = {"error": kind_of(error), "message": f"{type(error).__name__}: {error}"}
-        if observed or "error" in (result or ""):
-            pairs.append([i, result])
-        if not observed and "error" in (result or ""):
-            break
+            raised = next(kind for kind, known in KINDS.items() if isinstance(error, known))
+            pairs.append([i, {"error": raised, "message": f"{type(error).__name__}: {error}"}])
+            if i not in case["observe"]:
+                break
     return {"answers": [pairs]}
 
 
