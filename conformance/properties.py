@@ -6,6 +6,7 @@ A property that does not hold is reported with the simplest values for which it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -26,12 +27,10 @@ def examine(case: Case, run: Callable[[Case], Verdict], count: int = DRAWS) -> V
     def test(values: dict[str, object]) -> None:
         nonlocal worst
         verdict = run(case.drawn(values))
-        if verdict.outcome == "skipped":
-            worst = verdict
-        elif verdict.outcome != "passed":
+        if verdict.outcome != "passed":
             said = ", ".join(f"{name} = {value!r}" for name, value in values.items())
-            worst = Verdict(case, verdict.outcome, f"{verdict.message}, where {said}", verdict.line, verdict.expected,
-                            verdict.found, verdict.output)
+            where = "" if verdict.outcome == "skipped" else f", where {said}"
+            worst = replace(verdict, case=case, message=verdict.message + where)
         assert verdict.outcome == "passed"
 
     try:

@@ -43,7 +43,8 @@ def test_every_file_of_the_specification_is_a_chapter() -> None:
 
 def test_a_property_that_is_skipped_says_only_why() -> None:
     case = next(case for case in CASES if case.example.parameters)
-    assert properties.examine(case, lambda one: Verdict(one, "skipped", "needs more")).message == "needs more"
+    assert properties.examine(case, lambda one: Verdict(one, "skipped", "needs more")) == Verdict(
+        case, "skipped", "needs more")
 
 
 @pytest.mark.parametrize("strategy", ["Default", "MultiWorker 2x1"])
