@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow versions mutants lint wheel bench docs cases clean
+.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow random versions mutants lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -51,8 +51,13 @@ tensorflow:
 	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle]'
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
-	.venv-tensorflow/bin/python -m refdist.conformance random --programs 200 --against tensorflow
-	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py
+	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
+	    tests/test_tensorflow_faults.py
+
+# Random programs against TensorFlow, after `make tensorflow`; SEED=... draws the same ones again.
+random:
+	.venv-tensorflow/bin/python -m refdist.conformance random --programs 200 --seed $(SEED) --against tensorflow \
+	    --known conformance/expected/tensorflow_random.txt
 
 # TensorFlow 2.12 to 2.21 in environments of their own, and what changed between them; hours, and 14 GB.
 versions: $(VENV)/.made
