@@ -84,6 +84,18 @@ def test_updates_keep_every_copy_on_its_device(cupy: Any) -> None:
     assert [device_of(copy.read_value()) for copy in variable.values] == [i % gpus for i in range(4)]
 
 
+def test_simulated_workers_begin_and_end_on_the_current_device(two: Any) -> None:
+    began = []
+
+    def program() -> None:
+        began.append(two.cuda.runtime.getDevice())
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", two.zeros(2)))
+
+    refdist.simulate_workers(program, 2, 2)
+    assert began == [0, 0] and two.cuda.runtime.getDevice() == 0
+
+
 def test_text_and_numbers_stay_on_the_host(cupy: Any) -> None:
     def look(text: Any, count: int) -> Any:
         assert type(text) is np.ndarray

@@ -38,7 +38,7 @@ from refdist.array.convert import to_numpy
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, lockstep
-from refdist.core.agreement import CollectiveCall
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.runtime import Field, process
 
 T = TypeVar("T")
@@ -166,13 +166,24 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside any scope and any other simulation.")
 
+    hooks = lockstep.switch_hooks.value
+    outside = None if hooks is None else hooks.suspend(None)
+    # Every worker begins on the device that is current here, and not on that of a replica of the worker before it.
+    beginning = None if hooks is None else hooks.suspend(CollectiveCall(attempted, NOTHING_TO_COMPARE, site=()))
+
     def body(i: int, session: lockstep.LockstepRun) -> T:
+        if hooks is not None:
+            hooks.resume(beginning)
         context_stack.state.top = context_stack.BOTTOM
         SimulatedWorker(i, workers, session).enter()
         return fn()
 
-    with _machine(replicas_per_worker):
-        return lockstep.run(workers, body, config.order(workers), attempted, unit_name="worker", compared=False)
+    try:
+        with _machine(replicas_per_worker):
+            return lockstep.run(workers, body, config.order(workers), attempted, unit_name="worker", compared=False)
+    finally:
+        if hooks is not None:
+            hooks.resume(outside)
 
 
 @contextmanager
