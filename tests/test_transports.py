@@ -238,8 +238,7 @@ def test_the_verbs_are_defined_by_all_gather_object() -> None:
     [joined] = Pair([[one[:1]]]).all_gather(call, [[one, other]], 0)
     assert joined.tolist() == [1e8, 2, 1, 2, 1e8] and not joined.flags.writeable
     assert not Pair(other).broadcast(call, one.copy()).flags.writeable
-    pair = Pair("there", other)
-    assert pair.barrier(call) is None and pair._others == [other], "a barrier is a rendezvous"
+    pair = Pair(other)
     assert pair.broadcast(call, one.copy()).tolist() == one.tolist()
     with pytest.raises(ValueError, match=r"\[RD12\] a call \(.*\): worker 0 has one, worker 1 has another"):
         Pair(([0], "another")).check_same_bits(call, one, lambda value: "one")
@@ -275,14 +274,14 @@ def test_a_lone_worker_compares_nothing_and_leaves_its_arrays_to_the_backend(mon
     monkeypatch.setattr(backend, "concatenate", lambda column, axis: ("concatenate", column, axis), raising=False)
     assert alone.all_reduce(call, [arrays]) == [("sum", arrays)]
     assert alone.all_gather(call, [arrays], 0) == [("concatenate", arrays, 0)]
-    assert alone.broadcast(call, arrays[0]) is arrays[0] and alone.barrier(call) is None
+    assert alone.broadcast(call, arrays[0]) is arrays[0]
     assert alone.check_same_bits(call, arrays[0], lambda value: pytest.fail("made a text")) is None
     assert alone.layout(["CPU:0"] * 3).total == 3
 
 
 def test_with_one_worker_callers_go_through_the_lone_worker_s_verbs(monkeypatch: pytest.MonkeyPatch,
                                                                     tmp_path: Path) -> None:
-    names = ("all_gather_object", "all_reduce", "all_gather", "broadcast", "barrier", "check_same_bits", "call")
+    names = ("all_gather_object", "all_reduce", "all_gather", "broadcast", "check_same_bits", "call")
     used: set[str] = set()
 
     def watched(name: str, verb: Any) -> Any:

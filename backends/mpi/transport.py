@@ -271,9 +271,6 @@ class MPITransport(ConnectableTransport):
         self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
         return frozen(copy)
 
-    def barrier(self, call: CollectiveCall) -> None:
-        self._rendezvous(call, b"")
-
     def finish(self) -> None:
         """Tells the others that this worker's program has ended; an error unless theirs have too."""
         try:

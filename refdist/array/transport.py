@@ -101,10 +101,6 @@ class Transport(ABC):
         """Worker 0's array; every worker passes one of its shape and dtype."""
         return frozen(self.all_gather_object(call, array)[0])
 
-    def barrier(self, call: CollectiveCall) -> None:
-        """Waits until all workers have made this call."""
-        self.all_gather_object(call, None)
-
     # What callers need around the verbs.
 
     def call(self, kind: str, target: object = None, op: ReduceOp | None = None, axis: object = None,
@@ -176,9 +172,6 @@ class LoneWorker(Transport):
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         return array
-
-    def barrier(self, call: CollectiveCall) -> None:
-        pass
 
     def check_same_bits(self, call: CollectiveCall, value: Part, text: Callable[[Part], str]) -> None:
         pass
