@@ -73,6 +73,7 @@ PARAMETERS_LEFT_OUT = {
 }
 # Defaults that are written in another way, with the reason.
 OTHER_DEFAULTS = {
+    ("cluster_resolver.GCEClusterResolver", "port"): "8470",  # which the page says, and the signature does not
     ("InputOptions", "experimental_fetch_to_device"): "True",  # TensorFlow has None and makes True of it
     **{(f"random.Generator.{name}", "dtype"): f"<class 'numpy.{dtype}'>" for name, dtype in (
         ("normal", "float32"), ("truncated_normal", "float32"), ("uniform", "float32"),

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -127,6 +128,8 @@ def suite(tmp_path: Path):
 
 def _become(arguments: list[str], folder: Path, printed: int) -> NoReturn:
     status = 99
+    # What was started in the background may have inherited that it ignores SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         os.chdir(folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
