@@ -35,7 +35,6 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
     threading.Thread(target=_read, args=(given, questions), daemon=True).start()
     try:
         protocol.read_suite(json.loads(questions.get()))
@@ -45,6 +44,9 @@ def main() -> None:
     _say(to, protocol.implementation(adapter.name, adapter.version, adapter.lacks))
     while line := questions.get():
         question = json.loads(line)
+        # Each time, because an example may set a handler of its own.
+        faulthandler.unregister(signal.SIGTERM)
+        faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
         answers = adapter.run(protocol.read_program(question["case"]))
         sys.stdout.flush()
         _say(to, {"id": question["id"], "answers": protocol.answers_message(answers)})

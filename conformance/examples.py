@@ -16,7 +16,6 @@ import json
 import linecache
 import os
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -99,7 +98,7 @@ def nothing_left(adapter: Adapter) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-        if threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGTERM) is not terminated:
             signal.signal(signal.SIGTERM, terminated)
         # What a partial implementation lacks, no program has called.
         with suppress(Exception):

@@ -229,7 +229,7 @@ def test_a_testee_is_asked_recorded_programs(tmp_path: Path) -> None:
     right = found(WORKED)
     assert right.done > 30
     wrong = tmp_path / "wrong.py"
-    sums, twice = "np.add(total, one, dtype=one.dtype)", "np.add(total, total, dtype=one.dtype)"
+    sums, twice = "total = sum(rows[1:], rows[0])", "total = sum(rows[1:], rows[0] + rows[0])"
     assert sums in WORKED.read_text()
     wrong.write_text(WORKED.read_text().replace(sums, twice))
     new = set(found(wrong).found) - set(right.found)
