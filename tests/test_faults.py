@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from test_workers import mpiexec
 
-from refdist.backends.mpi import failure
 from refdist.backends.mpi.transport import MPITransport
+from refdist.backends.mpi.watch import Watch
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ class Slow:
 @pytest.mark.parametrize("spin", [True, False])
 def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch, spin: bool) -> None:
     transport = object.__new__(MPITransport)
-    transport._watch, transport._count, transport.timeout, transport._spin = failure.Watch(0), 0, 30.0, spin
+    transport._watch, transport._count, transport.timeout, transport._spin = Watch(0), 0, 30.0, spin
     slow = Slow(1000)
     monkeypatch.setattr("refdist.backends.mpi.transport.time", slow)
     transport._poll(slow)
@@ -105,7 +105,7 @@ def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_workers_of_the_same_job_are_answered_and_believed() -> None:
-    one, other = failure.Watch(0), failure.Watch(1)
+    one, other = Watch(0), Watch(1)
     liar = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     liar.bind(("127.0.0.1", 0))
     third = other.endpoint()._replace(port=liar.getsockname()[1], token="f" * 16)

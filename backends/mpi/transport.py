@@ -44,8 +44,9 @@ from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
-from refdist.backends.mpi import failure, mpi_types, reduce
+from refdist.backends.mpi import failure, mpi_types, reduce, supervisor
 from refdist.backends.mpi.mpi_types import HostArray, Request
+from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.core.launcher import launched
@@ -73,7 +74,7 @@ Bytes = npt.NDArray[np.uint8]
 class MPITransport(ConnectableTransport):
     """This process and those started together with it."""
 
-    def __init__(self, mpi: mpi_types.MPI, watch: failure.Watch, timeout: float) -> None:
+    def __init__(self, mpi: mpi_types.MPI, watch: Watch, timeout: float) -> None:
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()
         self.rank = self._comm.Get_rank()
@@ -105,8 +106,8 @@ class MPITransport(ConnectableTransport):
         seconds = _timeout(timeout)
         launch = launched()
         if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
-            failure.supervise()
-        with failure.limited_start(seconds):
+            supervisor.supervise()
+        with supervisor.limited_start(seconds):
             try:
                 from mpi4py import MPI
             except (ImportError, RuntimeError) as error:
@@ -115,7 +116,7 @@ class MPITransport(ConnectableTransport):
                                    ) from error
             rank = MPI.COMM_WORLD.Get_rank()
             failure.end_job_on_exceptions(rank, MPI.COMM_WORLD.Abort)
-            transport = cls(MPI, failure.Watch(rank), seconds)
+            transport = cls(MPI, Watch(rank), seconds)
         atexit.register(transport.finish)
         return transport
 
