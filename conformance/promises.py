@@ -148,7 +148,7 @@ def sentences(page: str, document: str) -> Iterator[Sentence]:
             section = heading[1]
             lines = lines[1:]
         # After a prompt comes what it prints.
-        if ">>>" in block and block.lstrip().startswith(">>>"):
+        if block.lstrip().startswith(">>>"):
             continue
         for text in _END.split(" ".join(" ".join(lines).split())):
             if re.search(r"[A-Za-z]{2}", text):

@@ -2,7 +2,7 @@
 
 An adapter in Python runs in a process of its own (`child.py`), as a testee in another language does, and both speak the
 same protocol (`protocol.py`); only on request does an adapter run in this process, where a crash or a hang is the end
-of everything.  There is one place where results are compared (`examples.judge`), and one form in which they come.
+of everything.  There is one place where results are compared (`judging`), and one form in which they come.
 
 **What goes wrong costs the case that is being run and no other.** As soon as it is unclear where the other side is (it
 has ended, says nothing in time, sends what is not JSON, not UTF-8, too much, or an answer to a question that was not
