@@ -14,6 +14,7 @@ from refdist.strategies.communication import (
     CommunicationOptions,
 )
 from refdist.strategies.multi_worker import ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
+from refdist.variables import partitioners
 
 __all__ = [
     "CentralStorageStrategy",
@@ -27,6 +28,7 @@ __all__ = [
     "PreemptionWatcher",
     "TerminationConfig",
     "ValueContext",
+    "partitioners",
 ]
 
 

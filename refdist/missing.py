@@ -12,7 +12,6 @@ _NUMPY = "Use NumPy, or the framework of your choice, in the function that `stra
 INSTEAD = {
     "ParameterServerStrategy": _WORKERS,
     "coordinator": _WORKERS,
-    "partitioners": _WORKERS,
     "rpc": _WORKERS,
     "Server": "Start the workers with `mpiexec -n N python ...`, or `python -m refdist run --workers N ...`.",
     "TPUStrategy": "Use MirroredStrategy([\"TPU:0\", \"TPU:1\"]), whose TPUs are simulated.",

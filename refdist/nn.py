@@ -1,4 +1,6 @@
-"""The part of `tf.nn` that concerns distribution: losses that are divided so that their sum over replicas is right."""
+"""The part of `tf.nn` that concerns distribution: losses that are divided so that their sum over replicas is right, and
+rows of a variable that may be sharded.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from refdist.array.convert import as_array, astype, dtype_of, native, on_device_
 from refdist.array.types import Array
 from refdist.core import context_stack, rules
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
+from refdist.variables.sharded import ShardedVariable
+from refdist.variables.variable import Variable
 
-__all__ = ["compute_average_loss", "scale_regularization_loss"]
+__all__ = ["compute_average_loss", "embedding_lookup", "scale_regularization_loss"]
 
 
 def compute_average_loss(per_example_loss: object, sample_weight: object = None,
@@ -87,6 +91,33 @@ def scale_regularization_loss(regularization_loss: object) -> Any:
     attempted = "scale_regularization_loss"
     losses = _numbers(regularization_loss, attempted)
     return _quotient(losses, _replicas(attempted))
+
+
+def embedding_lookup(params: object, ids: object) -> Any:
+    """The rows of a variable at `ids`; of a sharded one only the shards are read that hold such rows.
+
+    Args:
+        params: a variable, sharded or not, or a list of variables, which are taken for the shards of one.
+        ids: integers of any shape.
+
+    Returns:
+        A read-only array of shape [*ids.shape, *params.shape[1:]].
+
+    >>> import refdist
+    >>> refdist.nn.embedding_lookup(refdist.Variable([[1.0, 2.0], [3.0, 4.0]]), [1, 1])
+    array([[3., 4.],
+           [3., 4.]], dtype=float32)
+
+    Raises:
+        RD25: not a variable, or ids that are not integers or of rows that do not exist.
+
+    Source: tf.distribute.ParameterServerStrategy, "Variable partitioning".
+    """
+    whole = ShardedVariable(params) if isinstance(params, (list, tuple)) else params
+    if not isinstance(whole, (Variable, ShardedVariable)):
+        raise errors.error("RD25", "embedding_lookup", f"params is {errors.type_of(params)}",
+                           "Pass a variable; index an array with brackets.")
+    return whole.sparse_read(ids)
 
 
 def _numbers(value: object, attempted: str) -> Any:

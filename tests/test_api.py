@@ -29,8 +29,7 @@ API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json")
 LATER = {
     "clusters and workers": """
         Server ParameterServerStrategy experimental.ParameterServerStrategy coordinator coordinator.*
-        experimental.coordinator experimental.coordinator.* experimental.partitioners experimental.partitioners.*
-        experimental.rpc experimental.rpc.*""",
+        experimental.coordinator experimental.coordinator.* experimental.rpc experimental.rpc.*""",
     "TPUs": "TPUStrategy experimental.TPUStrategy",
 }
 # What a program in NumPy has no use for, with the reason.

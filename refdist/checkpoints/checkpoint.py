@@ -34,7 +34,7 @@ from refdist import errors
 from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import Seen, Stateful, Tracked, walk
+from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, walk
 from refdist.core import call_site, context_stack, rules
 from refdist.variables.variable import Variable
 
@@ -122,8 +122,8 @@ class Checkpoint:
                 seen.update(met)
         return found
 
-    def _variables(self) -> list[Variable]:
-        return [one for one in self._tracked().values() if isinstance(one, Variable)]
+    def _variables(self) -> list[Saved]:
+        return [one for one in self._tracked().values() if isinstance(one, Saved)]
 
     def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes the variables into a file and returns `file_prefix`; creates the folder if necessary.
@@ -161,7 +161,7 @@ class Checkpoint:
                 aliases[key] = names[id(one)]
                 continue
             names[id(one)] = key
-            if not isinstance(one, Variable):
+            if not isinstance(one, Saved):
                 states[key] = _state_of(one, key, attempted)
                 continue
             array = np.asarray(one.numpy())
@@ -305,18 +305,18 @@ def _state_of(holder: Stateful, key: str, attempted: str) -> object:
 
 def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
-    variables: list[tuple[Variable, npt.NDArray[np.generic]]] = []
+    variables: list[tuple[Saved, npt.NDArray[np.generic]]] = []
     states: list[tuple[Stateful, object]] = []
     for key, one in tracked.items():
         value = values[key]
-        if isinstance(one, Variable) and not isinstance(value, State):
+        if isinstance(one, Saved) and not isinstance(value, State):
             if value.dtype != one.dtype or value.shape != one.numpy().shape:
                 raise errors.error("RD31", attempted, f"{key} has shape {value.shape} and dtype {value.dtype} in the "
                                    f"file, the variable {one.numpy().shape} and {one.dtype}",
                                    "Restore into a variable of the same shape and dtype.",
                                    kind=errors.InvalidValueError)
             variables.append((one, value))
-        elif isinstance(value, State) and not isinstance(one, Variable):
+        elif isinstance(value, State) and not isinstance(one, Saved):
             states.append((one, value.content))
         else:
             raise errors.error("RD31", attempted, f"{key} is a {'state' if isinstance(value, State) else 'variable'} "
@@ -352,12 +352,12 @@ def counter() -> Variable:
         return Variable(np.int64(0), trainable=False)
 
 
-def transport_of(variables: Iterable[Variable]) -> Transport:
+def transport_of(variables: Iterable[Saved]) -> Transport:
     """The transport between the workers that have these variables."""
     return widest(variable._strategy.extended.transport for variable in variables if variable._strategy)
 
 
-def by_writers(variables: Iterable[Variable], attempted: str, writes: bool, act: Callable[[], None]) -> None:
+def by_writers(variables: Iterable[Saved], attempted: str, writes: bool, act: Callable[[], None]) -> None:
     """The workers that write call `act`; the others wait for them, and all of them raise if one raised."""
     transport = transport_of(variables)
     failed: Exception | None = None

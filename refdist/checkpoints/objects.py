@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
+from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import ResourceVariable, Variable
 
 # Types whose attributes are not searched.  Callable objects are: a model may be one.
@@ -26,7 +27,9 @@ class Stateful(Protocol):
         """Replaces the state; raises if it does not fit."""
 
 
-Tracked = Variable | Stateful
+# What is saved as one array; of a sharded variable that is the whole, so that it fits any number of shards.
+Saved = Variable | ShardedVariable
+Tracked = Saved | Stateful
 # By `id`: the path and the object.
 Seen = dict[int, tuple[str, object]]
 
@@ -53,7 +56,7 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         path: the name of the value; "" for a root.
         seen: collects the objects that were visited, so that a second path, or a circle, ends there.
     """
-    if isinstance(value, Variable):
+    if isinstance(value, Saved):
         if not isinstance(value, ResourceVariable) or value._owner is None:
             yield path, value
         return

@@ -61,6 +61,7 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     array/collectives.py: reduce, check_gather, dense, reduce_axes
     array/transport.py: Transport.check_same_bits
     variables/operations.py: prepare, declared_shape, _prepare_slices, update
+    variables/sharded.py: ShardedVariable._write
     variables/distributed.py: check_equal, _shares, _Shared._update_from_replicas
     variables/values.py: _columns
     random/generator.py: _fitting

@@ -1,0 +1,176 @@
+"""`tf.distribute.experimental.partitioners`: into how many shards a variable is split.
+
+A partitioner is a function of a variable's shape and dtype that returns a number for each axis.  It is asked once for
+each variable of rank 1 or more, and only the first number may differ from 1.  `row_counts` makes the shards of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from numpy.typing import DTypeLike
+
+from refdist import errors
+from refdist.array.convert import numpy_dtype
+
+__all__ = ["FixedShardsPartitioner", "MaxSizePartitioner", "MinSizePartitioner", "Partitioner"]
+
+
+class Partitioner:
+    """Base class of partitioners; any function with these arguments is one too.
+
+    Source: tf.distribute.experimental.partitioners.Partitioner.
+    """
+
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
+        """The number of parts on every axis.
+
+        Args:
+            shape, dtype: of the variable.
+            axis: the axis that is split.
+
+        Raises:
+            RD25: a shape that is not fully known, or an axis that it does not have.
+        """
+        raise NotImplementedError("a Partitioner defines __call__(shape, dtype, axis)")
+
+
+class FixedShardsPartitioner(Partitioner):
+    """So many shards, but never more than there are rows.
+
+    >>> FixedShardsPartitioner(2)((10, 3), "float32")
+    [2, 1]
+
+    Raises:
+        RD25: `num_shards` is not an int of 1 or more.
+
+    Source: tf.distribute.experimental.partitioners.FixedShardsPartitioner.
+    """
+
+    def __init__(self, num_shards: int) -> None:
+        self._count = _positive("FixedShardsPartitioner", "num_shards", num_shards)
+
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
+        """`num_shards`, or the length of the axis if that is less."""
+        sizes, i = _checked("FixedShardsPartitioner", shape, axis)
+        return _parts(sizes, i, self._count)
+
+
+class MinSizePartitioner(Partitioner):
+    """As many shards as there are times `min_shard_bytes` in the variable, rounded up, but at most `max_shards`.
+
+    Because the number is rounded up, a shard may be smaller: 4000 bytes and a minimum of 1001 make 4 shards of 1000.
+
+    >>> MinSizePartitioner(min_shard_bytes=4, max_shards=2)((6, 1), "float32")
+    [2, 1]
+
+    Args:
+        min_shard_bytes, max_shards: ints of 1 or more.
+        bytes_per_string: what an element of text counts for.
+
+    Raises:
+        RD25: an argument that is not an int of 1 or more.
+
+    Source: tf.distribute.experimental.partitioners.MinSizePartitioner.
+    """
+
+    def __init__(self, min_shard_bytes: int = 256 << 10, max_shards: int = 1, bytes_per_string: int = 16) -> None:
+        name = "MinSizePartitioner"
+        self._least = _positive(name, "min_shard_bytes", min_shard_bytes)
+        self._most = _positive(name, "max_shards", max_shards)
+        self._text = _positive(name, "bytes_per_string", bytes_per_string)
+
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
+        """The number of shards for this many bytes."""
+        sizes, i = _checked("MinSizePartitioner", shape, axis)
+        total = math.prod(sizes) * _itemsize(dtype, self._text)
+        return _parts(sizes, i, min(-(-total // self._least), self._most))
+
+
+class MaxSizePartitioner(Partitioner):
+    """As few shards as possible of at most `max_shard_bytes`; a row is never split.
+
+    >>> MaxSizePartitioner(max_shard_bytes=4)((6, 1), "float32")
+    [6, 1]
+
+    Args:
+        max_shard_bytes: an int of 1 or more.
+        max_shards: the largest number of shards, whatever their size; None or 0 for any number.
+        bytes_per_string: what an element of text counts for.
+
+    Raises:
+        RD25: an argument that is not an int of 1 or more.
+
+    Source: tf.distribute.experimental.partitioners.MaxSizePartitioner.
+    """
+
+    def __init__(self, max_shard_bytes: int, max_shards: int | None = None, bytes_per_string: int = 16) -> None:
+        name = "MaxSizePartitioner"
+        self._size = _positive(name, "max_shard_bytes", max_shard_bytes)
+        self._most = _positive(name, "max_shards", max_shards) if max_shards else None
+        self._text = _positive(name, "bytes_per_string", bytes_per_string)
+
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0) -> list[int]:
+        """The number of shards for rows of this many bytes."""
+        sizes, i = _checked("MaxSizePartitioner", shape, axis)
+        row = math.prod(sizes[:i] + sizes[i + 1:]) * _itemsize(dtype, self._text)
+        rows = max(1, self._size // row) if row else max(1, sizes[i])
+        count = -(-sizes[i] // rows)
+        return _parts(sizes, i, count if self._most is None else min(count, self._most))
+
+
+def row_counts(partitions: object, rows: int, attempted: str) -> list[int]:
+    """How many rows each shard has: the first ones have one more where they cannot be equal.
+
+    Args:
+        partitions: what a partitioner returned.
+        rows: how many rows the variable has.
+
+    >>> row_counts([5, 1], 13, "")
+    [3, 3, 3, 2, 2]
+
+    Raises:
+        RD25: not a list of ints that are 1 on every axis but the first.
+    """
+    numbers = list(partitions) if isinstance(partitions, (list, tuple)) else []
+    if not numbers or any(type(n) is not int for n in numbers) or numbers[0] < 1 or any(n != 1 for n in numbers[1:]):
+        raise errors.error("RD25", attempted, f"variable_partitioner returned {partitions!r}",
+                           "Return one int for each axis: the number of shards, 1 or more, for the first axis and 1 "
+                           "for all others.", kind=errors.InvalidValueError)
+    count = max(1, min(numbers[0], rows))
+    least, more = divmod(rows, count)
+    return [least + (i < more) for i in range(count)]
+
+
+def _parts(sizes: Sequence[int], axis: int, count: int) -> list[int]:
+    # A variable without rows is one shard.
+    parts = [1] * len(sizes)
+    parts[axis] = max(1, min(count, sizes[axis]))
+    return parts
+
+
+def _itemsize(dtype: DTypeLike, of_text: int) -> int:
+    found = numpy_dtype(dtype)
+    return of_text if found.kind in "SUO" else found.itemsize
+
+
+def _positive(attempted: str, name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.")
+    if value < 1:
+        raise errors.error("RD25", attempted, f"{name} is {value}", "Pass 1 or more.", kind=errors.InvalidValueError)
+    return value
+
+
+def _checked(attempted: str, shape: Sequence[int], axis: int) -> tuple[list[int], int]:
+    # The shape as a list, and the axis counted from the front.
+    sizes: list[int] = list(shape) if isinstance(shape, (list, tuple)) else []
+    if not isinstance(shape, (list, tuple)) or any(type(n) is not int for n in sizes):
+        raise errors.error("RD25", attempted, f"the shape is {shape!r}", "Pass a tuple of ints: a variable whose "
+                           "shape is not known cannot be split.", kind=errors.InvalidValueError)
+    if not -len(sizes) <= axis < len(sizes):
+        raise errors.error("RD25", attempted, f"the axis is {axis} and the shape {tuple(sizes)}",
+                           "Pass an axis that the shape has; a scalar cannot be split.",
+                           kind=errors.InvalidValueError)
+    return sizes, axis % len(sizes)
