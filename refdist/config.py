@@ -26,7 +26,6 @@ from refdist import errors
 from refdist.core import context_stack, devices
 from refdist.runtime import Field, Late
 
-DEVICES_VARIABLE = "REFDIST_DEVICES"
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
 _PHYSICAL = "/physical_device:"
 _machine: Field[devices.Machine] = Field("the devices of the machine, as they were stated", devices.Machine)
@@ -79,8 +78,8 @@ def _changed() -> None:
 
 def _stated() -> None:
     if not _machine.value.asked:
-        text = os.environ.get(DEVICES_VARIABLE)
-        _machine.value.counts = _read_counts(text) if text else None
+        text = os.environ.get(devices.VARIABLE)
+        _machine.value.counts = devices.read_counts(text) if text else None
         _machine.value.asked = True
 
 
@@ -181,21 +180,6 @@ def _physical(attempted: str, device: PhysicalDevice | str) -> tuple[str, int]:
         device = device.name.removeprefix(_PHYSICAL)
     name = devices.canonical(device)
     return devices.device_type(name), devices.index(name)
-
-
-def _read_counts(text: str) -> dict[str, int]:
-    counts = {"CPU": 1, "GPU": 0, "TPU": 0}
-    for item in text.split(","):
-        kind, _, number = item.strip().partition(":")
-        if kind.upper() not in counts or not number.isdecimal():
-            raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", f"{item!r} is not a count",
-                               f"Write counts such as {DEVICES_VARIABLE}=CPU:1,GPU:4.",
-                               kind=errors.InvalidValueError)
-        counts[kind.upper()] = int(number)
-    if counts["CPU"] < 1:
-        raise errors.error("RD25", f"environment variable {DEVICES_VARIABLE}={text!r}", "there is no CPU",
-                           "Every machine has at least one CPU.", kind=errors.InvalidValueError)
-    return counts
 
 
 def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:

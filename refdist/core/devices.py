@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from refdist import errors
 
+VARIABLE = "REFDIST_DEVICES"
 TYPES = ("CPU", "GPU", "TPU", "TPU_SYSTEM")
 
 
@@ -125,6 +126,26 @@ def device_type(name: str) -> str:
 def index(name: str) -> int:
     """The index among the devices of its type and task."""
     return parse(canonical(name)).device_index or 0
+
+
+def read_counts(text: str) -> dict[str, int]:
+    """The devices of each type that the environment variable states.
+
+    Raises:
+        RD25: it has another form.
+    """
+    counts = {"CPU": 1, "GPU": 0, "TPU": 0}
+    for item in text.split(","):
+        kind, _, number = item.strip().partition(":")
+        if kind.upper() not in counts or not number.isdecimal():
+            raise errors.error("RD25", f"environment variable {VARIABLE}={text!r}", f"{item!r} is not a count",
+                               f"Write counts such as {VARIABLE}=CPU:1,GPU:4.",
+                               kind=errors.InvalidValueError)
+        counts[kind.upper()] = int(number)
+    if counts["CPU"] < 1:
+        raise errors.error("RD25", f"environment variable {VARIABLE}={text!r}", "there is no CPU",
+                           "Every machine has at least one CPU.", kind=errors.InvalidValueError)
+    return counts
 
 
 class LogicalPart(NamedTuple):
