@@ -27,7 +27,7 @@ _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
-from refdist import cluster_resolver, compat, config, data, errors, experimental, journal, nest, nn, random, train  # noqa: E402
+from refdist import cluster_resolver, compat, config, data, errors, experimental, journal, nest, nn, random, tpu, train  # noqa: E402
 from refdist.array.backend import constant, set_backend  # noqa: E402
 from refdist.array.indexed_slices import IndexedSlices  # noqa: E402
 from refdist.backends.simulated.workers import simulate_workers  # noqa: E402
@@ -70,7 +70,7 @@ __all__ = [
     "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver",
     "compat", "config", "constant", "data", "device", "errors", "experimental", "experimental_set_strategy",
     "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "nn",
-    "random", "set_backend", "simulate_workers", "train", "variable_creator_scope",
+    "random", "set_backend", "simulate_workers", "tpu", "train", "variable_creator_scope",
 ]
 
 cluster_resolver.launcher.set_tf_config()

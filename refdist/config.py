@@ -79,8 +79,14 @@ def _changed() -> None:
 def _stated() -> None:
     if not _machine.value.asked:
         text = os.environ.get(devices.VARIABLE)
-        _machine.value.counts = devices.read_counts(text) if text else None
+        _machine.value.counts, _machine.value.tpu = devices.read_counts(text) if text else (None, None)
         _machine.value.asked = True
+
+
+def tpu_mesh() -> devices.Mesh | None:
+    """The cores of the TPU that was stated; None where none was."""
+    _stated()
+    return _machine.value.tpu
 
 
 def _counts() -> dict[str, int] | None:
@@ -182,8 +188,13 @@ def _physical(attempted: str, device: PhysicalDevice | str) -> tuple[str, int]:
     return devices.device_type(name), devices.index(name)
 
 
-def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
+def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu_hosts: int = 1) -> None:
     """Sizes the simulated machine; from then on other devices are errors.
+
+    Args:
+        cpu, gpu: how many there are.
+        tpu: how many cores the TPU has, or its mesh: the lengths of the axes x, y, z and core, such as "2x2x1x2".
+        tpu_hosts: among how many hosts its cores are divided; the devices named are those of the first.
 
     >>> import refdist
     >>> refdist.config.set_simulated_devices(gpu=2)
@@ -192,15 +203,19 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0) -> None:
     >>> refdist.config.reset_simulated_devices()
 
     Raises:
-        RD25: a count that is not an int of at least 0 (1 for CPUs).
+        RD25: a count that is not an int of at least 0 (1 for CPUs), or a mesh that is not one.
     """
-    for name, count, least in (("cpu", cpu, 1), ("gpu", gpu, 0), ("tpu", tpu, 0)):
+    attempted = "set_simulated_devices"
+    mesh = None if type(tpu) is int and tpu <= 0 else devices.mesh(tpu, tpu_hosts, attempted)
+    cores = tpu if mesh is None else mesh.cores_per_host
+    for name, count, least in (("cpu", cpu, 1), ("gpu", gpu, 0), ("tpu", cores, 0)):
         if isinstance(count, bool) or not isinstance(count, int):
-            raise errors.error("RD25", "set_simulated_devices", f"{name} is {count!r}", "Pass an int.")
+            raise errors.error("RD25", attempted, f"{name} is {count!r}", "Pass an int.")
         if count < least:
-            raise errors.error("RD25", "set_simulated_devices", f"{name} is {count}", f"Pass {least} or more.",
+            raise errors.error("RD25", attempted, f"{name} is {count}", f"Pass {least} or more.",
                                kind=errors.InvalidValueError)
-    _machine.value.counts = {"CPU": cpu, "GPU": gpu, "TPU": tpu}
+    _machine.value.counts = {"CPU": cpu, "GPU": gpu, "TPU": int(cores)}
+    _machine.value.tpu = mesh
     _machine.value.advice = ""
     _machine.value.asked = True
     _machine.value.divided = {}
@@ -215,15 +230,17 @@ def reset_simulated_devices() -> None:
 
 
 @contextmanager
-def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int = 0, advice: str = "") -> Iterator[None]:
+def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu_hosts: int = 1,
+                      advice: str = "") -> Iterator[None]:
     """`set_simulated_devices` for the length of a `with` block; `advice` is added to the error for any other device."""
-    before = _machine.value.counts, _machine.value.asked, _machine.value.divided, _machine.value.advice
-    set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu)
-    _machine.value.advice = advice
+    now = _machine.value
+    before = now.counts, now.tpu, now.asked, now.divided, now.advice
+    set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu, tpu_hosts=tpu_hosts)
+    now.advice = advice
     try:
         yield
     finally:
-        _machine.value.counts, _machine.value.asked, _machine.value.divided, _machine.value.advice = before
+        now.counts, now.tpu, now.asked, now.divided, now.advice = before
         _changed()
 
 
@@ -250,6 +267,22 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
     """
     return [PhysicalDevice(f"{_PHYSICAL}{kind}:{i}", kind) for kind, count in _physical_counts().items()
             if device_type is None or kind == device_type for i in range(count)]
+
+
+def experimental_connect_to_cluster(cluster_spec_or_resolver: object, job_name: str = "localhost", task_index: int = 0,
+                                    protocol: str | None = None, make_master_device_default: bool = True,
+                                    cluster_device_filters: object = None) -> None:
+    """Would connect to the tasks of a cluster; the hosts of a simulated TPU are in this process.
+
+    Raises:
+        RD25: neither a ClusterResolver nor a ClusterSpec.
+
+    Source: tf.config.experimental_connect_to_cluster.
+    """
+    if not (hasattr(cluster_spec_or_resolver, "cluster_spec") or hasattr(cluster_spec_or_resolver, "task_address")):
+        raise errors.error("RD25", "experimental_connect_to_cluster", f"got {cluster_spec_or_resolver!r}",
+                           "Pass a refdist.cluster_resolver.ClusterResolver or a refdist.train.ClusterSpec.",
+                           kind=errors.InvalidValueError)
 
 
 def check_device(device: str | LogicalDevice, argument: str = "device") -> str:

@@ -15,7 +15,6 @@ INSTEAD = {
     "rpc": _WORKERS,
     "Server": "Start the workers with `mpiexec -n N python ...`, or `python -m refdist run --workers N ...`.",
     "TPUStrategy": "Use MirroredStrategy([\"TPU:0\", \"TPU:1\"]), whose TPUs are simulated.",
-    "tpu": "Leave the line out: TPUs are names of simulated devices.",
     "distribute": "Leave the word out: `refdist.X` is `tf.distribute.X`.",
     "function": "Call the function as it is: there are no graphs.",
     "GradientTape": "Write the gradient, or ask JAX, PyTorch or autograd for it; sum it with `all_reduce`.",

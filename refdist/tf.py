@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refdist as distribute
-from refdist import compat, config, data, errors, nest, nn, random, train
+from refdist import compat, config, data, errors, nest, nn, random, tpu, train
 from refdist.array.backend import constant
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
@@ -32,7 +32,7 @@ complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
 __all__ = [
     "IndexedSlices", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "bool", "compat",
     "complex64", "complex128", "config", "constant", "data", "device", "distribute", "errors", "float16", "float32",
-    "float64", "int8", "int16", "int32", "int64", "nest", "nn", "random", "train", "uint8", "uint16", "uint32",
+    "float64", "int8", "int16", "int32", "int64", "nest", "nn", "random", "tpu", "train", "uint8", "uint16", "uint32",
     "uint64", "variable_creator_scope",
 ]
 

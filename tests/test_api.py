@@ -40,8 +40,6 @@ NOT_PLANNED = {
         Variable.SaveSliceInfo Variable.set_shape Variable.experimental_ref IndexedSlices.consumers
         IndexedSlices.graph IndexedSlices.name IndexedSlices.op IndexedSlices.device""",
     "TPU hardware": """
-        cluster_resolver.TPUClusterResolver.connect cluster_resolver.TPUClusterResolver.get_coordination_service_leader
-        cluster_resolver.TPUClusterResolver.get_tpu_system_metadata
         cluster_resolver.TPUClusterResolver.set_tpu_topology
         cluster_resolver.TPUClusterResolver.tpu_hardware_feature""",
     "protocol buffers": "train.ClusterSpec.as_cluster_def",

@@ -5,13 +5,17 @@ Each uses a client object of the service's own Python package, which is imported
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from refdist import config, errors
 from refdist.cluster_resolver.base import ClusterResolver, with_layer
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.runtime import Late
+
+# Connects to the TPU of a resolver and initializes it; `TPUClusterResolver.connect` calls it.
+initialize: Late[Callable[[TPUClusterResolver], None]] = Late()
 
 
 class PodLister(Protocol):
@@ -145,8 +149,31 @@ class GCEClusterResolver(ClusterResolver):
         return ClusterSpec({self.task_type or "worker": [addresses[name] for name in sorted(addresses)]})
 
 
+class TPUSystemMetadata(NamedTuple):
+    """What a TPU consists of.
+
+    Attributes:
+        num_cores: how many cores it has.
+        num_hosts: how many hosts.
+        num_of_cores_per_host: how many cores each host has.
+        topology: None; `initialize_tpu_system` returns it.
+        devices: the CPU and the cores of every host.
+
+    Source: tf.tpu.experimental.TPUSystemMetadata.
+    """
+
+    num_cores: int
+    num_hosts: int
+    num_of_cores_per_host: int
+    topology: None
+    devices: tuple[config.LogicalDevice, ...]
+
+
 class TPUClusterResolver(ClusterResolver):
     """The hosts of a TPU.  TPUs are simulated devices in refdist, so "" and "local" mean this process.
+
+    The devices of the only host of a local TPU are those of this process, "TPU:0" and so on; of another TPU they belong
+    to the tasks of `job_name`.
 
     Args:
         tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.
@@ -212,6 +239,46 @@ class TPUClusterResolver(ClusterResolver):
     def get_job_name(self) -> str:
         """The name of the TPU's job."""
         return self._job
+
+    def get_coordination_service_leader(self) -> str:
+        """The task that would coordinate the others: the first one."""
+        return f"/job:{self._job}/task:0"
+
+    @staticmethod
+    def connect(tpu: str | None = None, zone: str | None = None, project: str | None = None) -> TPUClusterResolver:
+        """A resolver whose TPU has been initialized.
+
+        Raises:
+            RD24: there is no TPU.  RD27: the name of a Cloud TPU.
+
+        Source: tf.distribute.cluster_resolver.TPUClusterResolver.connect.
+        """
+        resolver = TPUClusterResolver(tpu, zone, project)
+        initialize.value(resolver)
+        return resolver
+
+    def get_tpu_system_metadata(self) -> TPUSystemMetadata:
+        """What the TPU consists of.
+
+        Raises:
+            RD17: there are not as many addresses as hosts.  RD24: this machine has no TPU.
+
+        Source: tf.distribute.cluster_resolver.TPUClusterResolver.get_tpu_system_metadata.
+        """
+        mesh = config.tpu_mesh()
+        if mesh is None:
+            raise errors.error("RD24", "TPUClusterResolver", "this machine has no TPU",
+                               "Simulate one: `refdist.config.set_simulated_devices(tpu=\"2x2x1x2\")`, the lengths of "
+                               "the axes x, y, z and core.")
+        if self._addresses and len(self._addresses) != mesh.hosts:
+            raise errors.error("RD17", "TPUClusterResolver", f"there are {len(self._addresses)} addresses, and the TPU "
+                               f"has {mesh.hosts} hosts", "Simulate as many: `set_simulated_devices(tpu=..., "
+                               f"tpu_hosts={len(self._addresses)})`.")
+        job = self._job if self._addresses or mesh.hosts > 1 else "localhost"
+        found = [config.LogicalDevice(f"/job:{job}/replica:0/task:{task}/device:{kind}:{i}", kind)
+                 for task in range(mesh.hosts) for kind, count in (("CPU", 1), ("TPU", mesh.cores_per_host))
+                 for i in range(count)]
+        return TPUSystemMetadata(mesh.hosts * mesh.cores_per_host, mesh.hosts, mesh.cores_per_host, None, tuple(found))
 
     @property
     def environment(self) -> str | None:

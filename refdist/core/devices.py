@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 import re
 from collections.abc import Callable
@@ -128,24 +129,28 @@ def index(name: str) -> int:
     return parse(canonical(name)).device_index or 0
 
 
-def read_counts(text: str) -> dict[str, int]:
-    """The devices of each type that the environment variable states.
+def read_counts(text: str) -> tuple[dict[str, int], Mesh | None]:
+    """The devices of each type that the environment variable states, and the mesh of its TPU.
 
     Raises:
         RD25: it has another form.
     """
-    counts = {"CPU": 1, "GPU": 0, "TPU": 0}
+    attempted = f"environment variable {VARIABLE}={text!r}"
+    counts, tpu = {"CPU": 1, "GPU": 0, "TPU": 0}, None
     for item in text.split(","):
         kind, _, number = item.strip().partition(":")
+        if kind.upper() == "TPU" and "x" in number:
+            tpu = mesh(number, 1, attempted)
+            number = str(tpu.cores_per_host)
         if kind.upper() not in counts or not number.isdecimal():
-            raise errors.error("RD25", f"environment variable {VARIABLE}={text!r}", f"{item!r} is not a count",
+            raise errors.error("RD25", attempted, f"{item!r} is not a count",
                                f"Write counts such as {VARIABLE}=CPU:1,GPU:4.",
                                kind=errors.InvalidValueError)
         counts[kind.upper()] = int(number)
     if counts["CPU"] < 1:
-        raise errors.error("RD25", f"environment variable {VARIABLE}={text!r}", "there is no CPU",
+        raise errors.error("RD25", attempted, "there is no CPU",
                            "Every machine has at least one CPU.", kind=errors.InvalidValueError)
-    return counts
+    return counts, tpu or (mesh(counts["TPU"], 1, attempted) if counts["TPU"] else None)
 
 
 class LogicalPart(NamedTuple):
@@ -155,11 +160,48 @@ class LogicalPart(NamedTuple):
     memory_limit: int | None
 
 
+class Mesh(NamedTuple):
+    """The cores of a TPU: how many there are along x, y and z and on each chip, and among how many hosts they are."""
+
+    shape: tuple[int, int, int, int]
+    hosts: int = 1
+
+    @property
+    def cores_per_host(self) -> int:
+        """How many cores, devices of a program, each host has."""
+        return math.prod(self.shape) // self.hosts
+
+
+def mesh(stated: object, hosts: object, attempted: str) -> Mesh:
+    """The mesh of a number of cores, or of a text such as "2x2x1x2".
+
+    >>> mesh("2x2x1x2", 2, "here"), mesh(3, 1, "here")
+    (Mesh(shape=(2, 2, 1, 2), hosts=2), Mesh(shape=(3, 1, 1, 1), hosts=1))
+
+    Raises:
+        RD25: neither of them, or cores that cannot be divided evenly among the hosts.
+    """
+    if isinstance(stated, str) and re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", stated, re.ASCII):
+        x, y, z, cores = map(int, stated.split("x"))
+        found = Mesh((x, y, z, cores))
+    elif isinstance(stated, int) and not isinstance(stated, bool):
+        found = Mesh((stated, 1, 1, 1))
+    else:
+        raise errors.error("RD25", attempted, f"tpu is {stated!r}",
+                           "Pass a number of cores, or the lengths of the axes x, y, z and core: \"2x2x1x2\".",
+                           kind=errors.InvalidValueError if isinstance(stated, str) else None)
+    if isinstance(hosts, bool) or not isinstance(hosts, int) or hosts < 1 or math.prod(found.shape) % hosts:
+        raise errors.error("RD25", attempted, f"tpu_hosts is {hosts!r}, and there are {math.prod(found.shape)} cores",
+                           "Pass a number of hosts that divides the number of cores.", kind=errors.InvalidValueError)
+    return found._replace(hosts=hosts)
+
+
 class Machine:
     """The devices of the machine, as they were stated, and the order in which replicas run on them.
 
     Attributes:
         counts: how many devices of each type there are; None where that is not stated.
+        tpu: the cores of its TPU; None where none was stated.
         asked: whether REFDIST_DEVICES has been read, or overruled.
         advice: what errors about devices that the machine does not have tell the user to write.
         random: draws the order in which replicas run next; None for replica order.
@@ -169,10 +211,12 @@ class Machine:
         watchers: called whenever the machine is sized or divided.
     """
 
-    __slots__ = ("advice", "asked", "counts", "divided", "parts", "random", "seed_asked", "watchers")
+    __slots__ = ("advice", "asked", "counts", "divided", "parts", "random", "seed_asked", "tpu",
+                 "watchers")
 
     def __init__(self) -> None:
         self.counts: dict[str, int] | None = None
+        self.tpu: Mesh | None = None
         self.asked = False
         self.advice = ""
         self.random: random.Random | None = None

@@ -1,0 +1,97 @@
+"""The TPU of this process: initialized before it is used, and lost when it is initialized again.
+
+A TPU is one machine for the programs that use it.  Initializing it clears its memory and tells its topology; whatever
+was made before, strategies and their variables, is then gone.  Here the memory is the program's own, so nothing would
+be lost.  But a program that goes on with a strategy from before would fail on a TPU, and so it does here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from refdist import config, errors
+from refdist.cluster_resolver.cloud import TPUClusterResolver, initialize
+from refdist.cluster_resolver.topology import Topology, of_mesh
+from refdist.core import call_site
+from refdist.core.devices import Mesh
+from refdist.runtime import Field
+
+
+class _System(NamedTuple):
+    mesh: Mesh
+    topology: Topology
+
+
+_system: Field[_System | None] = Field("the TPU that was initialized, None before", lambda: None)
+
+
+def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> Topology:
+    """Begins to use the TPU; strategies and variables from before cannot be used any more.
+
+    Args:
+        cluster_resolver: which TPU; None for that of this machine.
+
+    Returns:
+        Its topology.
+
+    >>> import refdist
+    >>> refdist.config.set_simulated_devices(tpu="2x2x1x2")
+    >>> refdist.tpu.experimental.initialize_tpu_system().mesh_shape
+    array([2, 2, 1, 2], dtype=int32)
+    >>> refdist.tpu.experimental.shutdown_tpu_system()
+    >>> refdist.config.reset_simulated_devices()
+
+    Raises:
+        RD17: the resolver's addresses are not those of the hosts.  RD24: there is no TPU.
+        RD25: not a TPUClusterResolver.
+
+    Source: tf.tpu.experimental.initialize_tpu_system.
+    """
+    _checked(cluster_resolver, "initialize_tpu_system").get_tpu_system_metadata()
+    mesh = config.tpu_mesh()
+    assert mesh is not None  # without a TPU there would be no metadata
+    if topology() is not None:
+        call_site.warn("the TPU was initialized before: strategies and variables made since then are lost; initialize "
+                       "it once, at the beginning")
+    _system.value = _System(mesh, of_mesh(mesh.shape, mesh.hosts))
+    return _system.value.topology
+
+
+def shutdown_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> None:
+    """Ends the use of the TPU.
+
+    Args:
+        cluster_resolver: which TPU; None for that of this machine.
+
+    Raises:
+        RD25: not a TPUClusterResolver.
+
+    Source: tf.tpu.experimental.shutdown_tpu_system.
+    """
+    _checked(cluster_resolver, "shutdown_tpu_system")
+    if topology() is None:
+        call_site.warn("shutdown_tpu_system of a TPU that was not initialized")
+    _system.value = None
+
+
+def topology() -> Topology | None:
+    """The topology of the TPU that was initialized; None where none was, or the machine has another one since then."""
+    found = _system.value
+    return None if found is None or found.mesh != config.tpu_mesh() else found.topology
+
+
+def _connect(resolver: TPUClusterResolver) -> None:
+    config.experimental_connect_to_cluster(resolver)
+    initialize_tpu_system(resolver)
+
+
+initialize.value = _connect
+
+
+def _checked(resolver: object, attempted: str) -> TPUClusterResolver:
+    if resolver is None:
+        return TPUClusterResolver()
+    if not isinstance(resolver, TPUClusterResolver):
+        raise errors.error("RD25", attempted, f"cluster_resolver is {resolver!r}",
+                           "Pass a refdist.cluster_resolver.TPUClusterResolver, or None.")
+    return resolver
