@@ -1,0 +1,87 @@
+"""Hosts that are network namespaces of this machine, with a bridge between them; needs root, `ip` and `unshare`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+# With its other transport, UCX, MPICH itself can crash a survivor that sends to a process that is gone.
+OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
+UCX = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
+
+
+def ip(*words: str) -> None:
+    """Runs `ip` with these words."""
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+class Namespaces:
+    """A head, on which the launcher runs, and hosts.
+
+    Attributes:
+        names: of the hosts.
+        head: the name of the head.
+    """
+
+    def __init__(self, hosts: int, folder: Path) -> None:
+        # Namespaces are the machine's, and programs that make them may run more than once at a time.
+        self.names = [f"rfd{os.getpid()}{'abcdefgh'[i]}" for i in range(hosts)]
+        self.head = f"rfd{os.getpid()}h"
+        self._folder = folder
+
+    def why_not(self) -> str | None:
+        """Builds the namespaces; why that is not possible here, or None."""
+        if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
+            return "network namespaces need root, `ip` and `unshare`"
+        self.remove()
+        try:
+            self._build()
+        except (subprocess.CalledProcessError, OSError) as error:
+            self.remove()
+            return f"this machine gives no network namespaces: {getattr(error, 'stderr', error)}"
+        return None
+
+    def remove(self) -> None:
+        """Removes what was built."""
+        for name in (*self.names, self.head):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+            shutil.rmtree(f"/etc/netns/{name}", ignore_errors=True)
+
+    def _build(self) -> None:
+        table = f"127.0.0.1 localhost\n10.77.0.254 {self.head}\n" + "".join(
+            f"10.77.0.{i} {host}\n" for i, host in enumerate(self.names, 1))
+        for name in (self.head, *self.names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+            Path(f"/etc/netns/{name}").mkdir(parents=True, exist_ok=True)
+            Path(f"/etc/netns/{name}/hosts").write_text(table)
+        ip("-n", self.head, "link", "add", "br0", "type", "bridge")
+        ip("-n", self.head, "addr", "add", "10.77.0.254/24", "dev", "br0")
+        ip("-n", self.head, "link", "set", "br0", "up")
+        for i, host in enumerate(self.names, 1):
+            ip("-n", self.head, "link", "add", f"v{host}", "type", "veth", "peer", "name", "eth0", "netns", host)
+            ip("-n", self.head, "link", "set", f"v{host}", "master", "br0", "up")
+            ip("-n", host, "addr", "add", f"10.77.0.{i}/24", "dev", "eth0")
+            ip("-n", host, "link", "set", "eth0", "up")
+        # What the launcher calls instead of ssh: options, the host, then a quoted command.
+        enter = self._folder / "enter"
+        enter.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
+                         'exec ip netns exec $host unshare --uts --ipc sh -c "hostname $host; exec $*"\n')
+        enter.chmod(0o755)
+
+    def command(self, ranks: str, command: str) -> list[str]:
+        """The words that run a command on hosts.
+
+        Args:
+            ranks: how many processes on each host, as "2,1".
+            command: for the shell.
+        """
+        launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
+        placed = ",".join(f"{host}:{n}" for host, n in zip(self.names, ranks.split(","), strict=False))
+        total = sum(map(int, ranks.split(",")))
+        inner = (f"hostname {self.head}; exec {launcher} -launcher ssh -launcher-exec {self._folder / 'enter'} "
+                 f"-hosts {placed} -iface br0 -n {total} {command}")
+        return ["ip", "netns", "exec", self.head, "unshare", "--uts", "sh", "-c", inner]
