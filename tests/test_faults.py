@@ -6,8 +6,6 @@ Nothing waits for ever: every run ends by itself, with an error that names the w
 from __future__ import annotations
 
 import re
-import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -102,33 +100,3 @@ def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatc
     slow.left = 10**9
     with pytest.raises(RuntimeError, match=r"\[RD01\] starting: not all workers arrived within 30 s"):
         transport._poll(slow)
-
-
-def test_only_workers_of_the_same_job_are_answered_and_believed() -> None:
-    one, other = Watch(0), Watch(1)
-    liar = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    liar.bind(("127.0.0.1", 0))
-    third = other.endpoint()._replace(port=liar.getsockname()[1], token="f" * 16)
-    for watch in (one, other):
-        watch.set_peers([one.endpoint(), other.endpoint(), third])
-    port = other.endpoint().port
-    for question in (b"refdist 99999999", b" 99999999", b"f" * 16 + b" 99999999", b"", b"\xff" * 64,
-                     other.endpoint().token.encode() + b" -1"):
-        liar.sendto(question, ("127.0.0.1", port))
-
-    def lie() -> None:
-        question, asker = liar.recvfrom(64)
-        assert question == b"f" * 16 + b" 3"
-        for answer in (b"5", b"null", b"[[1], 2, 3]", b"", b"\xff", b"e" * 16 + b" 7 a lie", question + b" the truth"):
-            liar.sendto(answer, asker)
-
-    thread = threading.Thread(target=lie)
-    thread.start()
-    one.entered(3, "all_reduce (train.py:40)")
-    report = one.report()
-    thread.join()
-    liar.close()
-    assert other.given_up == 3
-    assert re.search(r"worker 0 on .* waits in call 3: all_reduce \(train\.py:40\)", report)
-    assert re.search(r"worker 1 on .* is elsewhere in the program; its last call was 0: starting", report)
-    assert re.search(r"worker 2 on .* is in call 3: the truth", report)

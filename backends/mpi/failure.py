@@ -6,8 +6,8 @@ message to a dead process can crash its sender.  Instead
 * processes of one host are looked up in /proc, which shows a death at the next poll (50 ms);
 * the others are asked over UDP.  A thread answers whatever the program is doing, so a worker that computes for too long
   is told from one that is gone.  A question says which rendezvous the asker has given up, and those asked give it up
-  too, so that all report the same failure at the same time.  Questions and answers begin with a random token of the
-  worker that is asked, which the workers have exchanged; any other datagram is ignored.
+  too, so that all report the same failure at the same time.  Datagrams that are not of this job are ignored
+  (`datagrams`).
 
 The first worker to die must not take the reports of the others with it.  MPICH's launcher kills all processes within
 35 ms when one of its own dies by a signal.  So a worker forks before it starts MPI and goes on in the child

@@ -92,9 +92,9 @@ class MPITransport(ConnectableTransport):
         # Together, because a launcher may have bound each process to a core of its own.
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
         self._spin = node.Get_size() <= cores
+        watch.join(self._exchange_raw(watch.listen(node.Get_size() == self.size)))
         self._reducer = reduce.make(mpi, self._comm, node, self._wait, cores, _sent())
         node.Free()
-        watch.set_peers(self._exchange_raw(watch.endpoint()))
 
     @classmethod
     def group(cls) -> Group | None:

@@ -1,16 +1,30 @@
-"""What every worker is doing: a thread answers over UDP whatever the program is doing, and /proc shows the dead."""
+"""What every worker is doing: a thread answers over UDP whatever the program is doing, and /proc shows the dead.
+
+Nothing here goes through MPI (`failure`).  A worker asks all others when it gives up a rendezvous, and they give it up
+too, so that all report the same failure at the same time.  It learns that another one is dead from /proc on its own
+host, and elsewhere when there is no answer.
+
+Between hosts the port is open to all interfaces, since no name says which one the others use; a job on one host listens
+to that host only.  What comes from elsewhere is not believed and not answered (`datagrams`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import socket
 import threading
 import time
+from functools import partial
 from typing import NamedTuple
 
+from refdist.backends.mpi import datagrams
+from refdist.backends.mpi.datagrams import ANSWER, ASK, Key, Message
+
 ANSWER_SECONDS = 1.0
+_AGAIN_SECONDS = 0.25  # after which a question is asked again
+
+Address = tuple[str, int]
 
 
 class Endpoint(NamedTuple):
@@ -19,13 +33,11 @@ class Endpoint(NamedTuple):
     Attributes:
         host, port: its address.
         process: the id of its process.
-        token: what questions to this worker and its answers begin with; other datagrams are not of this job.
     """
 
     host: str
     port: int
     process: int
-    token: str
 
 
 class Watch:
@@ -42,11 +54,14 @@ class Watch:
         self.count = 0
         self.given_up = -1
         self._call: object = None
-        self._peers: list[Endpoint] = []
-        self._token = secrets.token_hex(8)
+        self._host = socket.gethostname()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("", 0))
-        threading.Thread(target=self._answer, daemon=True, name="refdist watch").start()
+        self._key = datagrams.new_key()
+        self._peers: list[Endpoint] = []
+        self._addresses: list[Address | None] = []
+        self._turn = 0  # of this worker's questions
+        self._answers: dict[int, tuple[int, str]] = {}  # in this turn
+        self._heard = threading.Condition()
 
     def entered(self, count: int, call: object) -> None:
         """Notes that this worker has entered rendezvous number `count`, with this call."""
@@ -56,73 +71,93 @@ class Watch:
         """The last call with which this worker entered a rendezvous, and its line."""
         return "starting" if self._call is None else str(self._call)
 
-    def endpoint(self) -> Endpoint:
-        """Where this worker answers, for the others."""
-        return Endpoint(socket.gethostname(), self._socket.getsockname()[1], os.getpid(), self._token)
+    def listen(self, one_host: bool) -> tuple[Endpoint, Key]:
+        """Opens the port, which on one host is closed to others; where this worker answers, and a key."""
+        self._socket.bind(("127.0.0.1" if one_host else "", 0))
+        return Endpoint(self._host, self._socket.getsockname()[1], os.getpid()), self._key
 
-    def set_peers(self, endpoints: list[Endpoint]) -> None:
-        """Takes the endpoints of all workers, in worker order."""
-        self._peers = endpoints
+    def join(self, found: list[tuple[Endpoint, Key]]) -> None:
+        """Begins to answer; `found` is what `listen` returned on all workers, and the job's key is worker 0's."""
+        self._peers = [endpoint for endpoint, _ in found]
+        self._addresses = [None] * len(found)
+        self._key = found[0][1]
+        threading.Thread(target=self._run, daemon=True, name="refdist watch").start()
 
-    def _answer(self) -> None:
+    def _run(self) -> None:
+        # The network is asked for addresses here, because that may take its time.
+        known: dict[str, str | None] = {self._host: "127.0.0.1"}
+        for rank, peer in enumerate(self._peers):
+            if peer.host not in known:
+                known[peer.host] = None
+                with contextlib.suppress(OSError):
+                    known[peer.host] = socket.gethostbyname(peer.host)
+            if (number := known[peer.host]) is not None:
+                self._addresses[rank] = (number, peer.port)
         while True:
             try:
-                question, sender = self._socket.recvfrom(64)
-                token, _, count = question.partition(b" ")
-                if token == self._token.encode() and count.isdigit():
-                    # The worker that asks has given up this rendezvous, so it can no longer complete.
-                    self.given_up = max(self.given_up, int(count))
-                    answer = f"{self._token} {self.count} {self.status()[:9000]}".encode()
-                    self._socket.sendto(answer, sender)
+                datagram = self._socket.recv(datagrams.MOST + 1)
             except OSError:
                 return
+            self.take(datagram)
+
+    def take(self, datagram: bytes) -> None:
+        """Does what a datagram says, if it is one of this job."""
+        message = datagrams.opened(datagram, self._key)
+        if message is None or message.rank == self.rank or message.rank >= len(self._peers):
+            return
+        if message.kind == ASK:
+            # The worker that asks has given up this rendezvous, so it can no longer complete.
+            self.given_up = max(self.given_up, message.number)
+            self._send(message.rank, Message(ANSWER, self.rank, self.count, message.turn, self.status()))
+        else:
+            with self._heard:
+                if message.turn == self._turn:
+                    self._answers[message.rank] = message.number, message.text
+                    self._heard.notify()
+
+    def _send(self, rank: int, message: Message) -> None:
+        if (address := self._addresses[rank]) is not None:
+            with contextlib.suppress(OSError):
+                self._socket.sendto(datagrams.sealed(message, self._key), address)
 
     def dead(self) -> list[int]:
         """Workers of this host whose process is gone."""
-        here = socket.gethostname()
         return [rank for rank, peer in enumerate(self._peers)
-                if rank != self.rank and peer.host == here and _state(peer.process) in ("gone", "Z", "X")]
+                if rank != self.rank and peer.host == self._host and _state(peer.process) in ("gone", "Z", "X")]
 
     def report(self) -> str:
         """What every worker is doing, one line each."""
-        answers = self._ask(self.dead())
-        here = socket.gethostname()
+        answers = self._ask()
+        dead = self.dead()
         lines = []
-        for rank, (host, _, pid, _) in enumerate(self._peers):
+        for rank, (host, _, pid) in enumerate(self._peers):
             if rank == self.rank:
                 text = f"waits in call {self.count}: {self.status()}"
+            elif rank in dead:
+                text = "is dead"
             elif rank in answers:
                 count, status = answers[rank]
                 where = "is elsewhere in the program; its last call was" if count < self.count else "is in call"
                 text = f"{where} {count}: {status}"
             else:
-                state = _state(pid) if host == here else "?"
-                text = {"gone": "is dead", "Z": "is dead", "X": "is dead", "T": "is stopped"}.get(
-                    state, "does not answer")
+                text = "is stopped" if host == self._host and _state(pid) == "T" else "does not answer"
             lines.append(f"  worker {rank} on {host} (process {pid}) {text}")
         return "\n".join(lines)
 
-    def _ask(self, gone: list[int]) -> dict[int, tuple[int, str]]:
+    def _ask(self) -> dict[int, tuple[int, str]]:
         # What the others say, without waiting for those that are known to be gone.
-        asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        here = socket.gethostname()
-        asked = {peer.token.encode(): rank for rank, peer in enumerate(self._peers)
-                 if rank != self.rank and rank not in gone}
-        for token, rank in asked.items():
-            host, port, *_ = self._peers[rank]
-            with contextlib.suppress(OSError):
-                asking.sendto(b"%b %d" % (token, self.count), ("127.0.0.1" if host == here else host, port))
-        answers: dict[int, tuple[int, str]] = {}
         until = time.monotonic() + ANSWER_SECONDS
-        while len(answers) < len(asked) and (left := until - time.monotonic()) > 0:
-            asking.settimeout(left)
-            with contextlib.suppress(OSError):
-                token, _, answer = asking.recv(65536).partition(b" ")
-                if token in asked:
-                    count, _, status = answer.decode(errors="replace").partition(" ")
-                    answers[asked[token]] = (int(count), status)
-        asking.close()
-        return answers
+        with self._heard:
+            self._turn += 1
+            self._answers = {}
+            while (left := until - time.monotonic()) > 0:
+                silent = set(range(len(self._peers))) - {self.rank, *self._answers, *self.dead()}
+                if not silent:
+                    break
+                for rank in silent:
+                    self._send(rank, Message(ASK, self.rank, self.count, self._turn))
+                self._heard.wait_for(partial(silent.issubset, self._answers), min(left, _AGAIN_SECONDS))
+            return dict(self._answers)
 
 
 def _state(pid: int) -> str:

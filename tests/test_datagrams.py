@@ -1,0 +1,126 @@
+"""What workers say to each other by UDP: only those of the same job are believed and answered."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Any
+
+import pytest
+from hostile_datagrams import KEY, SIZE, TRUE, TURN, Listener, attack, hostile
+from test_workers import mpiexec
+
+from refdist.backends.mpi import datagrams
+from refdist.backends.mpi.datagrams import ANSWER, ASK, Message
+from refdist.backends.mpi.watch import Endpoint, Watch
+
+
+@pytest.mark.parametrize("message", TRUE, ids=lambda message: f"{message.kind}-{message.rank}-{message.number}")
+def test_what_is_sealed_is_opened_again(message: Message) -> None:
+    datagram = datagrams.sealed(message, KEY)
+    found = datagrams.opened(datagram, KEY)
+    assert len(datagram) <= datagrams.MOST
+    assert found is not None and found[:4] == message[:4]
+    # A text that is too long is cut between two characters.
+    assert found.text == message.text or (len(datagram) > datagrams.MOST - 4 and message.text.startswith(found.text))
+
+
+def test_a_worker_believes_and_answers_those_of_its_job() -> None:
+    for message in TRUE:
+        listener = Listener()
+        listener.entered(3, "all_gather (train.py:41)")
+        listener.take(datagrams.sealed(message, KEY))
+        if message.kind == ASK:
+            answer = Message(ANSWER, 0, 3, message.turn, "all_gather (train.py:41)")
+            assert (listener.given_up, listener.sent) == (message.number, [(message.rank, answer)])
+        else:
+            assert listener._answers.keys() == {message.rank}
+
+
+def test_a_worker_does_not_change_for_any_other_datagram() -> None:
+    assert len(attack(6000)) == 17
+
+
+def test_what_was_given_up_stays_so_when_an_older_question_comes_again() -> None:
+    listener = Listener()
+    for number in (7, 3):
+        listener.take(datagrams.sealed(Message(ASK, 1, number), KEY))
+    assert listener.given_up == 7
+
+
+def connected(keys: int = 1) -> list[Watch]:
+    """Three workers of each of so many jobs."""
+    jobs = [[Watch(rank) for rank in range(3)] for _ in range(keys)]
+    for job in jobs:
+        found = [watch.listen(True) for watch in job]
+        for watch in job:
+            watch.join(found)
+    return [watch for job in jobs for watch in job]
+
+
+def test_workers_ask_each_other_what_they_do() -> None:
+    one, two, three = connected()
+    one.entered(3, "all_reduce (train.py:40)")
+    two.entered(3, "all_gather (train.py:41)")
+    report = one.report()
+    assert re.search(r"worker 0 on .* waits in call 3: all_reduce \(train\.py:40\)", report)
+    assert re.search(r"worker 1 on .* is in call 3: all_gather \(train\.py:41\)", report)
+    assert re.search(r"worker 2 on .* is elsewhere in the program; its last call was 0: starting", report)
+    assert [watch.given_up for watch in (one, two, three)] == [-1, 3, 3]
+
+
+def test_another_job_at_the_port_of_an_old_one_is_not_disturbed() -> None:
+    old, *_, new, _, _ = connected(2)
+    old.entered(99, "all_reduce (old.py:1)")
+    # The old worker takes the new job's ports for those of its own.
+    old._addresses = new._addresses
+    report = old.report()
+    assert report.count("does not answer") == 2
+    assert new.given_up == -1
+
+
+def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
+    watch, friend, stranger = Watch(0), *[socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    friend.bind(("127.0.0.1", 0))
+    friend.settimeout(30)
+    mine, _ = watch.listen(True)
+    watch._turn = TURN
+    watch.entered(3, "all_reduce (train.py:40)")
+    watch.join([(mine, KEY), *[(Endpoint(mine.host, friend.getsockname()[1], mine.process), KEY)] * (SIZE - 1)])
+    for i, (_, datagram) in enumerate(hostile(4000)):
+        stranger.sendto(datagram, ("127.0.0.1", mine.port))
+        if i % 20 == 0:
+            # Sent by the stranger: the answer goes to worker 1 all the same.
+            stranger.sendto(datagrams.sealed(Message(ASK, 1, i, i), KEY), ("127.0.0.1", mine.port))
+            answer = datagrams.opened(friend.recv(2000), KEY)
+            assert answer == Message(ANSWER, 0, 3, i, "all_reduce (train.py:40)")
+            assert watch.given_up == i
+    with pytest.raises(BlockingIOError):
+        stranger.recv(2000, socket.MSG_DONTWAIT)
+    assert watch._answers == {}
+
+
+@pytest.mark.parametrize(("one_host", "address"), [(True, "127.0.0.1"), (False, "0.0.0.0")])
+def test_a_job_on_one_host_listens_to_that_host_only(one_host: bool, address: str) -> None:
+    watch = Watch(0)
+    watch.listen(one_host)
+    assert watch._socket.getsockname()[0] == address
+
+
+PORTS = """
+import refdist
+watch = refdist.MultiWorkerMirroredStrategy().extended.transport._watch
+assert watch._socket.getsockname()[0] == "127.0.0.1"
+print(watch._key)
+"""
+
+
+@pytest.mark.slow
+def test_the_workers_of_a_job_have_one_key_and_those_of_the_next_have_another() -> None:
+    keys: list[Any] = []
+    for _ in range(2):
+        done = mpiexec(2, "-c", PORTS)
+        assert done.returncode == 0, done.stderr
+        [key] = set(done.stdout.splitlines())
+        keys.append(key)
+    assert keys[0] != keys[1]
