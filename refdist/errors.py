@@ -267,6 +267,15 @@ def type_of(value: object) -> str:
     return f"{'an' if name.startswith(('ndarray', *'AEIaeio')) else 'a'} {name}"
 
 
+def shown(text: str) -> str:
+    """A text from a file, for messages: quoted if it has characters that a terminal obeys.
+
+    >>> shown("a name"), shown("a\\nb")
+    ('a name', "'a\\\\nb'")
+    """
+    return text if text.isprintable() else repr(text)
+
+
 def error(code: str, attempted: str, found: str, fix: str = "",
           kind: type[RefdistError] | None = None) -> RefdistError:
     """Makes the exception for a row of the catalogue; the caller raises it.

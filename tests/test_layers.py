@@ -25,7 +25,7 @@ LAYERS = [
     "array",
     "config",
     "core",
-    "nest journal missing",
+    "disk journal missing nest",
     "errors runtime",
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}

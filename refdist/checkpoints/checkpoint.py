@@ -213,13 +213,21 @@ class Checkpoint:
         attempted = "Checkpoint.save"
         prefix = path_of(file_prefix, attempted)
         writes, indexes = self._begin(prefix, attempted)
-        self.save_counter.assign_add(np.int64(1))
-        path = self._write(f"{prefix}-{int(self.save_counter)}", attempted, writes)
+        number = self._next_number(attempted)
+        self.save_counter.assign(np.int64(number))
+        path = self._write(f"{prefix}-{number}", attempted, writes)
         folder, name = os.path.split(path)
         # Only this one: a manager of the folder may delete all checkpoints that are in the index.
         by_writers(self._variables(), attempted, indexes,
                    lambda: files.write_index(folder, {"latest": name, "all": [name]}))
         return path
+
+    def _next_number(self, attempted: str) -> int:
+        number = int(self.save_counter) + 1
+        if number > np.iinfo(np.int64).max:  # only in a file that was made to harm
+            raise errors.error("RD31", attempted, f"save_counter is {number - 1}, the largest number that it can hold",
+                               "Assign the number of saves to it.")
+        return number
 
     def restore(self, save_path: str | os.PathLike[str] | None, options: object = None) -> LoadStatus:
         """As `read`, and restores `save_counter`; None does nothing, as `latest_checkpoint` may return it.
@@ -262,8 +270,9 @@ class LoadStatus:
         """
         left = sorted(set(self._checkpoint._pending) - {"save_counter"})
         if left:
-            raise errors.error("RD31", "assert_consumed", f"{self._path} has values for {', '.join(left)}, which no "
-                               "variable takes", f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
+            raise errors.error("RD31", "assert_consumed", f"{self._path} has values for "
+                               f"{', '.join(map(errors.shown, left))}, which no variable takes",
+                               f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
         return self.assert_existing_objects_matched()
 
     def assert_nontrivial_match(self) -> LoadStatus:
@@ -342,8 +351,8 @@ def _outside_replicas(attempted: str) -> None:
 
 
 def _brief(names: Iterable[str]) -> str:
-    shown = sorted(names)
-    return ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])}, ... ({len(shown)} in all)"
+    found = sorted(map(errors.shown, names))
+    return ", ".join(found) if len(found) <= 4 else f"{', '.join(found[:3])}, ... ({len(found)} in all)"
 
 
 def counter() -> Variable:

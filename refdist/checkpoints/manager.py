@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
-from refdist import errors
+from refdist import disk, errors
 from refdist.checkpoints import files
 from refdist.checkpoints.checkpoint import Checkpoint, by_writers
-from refdist.checkpoints.files import file_of
 from refdist.variables.variable import Variable
 
 
 class CheckpointManager:
     """Keeps the last few checkpoints of a folder.
 
-    It deletes only checkpoints that it saved itself, or that were in the index of the folder when it was created.
+    It deletes only checkpoints that it saved itself, or that were in the index of the folder when it was created, and
+    writes, reads and deletes only files in the folder; it does not follow links in it.
 
     Args:
         checkpoint: a Checkpoint.
@@ -35,7 +34,7 @@ class CheckpointManager:
             `restore_or_initialize` restores, or no interval.
 
     Raises:
-        RD25: bad arguments.  RD31: the folder cannot be created.
+        RD25: bad arguments.  RD31: the folder cannot be created, or its index is damaged.
 
     Source: tf.train.CheckpointManager.
     """
@@ -54,12 +53,16 @@ class CheckpointManager:
                                "Pass both.", kind=errors.InvalidValueError)
         self._checkpoint, self._keep = checkpoint, max_to_keep
         self._directory = files.path_of(directory, "CheckpointManager")
+        if not files.is_inside(self._directory, checkpoint_name):
+            raise errors.error("RD25", "CheckpointManager", f"checkpoint_name is {checkpoint_name!r}",
+                               "Pass the beginning of the name of a file in the folder.", kind=errors.InvalidValueError)
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._every = keep_checkpoint_every_n_hours
         self._counter, self._interval = step_counter, checkpoint_interval
         self._init = init_fn
         self._last_step = last_checkpoint_step
         files.make_folder(self._directory)
+        disk.tidy(self._directory)
         now, index = time.time(), files.index(self._directory)
         self._latest: str | None = index.get("latest")
         # If the clock was set back since, the time in the index lies in the future, and nothing would be preserved.
@@ -85,7 +88,7 @@ class CheckpointManager:
     @property
     def checkpoints(self) -> list[str]:
         """The paths of the kept checkpoints, oldest first."""
-        return [path for path in map(self._path, self._managed) if os.path.exists(file_of(path))]
+        return [path for path in map(self._path, self._managed) if files.exists(path)]
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
@@ -94,7 +97,7 @@ class CheckpointManager:
     def latest_checkpoint(self) -> str | None:
         """The path of the newest checkpoint, None if there is none."""
         path = None if self._latest is None else self._path(self._latest)
-        return path if path is not None and os.path.exists(file_of(path)) else None
+        return path if path is not None and files.exists(path) else None
 
     def save(self, checkpoint_number: int | None = None, check_interval: bool = True,
              options: object = None) -> str | None:
@@ -107,17 +110,26 @@ class CheckpointManager:
         Returns:
             The path; None if it is too early, or this step was saved already.
 
+        Raises:
+            RD25: `checkpoint_number` is not an int.  RD31: it cannot be written.
+
         Source: tf.train.CheckpointManager.save.
         """
         attempted = "CheckpointManager.save"
+        if checkpoint_number is not None and not _is_number(checkpoint_number):
+            raise errors.error("RD25", attempted, f"checkpoint_number is {checkpoint_number!r}",
+                               "Pass an int of at most 64 bits.", kind=errors.InvalidValueError)
         step = self._step()
         if self._interval is not None and step is not None and self._last_step is not None:
             if step == self._last_step or (check_interval and step < self._last_step + self._interval):
                 return None
+        if not files.is_inside(self._directory, os.path.relpath(self._prefix, self._directory)):
+            raise errors.error("RD31", attempted, f"{self._prefix} leads out of the folder",
+                               "Remove the link that does so.")
         writes, indexes = self._checkpoint._begin(self._prefix, attempted)
         counter = self._checkpoint.save_counter
         if checkpoint_number is None:
-            checkpoint_number = int(counter) + 1
+            checkpoint_number = self._checkpoint._next_number(attempted)
         counter.assign(np.int64(checkpoint_number))
         path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted, writes)
         self._last_step = step
@@ -148,7 +160,7 @@ class CheckpointManager:
             "latest": self._latest, "all": list(self._managed), "times": self._managed,
             "preserved_at": self._preserved_at})
         for name in too_old:
-            Path(file_of(self._path(name))).unlink(missing_ok=True)
+            files.delete(self._directory, name)
 
     def restore_or_initialize(self) -> str | None:
         """Restores the newest checkpoint and returns its path; if there is none, calls `init_fn` and returns None.
@@ -162,3 +174,7 @@ class CheckpointManager:
         if path is None and self._init is not None:
             self._init()
         return path
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and -2**63 <= int(value) < 2**63

@@ -48,9 +48,9 @@ class CheckpointReader:
             RD31: the checkpoint has no array of this name.
         """
         if tensor_str not in self._arrays:
-            raise errors.error("RD31", "get_tensor", f"{self._path} has no value for {tensor_str}; it has "
-                               f"{', '.join(self._arrays) or 'none at all'}", "Use one of these names.",
-                               kind=errors.NotFoundError)
+            there = ", ".join(map(errors.shown, self._arrays)) or "none at all"
+            raise errors.error("RD31", "get_tensor", f"{self._path} has no value for {tensor_str}; it has {there}",
+                               "Use one of these names.", kind=errors.NotFoundError)
         return self._arrays[tensor_str]
 
 
@@ -61,11 +61,14 @@ def latest_checkpoint(checkpoint_dir: str | os.PathLike[str], latest_filename: s
         checkpoint_dir: the folder.
         latest_filename: the name of the index file; None for "checkpoint".
 
+    Raises:
+        RD31: the index is damaged, or names something that is not a file in the folder.
+
     Source: tf.train.latest_checkpoint.
     """
     folder = path_of(checkpoint_dir, "latest_checkpoint")
     name = files.index(folder, latest_filename).get("latest")
-    if name is None or not os.path.exists(file_of(os.path.join(folder, name))):
+    if name is None or not files.exists(os.path.join(folder, name)):
         return None
     return os.path.join(folder, name)
 
