@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import struct
@@ -9,12 +11,15 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 from test_checkpoint import Count
 
 import refdist
+from refdist import disk
 from refdist.checkpoints import files
+from refdist.data import Dataset, TextLineDataset, TFRecordDataset
 from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint, load_checkpoint
 
 
@@ -251,3 +256,87 @@ def test_a_file_that_does_not_fit_into_memory_is_not_called_damaged(tmp_path: Pa
     monkeypatch.setattr(files._library(), "load", full)
     with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*x.safetensors does not fit into memory"):
         load_checkpoint(path)
+
+
+# Files of records.
+
+def masked(data: bytes) -> bytes:
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def record(length: int, data: bytes) -> bytes:
+    told = struct.pack("<Q", length)
+    return told + masked(told) + data + masked(data)
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**63 - 1, 2**40, 2**32, 6])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_length_with_a_right_checksum_is_not_believed(tmp_path: Path, length: int, compression: str | None) -> None:
+    data = record(3, b"one") + record(length, b"three")
+    (tmp_path / "rows").write_bytes(gzip.compress(data) if compression else data)
+    read: list[bytes] = []
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD30.*record 1 of .*rows is damaged: at byte 19"):
+        read.extend(TFRecordDataset(str(tmp_path / "rows"), compression))
+    assert read == [b"one"]
+
+
+def test_no_memory_is_taken_for_what_the_file_cannot_have(tmp_path: Path, monkeypatch: Any) -> None:
+    asked: list[int] = []
+    real = gzip.GzipFile.read
+    monkeypatch.setattr(gzip.GzipFile, "read", lambda self, size: asked.append(size) or real(self, size))
+    (tmp_path / "rows").write_bytes(gzip.compress(record(2**31, b"three")))
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD30.*it should have 2,147,483,648 bytes, and the"):
+        list(TFRecordDataset(str(tmp_path / "rows"), "GZIP"))
+    assert max(asked) == 12
+
+
+def test_as_much_as_deflate_can_hold_is_read(tmp_path: Path) -> None:
+    data = gzip.compress(record(10**7, bytes(10**7)), 9)
+    assert 10**7 / len(data) > 1000
+    (tmp_path / "rows").write_bytes(data)
+    assert [len(row) for row in TFRecordDataset(str(tmp_path / "rows"), "GZIP")] == [10**7]
+
+
+def test_a_compressed_file_is_damaged_in_the_middle(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(record(900, os.urandom(300) * 3)))
+    data[100:140] = b"\xff" * 40
+    (tmp_path / "rows").write_bytes(bytes(data))
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD30.*record 0 of .*rows is damaged: at byte 0"):
+        list(TFRecordDataset(str(tmp_path / "rows"), "GZIP"))
+
+
+def test_a_record_that_does_not_fit_into_memory_is_named(tmp_path: Path, monkeypatch: Any) -> None:
+    class Full(io.FileIO):
+        def read(self, size: int = -1) -> bytes:
+            if size > 1000:
+                raise MemoryError
+            return super().read(size) or b""
+
+    (tmp_path / "rows").write_bytes(record(2000, bytes(2000)))
+    monkeypatch.setattr(disk, "opened", Full)
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD30.*record 0 .* its 2,000 bytes do not fit into memory"):
+        list(TFRecordDataset(str(tmp_path / "rows")))
+
+
+@pytest.mark.parametrize("make", [TextLineDataset, TFRecordDataset])
+@pytest.mark.parametrize("prepare", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"),
+                                     lambda path: path.symlink_to("rows")])
+def test_records_and_lines_are_read_from_files(tmp_path: Path, make: Any, prepare: Any) -> None:
+    prepare(tmp_path / "rows")
+    with pytest.raises(LookupError, match=r"RD30.*rows cannot be opened: "):
+        list(make(str(tmp_path / "rows")))
+
+
+def test_a_name_that_no_file_can_have_is_refused_as_one_that_is_not_there(tmp_path: Path) -> None:
+    for name in ("a\0b", "\ud800"):
+        with pytest.raises(LookupError, match=r"RD30.* cannot be opened: ") as caught:
+            list(TextLineDataset(name))
+        assert str(caught.value).isprintable()
+        with pytest.raises(ValueError, match=r"RD30"):
+            Dataset.list_files(name)
+
+
+def test_lines_may_be_in_any_encoding(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"\xff\xfe\0\nr\xe4\n\xed\xa0\x80")
+    assert list(TextLineDataset(str(tmp_path / "lines"))) == [b"\xff\xfe\0", b"r\xe4", b"\xed\xa0\x80"]

@@ -2,6 +2,9 @@
 
 A record is its length (8 bytes, little endian), the masked CRC-32C of these, the data, and the masked CRC-32C
 of the data; source: tensorflow.org, "TFRecord and tf.train.Example", section "TFRecords format details".
+
+A length is not believed because its checksum is right: before memory is taken for a record, its length is compared with
+what the file can still have, of which the size of a compressed file says at most 1,032 times as much.
 """
 
 from __future__ import annotations
@@ -10,16 +13,20 @@ import glob
 import gzip
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import IO
 
-from refdist import errors, nest
+from refdist import disk, errors, nest
 from refdist.data.facts import Reading
 
 COMPRESSIONS = {None: open, "": open, "GZIP": gzip.open}
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
+_HEADER = _LENGTH.size + _CHECK.size
+# What a byte can stand for in a compressed file: two bits for a copy of 258 bytes, RFC 1951, section 3.2.5.
+_DEFLATED = 258 * 4
 
 
 def match(patterns: object) -> list[str]:
@@ -79,7 +86,7 @@ def lines(name: str) -> Iterator[bytes]:
     Raises:
         RD30: no such file.
     """
-    with _open(name, None, "TextLineDataset") as file:
+    with _open(name, "TextLineDataset") as file:
         for line in file:
             yield line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
 
@@ -89,31 +96,45 @@ def records(name: str, compression: str | None) -> Iterator[bytes]:
 
     Raises:
         RD27: `google-crc32c` is not installed.
-        RD30: no such file, or a record that is truncated or damaged, with its number.
+        RD30: no such file, or a record that is truncated or damaged, with its number and its first byte.
     """
     checksum = _checksum("TFRecordDataset")
-    with _open(name, compression, "TFRecordDataset") as file:
-        number = 0
+    number = position = 0
+
+    def damaged(found: str) -> errors.RefdistError:
+        place = f"at byte {position:,}{' of what was compressed' if compression else ''}"
+        return errors.error("RD30", "TFRecordDataset", f"record {number} of {errors.shown(name)} is damaged: {place}, "
+                            f"{found}")
+
+    with _open(name, "TFRecordDataset") as raw:
+        file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if compression else raw
+        size = os.fstat(raw.fileno()).st_size * (_DEFLATED if compression else 1)
         while True:
             try:
-                header = file.read(_LENGTH.size + _CHECK.size)
+                header = file.read(_HEADER)
                 if not header:
                     return
-                if len(header) < _LENGTH.size + _CHECK.size:
-                    raise _damaged(name, number, f"its header has {len(header)} of 12 bytes")
+                if len(header) < _HEADER:
+                    raise damaged(f"its header has {len(header)} of {_HEADER} bytes")
                 (length,) = _LENGTH.unpack_from(header)
                 if checksum(header[:_LENGTH.size]) != _CHECK.unpack_from(header, _LENGTH.size)[0]:
-                    raise _damaged(name, number, "the checksum of its length is wrong")
+                    raise damaged("the checksum of its length is wrong")
+                left = size - position - _HEADER - _CHECK.size
+                if length > left:
+                    raise damaged(f"it should have {length:,} bytes, and the file has at most {max(left, 0):,}")
                 data = file.read(length)
                 footer = file.read(_CHECK.size)
-            except (EOFError, gzip.BadGzipFile) as error:
-                raise _damaged(name, number, str(error)) from error
+            except (EOFError, OSError, zlib.error) as error:
+                raise damaged(str(error)) from error
+            except MemoryError as error:
+                raise damaged(f"its {length:,} bytes do not fit into memory") from error
             if len(data) + len(footer) < length + _CHECK.size:
-                raise _damaged(name, number, f"it has {len(data)} of {length} bytes")
+                raise damaged(f"it has {len(data):,} of {length:,} bytes")
             if checksum(data) != _CHECK.unpack(footer)[0]:
-                raise _damaged(name, number, "the checksum of its data is wrong")
+                raise damaged("the checksum of its data is wrong")
             yield data
             number += 1
+            position += _HEADER + length + _CHECK.size
 
 
 class TFRecordWriter:
@@ -169,17 +190,12 @@ class TFRecordWriter:
         self.close()
 
 
-def _open(name: str, compression: str | None, attempted: str) -> IO[bytes]:
+def _open(name: str, attempted: str) -> IO[bytes]:
     try:
-        file: IO[bytes] = COMPRESSIONS[compression](name, "rb")  # type: ignore[operator]
+        return disk.opened(name)
     except OSError as error:
-        raise errors.error("RD30", attempted, f"{name} cannot be opened: {error.strerror}",
+        raise errors.error("RD30", attempted, f"{errors.shown(name)} cannot be opened: {error.strerror}",
                            kind=errors.NotFoundError) from error
-    return file
-
-
-def _damaged(name: str, number: int, found: str) -> errors.RefdistError:
-    return errors.error("RD30", "TFRecordDataset", f"record {number} of {name} is damaged: {found}")
 
 
 def _checksum(attempted: str) -> Callable[[bytes], int]:
