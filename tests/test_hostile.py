@@ -1,4 +1,4 @@
-"""Files and folders that were made to harm: each fault that was found."""
+"""Files and folders that were made to harm: each fault that was found, and many changed inputs (`hostile.py`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import pytest
+from hostile import TARGETS, attack, masked
+from hypothesis import given
+from hypothesis import strategies as st
 from test_checkpoint import Count
 
 import refdist
@@ -21,6 +23,21 @@ from refdist import disk
 from refdist.checkpoints import files
 from refdist.data import Dataset, TextLineDataset, TFRecordDataset
 from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint, load_checkpoint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_changed_inputs_are_refused_and_change_nothing(name: str, tmp_path: Path) -> None:
+    found = attack(TARGETS[name][0](tmp_path / "guarded"), 1, range(300 if name == "folders" else 1500))
+    assert found["taken"] > 0
+    assert found["refused"] > 0 or name in ("lines", "answers")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+@given(st.integers(0, 2**63))
+def test_other_inputs_are_refused_and_change_nothing(tmp_path_factory: Any, name: str, seed: int) -> None:
+    attack(TARGETS[name][0](tmp_path_factory.mktemp("inputs") / "guarded"), seed, range(10))
 
 
 @pytest.fixture
@@ -259,11 +276,6 @@ def test_a_file_that_does_not_fit_into_memory_is_not_called_damaged(tmp_path: Pa
 
 
 # Files of records.
-
-def masked(data: bytes) -> bytes:
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
 
 def record(length: int, data: bytes) -> bytes:
     told = struct.pack("<Q", length)
