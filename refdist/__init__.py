@@ -31,6 +31,7 @@ from refdist import cluster_resolver, compat, config, data, errors, experimental
 from refdist.array.backend import constant, set_backend  # noqa: E402
 from refdist.array.indexed_slices import IndexedSlices  # noqa: E402
 from refdist.backends.simulated.workers import simulate_workers  # noqa: E402
+from refdist.cluster_resolver.server import Server  # noqa: E402
 from refdist.config import device  # noqa: E402
 from refdist.core import tracebacks  # noqa: E402
 from refdist.core.rules import ReduceOp, VariableAggregation, VariableSynchronization  # noqa: E402
@@ -46,6 +47,7 @@ from refdist.strategies.extended import StrategyExtended  # noqa: E402
 from refdist.strategies.mirrored import MirroredStrategy  # noqa: E402
 from refdist.strategies.multi_worker import MultiWorkerMirroredStrategy  # noqa: E402
 from refdist.strategies.one_device import OneDeviceStrategy  # noqa: E402
+from refdist.strategies.parameter_server import ParameterServerStrategy  # noqa: E402
 from refdist.strategies.plans import HierarchicalCopyAllReduce, NcclAllReduce, ReductionToOneDevice  # noqa: E402
 from refdist.strategies.replica_context import (  # noqa: E402
     ReplicaContext,
@@ -65,12 +67,12 @@ __all__ = [
     "AggregatingVariable", "CentralStorageStrategy", "CrossDeviceOps", "DistributedDataset", "DistributedIterator",
     "DistributedValues", "DistributedVariable", "HierarchicalCopyAllReduce", "IndexedSlices", "InputContext",
     "InputOptions", "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable",
-    "MultiWorkerMirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "PerReplica", "ReduceOp",
-    "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Strategy", "StrategyExtended", "SyncOnReadVariable",
-    "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "array_module", "cluster_resolver",
-    "compat", "config", "constant", "data", "device", "errors", "experimental", "experimental_set_strategy",
-    "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context", "journal", "nest", "nn",
-    "random", "set_backend", "simulate_workers", "tpu", "train", "variable_creator_scope",
+    "MultiWorkerMirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ParameterServerStrategy", "PerReplica",
+    "ReduceOp", "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Server", "Strategy", "StrategyExtended",
+    "SyncOnReadVariable", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
+    "array_module", "cluster_resolver", "compat", "config", "constant", "data", "device", "errors", "experimental",
+    "experimental_set_strategy", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context",
+    "journal", "nest", "nn", "random", "set_backend", "simulate_workers", "tpu", "train", "variable_creator_scope",
 ]
 
 cluster_resolver.launcher.set_tf_config()

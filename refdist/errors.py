@@ -88,6 +88,14 @@ class OutOfRangeError(RefdistError, IndexError):
     """Reading past the last element."""
 
 
+class UnavailableError(RefdistError, ConnectionError):
+    """A task of the cluster is gone (`tf.errors.UnavailableError`)."""
+
+
+class CancelledError(RefdistError):
+    """A function that was not carried out, or not to its end (`tf.errors.CancelledError`)."""
+
+
 class DataLossError(RefdistError):
     """Stored data that is missing or corrupt (`tf.errors.DataLossError`)."""
 
@@ -244,6 +252,16 @@ CATALOGUE: dict[str, Code] = {
         "a checkpoint cannot be written or read, or does not match", DataLossError,
         "A checkpoint holds one value per variable, under the names of the attributes that lead to the variable.",
         "Correct what the message names."),
+    "RD32": Code(
+        "a scheduled function was cancelled", CancelledError,
+        "When a function has failed, the next call of `schedule`, `join` or `done` stops the functions that run, drops "
+        "those that wait, and raises the error; what the stopped ones wrote stays written.",
+        "Schedule the function again."),
+    "RD33": Code(
+        "a task of the cluster is gone", UnavailableError,
+        "A worker that is gone is replaced by the others; the variables of a parameter server are gone with it, and "
+        "with the last worker nothing runs.",
+        "Make the strategy again and restore the latest checkpoint."),
 }
 
 

@@ -14,6 +14,7 @@ from refdist.strategies.communication import (
     CommunicationOptions,
 )
 from refdist.strategies.multi_worker import ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
+from refdist.strategies.parameter_server import ParameterServerStrategy
 from refdist.variables import partitioners
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
     "Optional",
+    "ParameterServerStrategy",
     "PreemptionCheckpointHandler",
     "PreemptionWatcher",
     "TerminationConfig",

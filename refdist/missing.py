@@ -10,10 +10,8 @@ _WORKERS = "Use MultiWorkerMirroredStrategy for several workers, or CentralStora
 _NUMPY = "Use NumPy, or the framework of your choice, in the function that `strategy.run` calls."
 
 INSTEAD = {
-    "ParameterServerStrategy": _WORKERS,
     "coordinator": _WORKERS,
     "rpc": _WORKERS,
-    "Server": "Start the workers with `mpiexec -n N python ...`, or `python -m refdist run --workers N ...`.",
     "TPUStrategy": "Use MirroredStrategy([\"TPU:0\", \"TPU:1\"]), whose TPUs are simulated.",
     "distribute": "Leave the word out: `refdist.X` is `tf.distribute.X`.",
     "function": "Call the function as it is: there are no graphs.",

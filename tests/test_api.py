@@ -28,8 +28,8 @@ API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json")
 # What does not exist yet, by topic.  A name that exists must not stand here.
 LATER = {
     "clusters and workers": """
-        Server ParameterServerStrategy experimental.ParameterServerStrategy coordinator coordinator.*
-        experimental.coordinator experimental.coordinator.* experimental.rpc experimental.rpc.*""",
+        coordinator coordinator.* experimental.coordinator experimental.coordinator.*
+        experimental.rpc experimental.rpc.*""",
     "TPUs": "TPUStrategy experimental.TPUStrategy",
 }
 # What a program in NumPy has no use for, with the reason.
@@ -277,7 +277,8 @@ def test_every_signature_is_tensorflow_s(name: str) -> None:
 def test_type_checkers_see_the_signature_of_variable_that_is_carried_out() -> None:
     tree = ast.parse(inspect.getsource(refdist.Variable))
     [init] = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    seen = [argument.arg for argument in init.args.args[1:]], [ast.unparse(value) for value in init.args.defaults]
+    arguments, defaults = init.args.args[1:] + init.args.kwonlyargs, init.args.defaults + init.args.kw_defaults
+    seen = [argument.arg for argument in arguments], [ast.unparse(value) for value in defaults if value]
     spec = inspect.signature(creation.VariableSpec).parameters.values()
     assert seen == ([one.name for one in spec], [str(one.default) for one in spec])
 

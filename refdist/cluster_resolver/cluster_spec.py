@@ -175,6 +175,32 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     return Member(place if task_type == "chief" else chiefs + place, chiefs + workers)
 
 
+def check_servers(spec: ClusterSpec, task_type: str | None, task_id: int | None) -> None:
+    """Checks that a coordinator can train on a cluster with parameter servers.
+
+    Raises:
+        RD17: an unknown type of task, several chiefs, no worker or no parameter server, or a task that is not there.
+
+    Source: tf.distribute.ParameterServerStrategy; observed, TensorFlow 2.21, multi_worker_util.
+    """
+    attempted = f"ParameterServerStrategy on {spec}"
+    if not spec:
+        raise errors.error("RD17", attempted, "the cluster is empty", 'Set TF_CONFIG, or pass a SimpleClusterResolver '
+                           'of ClusterSpec({"worker": ["host:port", ...], "ps": ["host:port", ...]}).')
+    strange: list[str | None] = [job for job in spec.jobs if job not in TASK_TYPES]
+    if strange or not (task_type is None or task_type in TASK_TYPES):
+        raise errors.error("RD17", attempted, f"{(strange or [task_type])[0]!r} is not a type of task",
+                           f"The types are {', '.join(TASK_TYPES)}.")
+    for job, least, most in (("chief", 0, 1), ("worker", 1, None), ("ps", 1, None)):
+        count = spec.num_tasks(job) if job in spec.jobs else 0
+        if count < least or (most is not None and count > most):
+            raise errors.error("RD17", attempted, f"there are {count} tasks of type {job}",
+                               "Give the cluster one worker and one ps at least, and one chief at most.")
+    if task_type in spec.jobs and task_type != "chief" and task_id not in spec.task_indices(task_type):
+        raise errors.error("RD17", attempted, f"this task is said to be {task_type} {task_id}, which the cluster does "
+                           "not have", f"It has {spec.task_indices(task_type)}.")
+
+
 def integer(value: object) -> int | None:
     """The int that a task index is: an int, or the text of one, as JSON has for keys; None for anything else.
 

@@ -24,6 +24,7 @@ from refdist.strategies.replica_context import ReplicaContext
 from refdist.strategies.update import Updates
 from refdist.variables import creation
 from refdist.variables.access import foreign
+from refdist.variables.distributed import KIND_CLASS
 from refdist.variables.values import (
     DistributedValues,
     check_components,
@@ -46,6 +47,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
     # What is kept of a variable: a column of rules.CREATION.
     _keeps = rules.COPIES
+    kinds: Mapping[str, Any] = KIND_CLASS
     _ordered = True
     # The default strategy follows the choice of a backend; it is made before there is one.
     _keeps_backend = True

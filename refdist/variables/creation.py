@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from numpy.typing import DTypeLike
@@ -34,7 +34,7 @@ from refdist.core import call_site, context_stack, devices, lockstep, rules
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.context_stack import Creator
 from refdist.core.rules import VariableAggregation, VariableSynchronization
-from refdist.variables.distributed import KIND_CLASS, check_equal
+from refdist.variables.distributed import check_equal
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import declared_shape
 from refdist.variables.values import is_splittable
@@ -58,6 +58,7 @@ class VariableSpec:
     aggregation: VariableAggregation | None = VariableAggregation.NONE
     shape: Iterable[int | None] | None = None
     experimental_enable_variable_lifting: bool = True
+    per_worker_variable: bool = field(default=False, kw_only=True)
 
     @classmethod
     def of(cls, arguments: Mapping[str, object]) -> VariableSpec:
@@ -72,7 +73,7 @@ class VariableSpec:
         return f"Variable(name={self.name!r})"
 
 
-_FIELDS = [field.name for field in fields(VariableSpec)]
+_FIELDS = [one.name for one in fields(VariableSpec)]
 
 
 # --- The stack of creators -----------------------------------------------------------------------------------
@@ -167,7 +168,11 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
     device = context_stack.frame().device or devices.CPU
     array = frozen(current_backend().put(array, device))
     declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
-    return ResourceVariable(array, name, declared, device, distribute_strategy, trainable,
+    if spec.per_worker_variable:
+        raise errors.error("RD20", attempted, "per_worker_variable is True, and the strategy has no workers of a "
+                           "coordinator", "Leave it out, or create the variable under a ParameterServerStrategy.")
+    made = ResourceVariable if distribute_strategy is None else distribute_strategy.extended.kinds[rules.PLAIN]
+    return made(array, name, declared, device, distribute_strategy, trainable,
                             synchronization, aggregation, spec.constraint)
 
 
@@ -265,7 +270,8 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
             _take_first_worker_s_value(strategy, made, _described(made._name, kwargs["synchronization"], aggregation))
     if len(copies) > 1 and next_creator is not default_creator:
         _check_copies(kind, copies)
-    return KIND_CLASS[kind]._of(copies, aggregation)
+    variable: Variable = strategy.extended.kinds[kind]._of(copies, aggregation)
+    return variable
 
 
 def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:

@@ -303,8 +303,9 @@ class AggregatingVariable(_Shared):
         return self._primary
 
 
-KIND_CLASS: dict[str, type[_Shared]] = {
-    rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable, rules.AGGREGATING: AggregatingVariable}
+KIND_CLASS: dict[str, Any] = {
+    rules.PLAIN: ResourceVariable, rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable,
+    rules.AGGREGATING: AggregatingVariable}
 
 
 # Attributes and not properties: the path of a write reads them again and again.

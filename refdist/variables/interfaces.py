@@ -5,7 +5,7 @@ Strategies use all of these, and are in a higher layer.  The part that knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from refdist.array.backend import Backend
@@ -47,6 +47,10 @@ class Extended(Protocol):
     @property
     def reduction(self) -> Reduction:
         """How the values of all replicas become one."""
+
+    @property
+    def kinds(self) -> Mapping[str, Any]:
+        """The class of each of its kinds of variables."""
 
     def value_container(self, value: object) -> Any:
         """The variable that a copy belongs to; anything else is returned as it is."""

@@ -49,6 +49,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         synchronization: when the copies are synchronized.
         aggregation: how the updates of several replicas become one.
         shape: None means the shape of the initial value; a tuple with None allows other sizes later.
+        per_worker_variable: under a ParameterServerStrategy, whether each worker has a variable of its own.
 
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -75,7 +76,8 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                      synchronization: VariableSynchronization | None = VariableSynchronization.AUTO,
                      aggregation: VariableAggregation | None = VariableAggregation.NONE,
                      shape: Iterable[int | None] | None = None,
-                     experimental_enable_variable_lifting: bool = True) -> None: ...
+                     experimental_enable_variable_lifting: bool = True, *,
+                     per_worker_variable: bool = False) -> None: ...
 
     # What `Variable(...)` calls; set by `creation`, which imports all kinds of variables and cannot be imported here.
     _create: ClassVar[Callable[..., Any]]

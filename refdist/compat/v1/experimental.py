@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refdist.compat.v1.strategies import CentralStorageStrategy, MultiWorkerMirroredStrategy
+from refdist.compat.v1.strategies import CentralStorageStrategy, MultiWorkerMirroredStrategy, ParameterServerStrategy
 from refdist.missing import no_such_name
 from refdist.strategies.communication import (
     CollectiveCommunication,
@@ -18,6 +18,7 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
 ]
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from refdist import errors
+from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core.rules import ReduceOp
 from refdist.strategies import base, central_storage, mirrored, multi_worker, one_device
+from refdist.strategies.extended import StrategyExtended
 
 
 class Strategy(base.Strategy):
@@ -49,3 +53,92 @@ class MultiWorkerMirroredStrategy(multi_worker.ExperimentalMultiWorkerMirroredSt
 
     Source: tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy.
     """
+
+
+class ParameterServerStrategy(Strategy):
+    """Parameter servers without a coordinator: each worker runs the program.  It was made for graphs.
+
+    It can be made and asked where variables would be; to train, use `refdist.ParameterServerStrategy`.
+
+    Args:
+        cluster_resolver: says which worker this is, and where the parameter servers are; None asks TF_CONFIG.
+
+    Raises:
+        RD17: the cluster has no parameter server, or does not say which task this is.
+
+    Source: tf.compat.v1.distribute.experimental.ParameterServerStrategy.
+    """
+
+    def __init__(self, cluster_resolver: ClusterResolver | None = None) -> None:
+        resolver = cluster_resolver or TFConfigClusterResolver()
+        spec, job, task = resolver.cluster_spec(), resolver.task_type, resolver.task_id
+        devices, servers = "", ["CPU:0"]
+        if spec:
+            if "ps" not in spec.jobs or not spec.num_tasks("ps") or job is None or task is None:
+                raise errors.error("RD17", "ParameterServerStrategy", f"the cluster is {spec}, the task {job} {task}",
+                                   "Give the cluster a ps, and say which task this is.")
+            devices, servers = f"/job:{job}/task:{task}/", [f"/job:ps/task:{i}" for i in spec.task_indices("ps")]
+        gpus = resolver.num_accelerators().get("GPU", 0)
+        local = [f"{devices}GPU:{i}" for i in range(gpus)] or [f"{devices}CPU:0"]
+        super().__init__(ParameterServerExtended(self, worker_devices=local, parameter_devices=servers))
+
+    def scope(self) -> base.Scope:
+        """Not supported.
+
+        Raises:
+            RD20: always.
+        """
+        raise _of_graphs("scope")
+
+    def run(self, *args: object, **kwargs: object) -> Any:
+        """Not supported.
+
+        Raises:
+            RD20: always.
+        """
+        raise _of_graphs("run")
+
+    def experimental_distribute_dataset(self, *args: object, **kwargs: object) -> Any:
+        """Not supported.
+
+        Raises:
+            RD20: always.
+        """
+        raise _of_graphs("experimental_distribute_dataset")
+
+    def distribute_datasets_from_function(self, *args: object, **kwargs: object) -> Any:
+        """Not supported.
+
+        Raises:
+            RD20: always.
+        """
+        raise _of_graphs("distribute_datasets_from_function")
+
+
+class ParameterServerExtended(StrategyExtended):
+    """The methods of the first version's ParameterServerStrategy."""
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """Whether every worker runs the program itself: yes."""
+        return True
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """Whether this worker initializes variables: the chief does, which trains nothing."""
+        return False
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this worker writes checkpoints: no."""
+        return False
+
+    @property
+    def should_save_summary(self) -> bool:
+        """Whether this worker writes summaries: no."""
+        return False
+
+
+def _of_graphs(call: str) -> errors.RefdistError:
+    return errors.error("RD20", f"ParameterServerStrategy.{call}", "the first version is for graphs, and refdist has "
+                        "none", "Use refdist.ParameterServerStrategy and refdist.coordinator.ClusterCoordinator.")

@@ -1,0 +1,199 @@
+"""`ParameterServerStrategy`: variables on parameter servers, functions on workers, one coordinator that schedules them.
+
+Training is asynchronous: functions on several workers run at the same time, each reads and writes the variables when it
+gets there, and no one waits for another.  Everything is said by three objects.  The strategy places variables; the
+coordinator (`refdist.coordinator`) sends functions to workers; the cluster resolver says how many tasks there are.
+
+Tasks are simulated: they exist as soon as the cluster names them, in the process of the coordinator, and nothing has to
+be started.  An access to a variable is where the coordinator's simulation may let another function go on; it sets
+`pause`.  Within a worker everything is as with CentralStorageStrategy: a worker without GPUs has one replica, and its
+variables are plain; with several, they aggregate what the replicas of this one worker write.  Nothing is ever reduced
+over workers.
+
+Placement is round robin: a counter per strategy, which goes up by one for each variable, or shard of one, whatever its
+size.  A variable that is colocated with another one does not count, and is not split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from itertools import accumulate, pairwise
+from typing import Any
+
+from refdist import config, errors
+from refdist.array.convert import dtype_of, to_array
+from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.cluster_spec import check_servers
+from refdist.core import context_stack, devices, rules
+from refdist.core.callers import require
+from refdist.strategies.base import Strategy
+from refdist.strategies.extended import StrategyExtended
+from refdist.variables import creation, served
+from refdist.variables.access import foreign
+from refdist.variables.partitioners import row_counts
+from refdist.variables.sharded import ShardedVariable
+from refdist.variables.variable import Variable, as_variable
+
+Partition = Callable[..., object]
+
+
+class ParameterServerStrategy(Strategy):
+    """Asynchronous training with a coordinator, workers and parameter servers.
+
+    Args:
+        cluster_resolver: its cluster has workers and parameter servers ("ps"), and perhaps a chief and an evaluator.
+            Its number of GPUs is that of each worker, on each of which there is a replica; without GPUs a worker has
+            one replica.
+        variable_partitioner: called as `partitioner(shape=..., dtype=...)` for each variable of rank 1 or more; it
+            returns the number of shards on the first axis, and 1 for all others.  None splits nothing.
+
+    >>> import refdist
+    >>> spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1", "p1:1"]})
+    >>> resolver = refdist.cluster_resolver.SimpleClusterResolver(spec)
+    >>> strategy = refdist.ParameterServerStrategy(resolver)
+    >>> with strategy.scope():
+    ...     v, w = refdist.Variable(1.0), refdist.Variable(2.0)
+    >>> v.device, w.device
+    ('/job:ps/replica:0/task:0/device:CPU:0', '/job:ps/replica:0/task:1/device:CPU:0')
+
+    Raises:
+        RD17: the cluster is described wrongly, or has no worker or no parameter server.
+        RD24: the resolver counts GPUs that the machine does not have.  RD25: bad arguments.
+
+    Source: tf.distribute.ParameterServerStrategy.
+    """
+
+    def __init__(self, cluster_resolver: ClusterResolver, variable_partitioner: Partition | None = None) -> None:
+        attempted = "ParameterServerStrategy"
+        if not isinstance(cluster_resolver, ClusterResolver):
+            raise errors.error("RD25", attempted, f"cluster_resolver is {cluster_resolver!r}",
+                               "Pass a refdist.cluster_resolver.ClusterResolver.")
+        if variable_partitioner is not None and not callable(variable_partitioner):
+            raise errors.error("RD25", attempted, f"variable_partitioner is {variable_partitioner!r}",
+                               "Pass one of refdist.experimental.partitioners, or None.")
+        self._cluster_resolver = cluster_resolver
+        super().__init__(ParameterServerExtended(self, cluster_resolver, variable_partitioner))
+
+    @property
+    def cluster_resolver(self) -> ClusterResolver:
+        """What says which tasks there are."""
+        return self._cluster_resolver
+
+
+class ParameterServerExtended(StrategyExtended):
+    """ParameterServerStrategy's methods.
+
+    Attributes:
+        workers: how many there are.
+        lives: how often each of them has been lost.
+        lost: the numbers of the parameter servers that are gone.
+        pause: called before every access to a variable; None where no coordinator runs functions.
+    """
+
+    kinds: Mapping[str, Any] = {**StrategyExtended.kinds, rules.PLAIN: served.ServedVariable,
+                                rules.AGGREGATING: served.ServedAggregatingVariable}
+
+    def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, partition: Partition | None) -> None:
+        spec = resolver.cluster_spec()
+        check_servers(spec, resolver.task_type, resolver.task_id)
+        gpus = resolver.num_accelerators().get("GPU", 0)
+        servers = [devices.canonical(f"/job:ps/task:{i}/device:CPU:0") for i in range(spec.num_tasks("ps"))]
+        super().__init__(container_strategy, worker_devices=[f"GPU:{i}" for i in range(gpus)] or ["CPU:0"],
+                         parameter_devices=servers)
+        self._keeps = rules.CENTRAL if self.layout.count > 1 else rules.LONE_CENTRAL
+        self._partition = partition
+        self._placed = 0
+        self.workers = spec.num_tasks("worker")
+        self.lives = [0] * self.workers
+        self.lost: set[int] = set()
+        self.pause: Callable[[], None] | None = None
+
+    def visit(self, device: str, what: str) -> None:
+        """Called before every access to a variable on `device`.
+
+        Raises:
+            RD33: its server is gone.
+        """
+        if self.pause is not None:
+            self.pause()
+        if self.lost and devices.parse(device).task in self.lost:
+            raise served.lost(device, what)
+
+    def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
+        """A scope whose new variables are on the server of the given one, whole.
+
+        Raises:
+            RD11: a variable of another strategy.  RD09, RD10: wrong context.  RD25: not a variable.
+        """
+        require(self._strategy, "extended.colocate_vars_with")
+        variable = as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable")
+        if not self.variable_created_in_scope(variable):
+            raise foreign(f"colocate_vars_with of variable {variable.name}", variable)
+        return creation.variable_creator_scope(
+            lambda next_creator, **kwargs: next_creator(**{"colocate_with": variable, **kwargs}))
+
+    def variable_created_in_scope(self, v: object) -> bool:
+        """Whether `v`, or its first shard, was created by this strategy.
+
+        Raises:
+            RD25: not a variable.
+        """
+        return super().variable_created_in_scope(v.variables[0] if isinstance(v, ShardedVariable) else v)
+
+    def _create_variable(self, next_creator: Callable[..., object], **kwargs: Any) -> Any:
+        beside = kwargs.pop("colocate_with", None)
+        if kwargs.get("per_worker_variable"):
+            return self._create_for_workers(next_creator, kwargs)
+        if beside is not None:
+            return self._create_on(beside.device, next_creator, kwargs)
+        value = kwargs.get("initial_value")
+        if self._partition is None or value is None:
+            return self._create_on(self._place(), next_creator, kwargs)
+        value = kwargs["initial_value"] = value() if callable(value) else value
+        if isinstance(value, Variable | ShardedVariable):
+            value = kwargs["initial_value"] = value.numpy()
+        array = to_array(value, kwargs.get("dtype"), "initial_value")
+        counts = self._counts(array, kwargs)
+        if len(counts) == 1:
+            return self._create_on(self._place(), next_creator, kwargs)
+        name = (kwargs.get("name") or "Variable").rstrip("/")
+        shards = [self._create_on(self._place(), next_creator, {
+            **kwargs, "initial_value": array[begin:end], "shape": None, "name": f"{name}/part_{i}"})
+            for i, (begin, end) in enumerate(pairwise(accumulate(counts, initial=0)))]
+        return ShardedVariable(shards, f"{name}:0")
+
+    def _counts(self, array: Any, kwargs: Mapping[str, Any]) -> list[int]:
+        # How many rows each shard has.
+        attempted = f"Variable(name={kwargs.get('name')!r})"
+        if not array.shape or self._partition is None:
+            return [1]
+        dtype = dtype_of(array) if kwargs.get("dtype") is None else kwargs["dtype"]
+        found = row_counts(self._partition(shape=tuple(array.shape), dtype=dtype), array.shape[0], attempted)
+        shape = kwargs.get("shape")
+        if len(found) > 1 and shape is not None and None in tuple(shape):
+            raise errors.error("RD25", attempted, f"shape is {shape!r} and the variable has {len(found)} shards",
+                               "Leave the shape out: a variable of changing size cannot be split.",
+                               kind=errors.InvalidValueError)
+        return found
+
+    def _place(self) -> str:
+        # In replicas, which create a variable together, replica 0 chooses.
+        frame = context_stack.frame()
+        if frame.kind == context_stack.REPLICA and frame.replica_id != 0:
+            return self._parameter_devices[0]
+        device = self._parameter_devices[self._placed % len(self._parameter_devices)]
+        self._placed += 1
+        return device
+
+    def _create_on(self, device: str, next_creator: Callable[..., object], kwargs: Mapping[str, Any]) -> Any:
+        self.visit(device, f"Variable(name={kwargs.get('name')!r})")
+        return creation.create(self._strategy, self._keeps, [device], next_creator, kwargs)
+
+    def _create_for_workers(self, next_creator: Callable[..., object], kwargs: Mapping[str, Any]) -> Any:
+        mine = {**kwargs, "per_worker_variable": False, "distribute_strategy": None,
+                "trainable": bool(kwargs.get("trainable"))}
+        with context_stack.pushed(context_stack.frame().with_device(config.check_device(devices.CPU))):
+            first: Any = next_creator(**mine)
+        first._created_by = self._strategy
+        return served.PerWorkerVariable(first)

@@ -1,0 +1,154 @@
+"""Variables on parameter servers, and variables of which each worker of a coordinator has its own.
+
+A served variable is a cell: functions on all workers, and the coordinator, read and write it, each access is carried
+out as a whole, and between two accesses anything may happen.  So an access asks first (`Servers.visit`): there the
+simulation may let others go on, and a server that is gone is an error.  `assign_add` is one access and loses nothing;
+`v.assign(v + 1)` is two.
+
+A variable with `per_worker_variable=True` is not served: each worker has one, in its own memory, that begins at the
+initial value, and begins there again when the worker comes back after it was gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from refdist import errors
+from refdist.array.types import Array
+from refdist.core import devices
+from refdist.core.rules import VariableAggregation
+from refdist.variables.distributed import AggregatingVariable
+from refdist.variables.interfaces import Extended, Strategy
+from refdist.variables.variable import ResourceVariable, Variable
+
+
+class _Here(threading.local):
+    # The worker whose function runs in this thread; None on the coordinator.
+    worker: int | None = None
+
+
+here = _Here()
+
+
+class Servers(Extended, Protocol):
+    """What is asked of the `extended` of a strategy with parameter servers."""
+
+    lost: set[int]
+    workers: int
+    lives: list[int]
+
+    def visit(self, device: str, what: str) -> None:
+        """Called before every access to a variable on `device`; raises where its server is gone."""
+
+
+def lost(device: str, what: str) -> errors.RefdistError:
+    """The error for an access to a variable of a server that is gone."""
+    return errors.error("RD33", what, f"parameter server {devices.parse(device).task}, which had the variable, is gone")
+
+
+def _visit(variable: ResourceVariable, what: str) -> None:
+    strategy: Any = variable._created_by
+    strategy.extended.visit(variable._device, f"{what} of variable {variable.name}")
+
+
+class ServedVariable(ResourceVariable):
+    """A variable on a parameter server.
+
+    Source: tf.distribute.ParameterServerStrategy, "Variable creation with `strategy.scope()`".
+    """
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        _visit(self, "read")
+        return super()._read()
+
+    def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
+        _visit(self, operation)
+        return super()._write(operation, value, read_value)
+
+    def get(self) -> ServedVariable:
+        """The variable itself."""
+        return self
+
+
+class ServedAggregatingVariable(AggregatingVariable):
+    """A variable on a parameter server that several replicas of a worker update together."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        _visit(self._primary, "read")
+        return super()._read()
+
+    def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
+        _visit(self._primary, operation)
+        return super()._write(operation, value, read_value)
+
+
+class PerWorkerVariable(Variable):
+    """A variable of which each worker has its own; the coordinator has one, too.
+
+    In a scheduled function it is the worker's, anywhere else the coordinator's.
+
+    Args:
+        first: the coordinator's, whose value all begin with.
+
+    Source: observed, TensorFlow 2.21 (`per_worker_variable=True`).
+    """
+
+    __slots__ = ("__weakref__", "_cells", "_first", "_initial")
+
+    def __init__(self, first: ResourceVariable) -> None:
+        self._first = first
+        self._initial: Array = first._array
+        # By worker: how often it had been lost when its variable was made, and the variable.
+        self._cells: dict[int, tuple[int, ResourceVariable]] = {}
+
+    @property
+    def _strategy(self) -> Strategy | None:
+        return self._first._created_by
+
+    @property
+    def _aggregation(self) -> VariableAggregation:  # type: ignore[override]
+        return self._first._aggregation
+
+    @property
+    def _copies(self) -> tuple[ResourceVariable, ...]:
+        return (self._first if here.worker is None else self._of(here.worker),)
+
+    def _of(self, worker: int) -> ResourceVariable:
+        servers: Any = self._strategy
+        life = servers.extended.lives[worker]
+        made, cell = self._cells.get(worker, (-1, self._first))
+        if made != life:
+            first = self._first
+            cell = ResourceVariable(self._initial, first._name, first._shape,
+                                    devices.canonical(f"/job:worker/task:{worker}/device:CPU:0"), self._strategy,
+                                    first._trainable, first._synchronization, first._aggregation, first._constraint)
+            self._cells[worker] = life, cell
+        return cell
+
+    def _read(self) -> Any:
+        return self._primary._array
+
+    def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
+        return self._primary._write(operation, value, read_value)
+
+    def read_all(self) -> list[Any]:
+        """The values of all workers.
+
+        Raises:
+            RD09: called in a scheduled function.
+        """
+        if here.worker is not None:
+            raise errors.error("RD09", f"read_all of variable {self.name}", f"it was called on worker {here.worker}",
+                               "Call it on the coordinator, when the functions have ended.")
+        servers: Any = self._strategy
+        return [self._of(worker)._array for worker in range(servers.extended.workers)]
+
+    def __repr__(self) -> str:
+        return f"<PerWorkerVariable {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
