@@ -3,7 +3,8 @@
     python benchmarks/mpi.py [--workers 2] [--torch]
 
 The gradients of ResNet-50, 161 float32 arrays with 25.6 million numbers, are summed over the workers; and one
-scalar.  The ways take turns, and the median of several rounds counts.  --torch adds torch.distributed with gloo.
+scalar; and one array of some other sizes.  The ways take turns, and the median of several rounds counts.  --torch adds
+torch.distributed with gloo.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+SIZES = {1 << 16: 200, 1 << 20: 50, 1 << 24: 5}  # bytes of one array, and how often it is summed in a round
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -80,6 +82,8 @@ def worker(rounds: int, with_torch: bool) -> None:
         "scalar: refdist run + all_reduce": (lambda: strategy.run(scalar), 2000),
         "scalar: refdist run without a collective": (lambda: strategy.run(lambda: one), 2000),
     }
+    for size, inner in SIZES.items():
+        ways |= of_size(strategy, comm, size, inner)
     if with_torch:
         ways |= torch_ways(gradients, rank, comm)
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -96,6 +100,24 @@ def worker(rounds: int, with_torch: bool) -> None:
     assert float(first.flat[0]) == sum(range(1, comm.Get_size() + 1))
     if rank == 0:
         print("RESULT" + json.dumps({name: max(found[name] for found in slowest) for name in ways}))
+
+
+def of_size(strategy: Any, comm: Any, size: int, inner: int) -> dict[str, tuple[Callable[[], Any], int]]:
+    """One array of so many bytes, by raw MPI and by refdist."""
+    import numpy as np
+    from mpi4py import MPI
+
+    import refdist
+
+    array = np.ones(size // 4, np.float32)
+    out = np.empty_like(array)
+    return {f"{name(size)}: raw Allreduce": (lambda: comm.Allreduce(array, out, MPI.SUM), inner),
+            f"{name(size)}: refdist run + all_reduce": (lambda: strategy.run(
+                lambda: refdist.get_replica_context().all_reduce("SUM", array)), inner)}
+
+
+def name(size: int) -> str:
+    return f"{size >> 20} MiB" if size >> 20 else f"{size >> 10} KiB"
 
 
 def torch_ways(gradients: Any, rank: int, comm: Any) -> dict[str, tuple[Callable[[], Any], int]]:
@@ -132,12 +154,11 @@ def main() -> None:
     found = json.loads(output.split("RESULT")[1])
     raw = found["raw Allreduce, one packed buffer"]
     print(f"{options.workers} workers on {os.cpu_count()} cores, 161 arrays, 102 MB")
-    print("| way | time | ratio to the raw packed Allreduce |\n|---|---|---|")
-    for name, seconds in found.items():
-        if name.startswith("scalar"):
-            print(f"| {name} | {seconds * 1e6:.1f} us | |")
-        else:
-            print(f"| {name} | {seconds * 1e3:.1f} ms | {raw / seconds:.2f} x |")
+    print("| way | time | speed relative to raw Allreduce |\n|---|---|---|")
+    for way, seconds in found.items():
+        one, of_its_own, _ = way.partition(": ")
+        peer = found[f"{one}: raw Allreduce"] if of_its_own else raw
+        print(f"| {way} | {seconds * 1e6:,.1f} us | {peer / seconds:.2f} x |")
 
 
 if __name__ == "__main__":

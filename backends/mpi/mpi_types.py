@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 HostArray = npt.NDArray[np.generic]
+Bytes = npt.NDArray[np.uint8]
 # Bytes, an array, or (array, (how many elements of each process, where they begin)).
 Buffer = bytearray | HostArray | list[HostArray | tuple[HostArray, HostArray]]
 
@@ -29,13 +30,6 @@ class Request(Protocol):
     """A collective that has begun."""
 
     def Test(self) -> bool: ...
-
-
-class Window(Protocol):
-    """Memory that all processes of a communicator see."""
-
-    def Shared_query(self, rank: int) -> tuple[memoryview, int]: ...
-    def Free(self) -> None: ...
 
 
 class Communicator(Protocol):
@@ -57,12 +51,6 @@ class Communicator(Protocol):
     def Iallreduce(self, sendbuf: Buffer | InPlace, recvbuf: Buffer, op: Op) -> Request: ...
 
 
-class Windows(Protocol):
-    """The class MPI.Win."""
-
-    def Allocate_shared(self, size: int, disp_unit: int = 1, *, comm: Communicator) -> Window: ...
-
-
 class MPI(Protocol):
     """The module mpi4py.MPI."""
 
@@ -70,5 +58,4 @@ class MPI(Protocol):
     COMM_TYPE_SHARED: int
     IN_PLACE: InPlace
     SUM: Op
-    Win: Windows
     Exception: type[Exception]

@@ -3,25 +3,26 @@
 A process may not add up its own arrays before it sends them: (a + b) + (c + d) has other bits than ((a + b) + c) + d.
 So each process adds one slice of the arrays of all replicas, and every process gets the sums of all slices.
 
-`SharedMemoryReducer`, for processes of one host.  Arrays are staged in windows of MPI that all processes see; the sums
-are written to another such window and are the results, which are not copied out.  Staging goes chunk by chunk through
-two halves of a window: one barrier per chunk is enough, because a half is written again only after the next barrier,
-when all have read it.  Nothing is staged for the slice that a process adds itself.  Measured with the gradients of
-ResNet-50 (102 MB of float32, 2 processes on 2 cores): MPI's Allreduce 40 ms, with packing 65, this way 15, an
-all-to-all of slices 58.
+`SharedMemoryReducer`, for processes of one host.  Arrays are staged in a block of memory that all processes see; the
+sums are written to another one.  Staging goes chunk by chunk through two halves of the block: one barrier per chunk is
+enough, because a half is written again only after the next barrier, when all have read it.  Nothing is staged for the
+slice that a process adds itself.  Measured with the gradients of ResNet-50 (102 MB of float32, 2 processes on 2 cores):
+MPI's Allreduce 40 ms, with packing 65, this way 15, an all-to-all of slices 58.
 
-Results.  A window can be used again when no process holds a view of it.  Each process tells the others in its headers
-which ones it has released; all have the same masks, so all choose the same window without talking about it.  There are
-64, the bits of the mask; while all others are in use, the last one is used again and again, and its results are copied
-out.  Views are read-only for NumPy only: a library that ignores its flag (`torch.from_numpy`)
-writes into the memory of all processes.
+Results of up to 128 KiB are copied out.  Larger ones stay where they are, as each process's own view of the block
+(`shared_memory`).  The block can be used again when no process holds a view of it.  Each process tells the others in
+its headers which ones it has released; all have the same masks, so all choose the same block without talking about it.
+There are 64, the bits of the mask; while all of them are in use, results are copied out.
 
-`MessageReducer`, between hosts: an all-to-all of slices and an all-gather of their sums.  Where the order of additions
-does not matter (RING), Allreduce in chunks, which is faster than in one piece (26 ms for 40 above).
+`MessageReducer`, between hosts, and where no memory can be shared: an all-to-all of slices and an all-gather of their
+sums.  Where the order of additions does not matter (RING), Allreduce in chunks, which is faster than in one piece (26
+ms for 40 above).
 """
 
 from __future__ import annotations
 
+import math
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 
@@ -30,17 +31,19 @@ import numpy.typing as npt
 
 from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
-from refdist.backends.mpi.mpi_types import MPI, Communicator, HostArray, Request, Window
+from refdist.backends.mpi import shared_memory
+from refdist.backends.mpi.mpi_types import MPI, Bytes, Communicator, HostArray, Request
+from refdist.backends.mpi.shared_memory import Block, Exchange, NoSharedMemory
+from refdist.core import call_site
 
 _ALIGN = 64
 _CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
 _CHUNK_CROWDED = 1 << 24  # oversubscribed host: larger chunks, because every barrier costs a context switch
-_BUFFERS = 64  # bits of the mask in a header
-_SPARE = _BUFFERS - 1  # never in use for longer than a sum
+_BLOCKS = 64  # bits of the mask in a header
+_COPIED = 1 << 17  # bytes of results that are copied out
 
 Columns = Sequence[Sequence[HostArray]]  # for every result, the contiguous arrays of this process's replicas
 Wait = Callable[[Request], None]
-Bytes = npt.NDArray[np.uint8]
 
 
 class Layout:
@@ -109,21 +112,26 @@ class Layout:
 
 
 class SharedMemoryReducer:
-    """Sums through memory that all processes of the host share."""
+    """Sums through memory that all processes of the host share; by messages where they cannot have it."""
 
-    def __init__(self, mpi: MPI, comm: Communicator, wait: Wait, crowded: bool) -> None:
-        self._mpi = mpi
+    def __init__(self, comm: Communicator, exchange: Exchange, wait: Wait, crowded: bool,
+                 messages: MessageReducer) -> None:
         self._comm = comm
+        self._exchange = exchange
         self._wait = wait
         self._rank, self._size = comm.Get_rank(), comm.Get_size()
         self._chunk = _CHUNK_CROWDED if crowded else _CHUNK
-        self._staging: tuple[Window, list[Bytes]] | None = None
-        self._windows: list[tuple[Window, Bytes]] = []
-        self._mine = (1 << _BUFFERS) - 1  # bitmask of the buffers that this process has released
+        self._messages = messages
+        self._gave_up = False
+        self._staging: Block | None = None
+        self._copied: Block | None = None  # for results that are copied out
+        self._blocks: list[Block] = []  # for those that are not
+        self._mine = (1 << _BLOCKS) - 1  # bitmask of the blocks that this process has released
         self._free = self._mine  # those that all had released at the last rendezvous
+        os.register_at_fork(before=self._keep)
 
     def released(self) -> int:
-        """The bitmask of buffers whose results this process has released."""
+        """The bitmask of blocks whose results this process has released."""
         return self._mine
 
     def set_released(self, masks: Sequence[int]) -> None:
@@ -134,67 +142,90 @@ class SharedMemoryReducer:
         self._free = free
 
     def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
-        """The sum of each column over all processes, as views of shared memory."""
+        """The sum of each column over all processes."""
         layout = Layout(columns)
-        buffer, number = self._result(layout.total)
-        staging = self._stage(layout.replicas)
-        for turn, start in enumerate(range(0, layout.total, self._chunk)):
-            stop = min(start + self._chunk, layout.total)
+        if not self._gave_up:
+            try:
+                block, number = self._result(layout.total)
+                staging = self._stage(layout)
+            except NoSharedMemory as error:
+                self._give_up(layout.total, error)
+            else:
+                self._add(layout, staging, block.shared)
+                return self._results(layout, block, number)
+        return self._messages.sum(columns, ordered)
+
+    def _give_up(self, nbytes: int, error: NoSharedMemory) -> None:
+        # All processes do.  Results that are still in use keep their blocks alive.
+        self._gave_up = True
+        self._staging = self._copied = None
+        self._blocks = []
+        if self._rank == 0:
+            call_site.warn(f"sums are sent from now on, which is slower: the processes cannot share {nbytes} bytes of "
+                           f"memory ({error})")
+
+    def _add(self, layout: Layout, staging: npt.NDArray[np.uint8], result: Bytes) -> None:
+        for turn, start in enumerate(range(0, layout.total, staging.shape[-1])):
+            stop = min(start + staging.shape[-1], layout.total)
             half = turn % 2
             low, high = layout.slice(start, stop, self._rank, self._size)
             # Nothing is staged for the slice that this process adds itself.
             for first, end in ((start, low), (high, stop)):
-                layout.copy(first, end, staging[self._rank][half], start)
+                layout.copy(first, end, staging[self._rank, half], start)
             # A half is written again only after the next barrier, when all have read it.
             self._barrier()
-            blocks = [None if rank == self._rank else staging[rank][half] for rank in range(self._size)]
-            layout.add(low, high, blocks, start, buffer)
+            blocks = [None if rank == self._rank else staging[rank, half] for rank in range(self._size)]
+            layout.add(low, high, blocks, start, result)
         self._barrier()
-        return self._results(layout, buffer, number)
 
     def _barrier(self) -> None:
         self._wait(self._comm.Ibarrier())
 
-    def _results(self, layout: Layout, buffer: Bytes, number: int) -> list[HostArray]:
-        if number == _SPARE:
-            return [frozen(view.copy()) for view in layout.views(buffer)]
+    def _results(self, layout: Layout, block: Block, number: int | None) -> list[HostArray]:
+        if number is None:
+            return [frozen(view.copy()) for view in layout.views(block.shared)]
         self._mine &= ~(1 << number)
-        root = np.frombuffer(buffer.data[:layout.total], np.uint8)
+        root = np.frombuffer(block.own.data[:layout.total], np.uint8)
         root.flags.writeable = False
-        weakref.finalize(root, self._release, number)
+        weakref.finalize(root, self._release, number, block)
         return layout.views(root)
 
-    def _release(self, number: int) -> None:
+    def _release(self, number: int, block: Block) -> None:
+        block.renew()
         self._mine |= 1 << number
 
-    def _result(self, nbytes: int) -> tuple[Bytes, int]:
-        # All processes have the same mask of free buffers, so they choose the same one.
-        fitting = [(number == _SPARE, len(memory), number) for number, (_, memory) in enumerate(self._windows)
-                   if self._free >> number & 1 and len(memory) >= nbytes]
-        if fitting:
-            _, _, number = min(fitting)
-            return self._windows[number][1], number
-        unused = [number for number in range(len(self._windows)) if self._free >> number & 1]
-        number = unused[0] if unused else len(self._windows)
-        window = self._mpi.Win.Allocate_shared(nbytes if self._rank == 0 else 0, 1, comm=self._comm)
-        memory = np.frombuffer(window.Shared_query(0)[0], np.uint8)
-        if unused:
-            self._windows[number][0].Free()
-            self._windows[number] = (window, memory)
-        else:
-            self._windows.append((window, memory))
-        return memory, number
+    def _keep(self) -> None:
+        for number, block in enumerate(self._blocks):
+            if not self._mine >> number & 1:
+                block.keep()
 
-    def _stage(self, local: int) -> list[Bytes]:
-        # Two halves for each replica of each process.
-        nbytes = 2 * local * self._chunk
-        if self._staging is None or self._staging[1][0].size < nbytes:
-            if self._staging is not None:
-                self._staging[0].Free()
-            window = self._mpi.Win.Allocate_shared(nbytes, 1, comm=self._comm)
-            self._staging = window, [np.frombuffer(window.Shared_query(rank)[0], np.uint8)
-                                     for rank in range(self._size)]
-        return [memory[:nbytes].reshape(2, local, self._chunk) for memory in self._staging[1]]
+    def _result(self, nbytes: int) -> tuple[Block, int | None]:
+        # Its number is None where results are copied out.  All processes have the same mask, so they choose the same.
+        free = [number for number in range(_BLOCKS) if self._free >> number & 1]
+        if nbytes <= _COPIED or not free:
+            if self._copied is None or self._copied.shared.size < nbytes:
+                self._copied = self._allocate(nbytes)
+            return self._copied, None
+        fitting = [(block.shared.size, number) for number, block in enumerate(self._blocks)
+                   if number in free and block.shared.size >= nbytes]
+        if fitting:
+            _, number = min(fitting)
+        else:
+            number = free[0]
+            self._blocks[number:number + 1] = [self._allocate(nbytes)]
+        return self._blocks[number], number
+
+    def _stage(self, layout: Layout) -> npt.NDArray[np.uint8]:
+        # [process, half, replica, byte]; no more than is needed, because all of it is allocated.
+        chunk = min(self._chunk, 1 << (layout.total - 1).bit_length())
+        shape = self._size, 2, layout.replicas, chunk
+        nbytes = math.prod(shape)
+        if self._staging is None or self._staging.shared.size < nbytes:
+            self._staging = self._allocate(nbytes)
+        return self._staging.shared[:nbytes].reshape(shape)
+
+    def _allocate(self, nbytes: int) -> Block:
+        return shared_memory.allocate(nbytes, self._rank, self._size, self._exchange)
 
 
 class MessageReducer:
@@ -207,11 +238,11 @@ class MessageReducer:
         self._size = comm.Get_size()
 
     def released(self) -> int:
-        """No buffers are shared."""
+        """No blocks are shared."""
         return 0
 
     def set_released(self, masks: Sequence[int]) -> None:
-        """No buffers are shared."""
+        """No blocks are shared."""
 
     def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
         """The sum of each column over all processes."""
@@ -246,7 +277,7 @@ class MessageReducer:
         return [frozen(view) for view in layout.views(result)]
 
 
-def make(mpi: MPI, comm: Communicator, node: Communicator, wait: Wait, cores: int,
+def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, cores: int,
          sent: bool) -> SharedMemoryReducer | MessageReducer:
     """The faster reducer that works for these processes.
 
@@ -254,11 +285,13 @@ def make(mpi: MPI, comm: Communicator, node: Communicator, wait: Wait, cores: in
         mpi: mpi4py.MPI.
         comm: all processes.
         node: those of this host.
+        exchange: gathers a small object of each process.
         wait: waits for a request, with a limit.
         cores: how many the processes of this host may use together.
         sent: whether to use MPI alone even on one host.
     """
     hosts = comm.allreduce(1 if node.Get_rank() == 0 else 0)
+    messages = MessageReducer(mpi, comm, wait)
     if sent or hosts > 1:
-        return MessageReducer(mpi, comm, wait)
-    return SharedMemoryReducer(mpi, comm, wait, node.Get_size() > cores)
+        return messages
+    return SharedMemoryReducer(comm, exchange, wait, node.Get_size() > cores, messages)

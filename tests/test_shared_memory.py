@@ -1,0 +1,89 @@
+"""Results in memory that processes share: nobody writes into another's, and there may be many, or too little memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_workers import HERE, ROOT, mpiexec, options
+
+from refdist.backends.mpi import shared_memory
+
+SHARED = str(HERE / "shared.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["too_little"],
+                                       ["too_little", "later"]], ids=" ".join)
+def test_what_workers_do_with_results(arguments: list[str]) -> None:
+    done = mpiexec(2, SHARED, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("came through") == 2
+
+
+@pytest.mark.slow
+def test_the_size_of_dev_shm_does_not_matter() -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a /dev/shm of its own needs root and `unshare`")
+    launcher = Path(sys.executable).with_name("mpiexec")
+    mount = "mount -t tmpfs -o size=8m none /dev/shm || exit 77; exec \"$@\""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["unshare", "-m", "sh", "-c", mount, "sh", launcher, *options(launcher, env), "-n", "2",
+                           sys.executable, SHARED, "large"],
+                          env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    if done.returncode == 77:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("came through") == 2
+
+
+def alone(value: Any) -> list[Any]:
+    return [value]
+
+
+def test_memory_that_is_not_there_is_an_error_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(shared_memory.NoSharedMemory, match="too few pages on another host"):
+        shared_memory.allocate(100, 0, 2, lambda value: [value, "too few pages on another host"])
+
+    def full(*_: int) -> None:
+        raise OSError("no pages are left")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(shared_memory.NoSharedMemory, match="no pages are left"):
+        shared_memory.allocate(100, 0, 1, alone)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_file_of_the_same_number_in_another_process_is_not_taken_for_the_memory() -> None:
+    with open(os.devnull, "rb") as other:
+        said = iter([[(f"/proc/{os.getpid()}/fd/{other.fileno()}", "refdist 123", "")]])
+        with pytest.raises(shared_memory.NoSharedMemory, match="is not refdist 123"):
+            shared_memory.allocate(100, 1, 2, lambda value: next(said, [value]))
+
+
+def test_what_is_written_to_ones_own_pages_is_dropped_when_the_memory_is_used_again(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    for pages in ("as the kernel tells", "not told"):
+        if pages == "not told":
+            monkeypatch.setattr(shared_memory.Block, "_written", lambda self: True)
+        block = shared_memory.allocate(5 * mmap.PAGESIZE + 1, 0, 1, alone)
+        assert block.shared.size == block.own.size == 6 * mmap.PAGESIZE and not block.own.any()
+        block.shared[:] = 7
+        assert np.all(block.own == 7) and block._written() == (pages == "not told")
+        block.own[-1] = 8
+        assert block._written() and block.shared[-1] == 7
+        block.shared[:] = 9
+        assert block.own[0] == 9 and block.own[-1] == 8 and block.own[-2] == 7
+        block.renew()
+        assert np.all(block.own == 9)
+        block.keep()
+        block.shared[:] = 1
+        assert np.all(block.own == 9)

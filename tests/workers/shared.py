@@ -1,0 +1,134 @@
+"""What workers do with results that lie in memory they share: shared.py NAME, under mpiexec."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+import refdist
+
+LARGE = 300_000  # float32 numbers, so that the sum lies in memory that is shared
+Aggregation = refdist.VariableAggregation
+
+
+def total(number: float, size: int = LARGE) -> Any:
+    """The sum of arrays that are full of `number`, times 1 on worker 0, 2 on worker 1."""
+    def step() -> Any:
+        context = refdist.get_replica_context()
+        return context.all_reduce("SUM", np.full(size, number * (context.replica_id_in_sync_group + 1), np.float32))
+    return strategy.run(step)
+
+
+def is_full(array: Any, number: float) -> bool:
+    return bool(np.all(array == 3 * number))
+
+
+def write_through(array: Any) -> None:
+    """Fills an array, as a library does that knows its address and nothing of its flags."""
+    assert not array.flags.writeable
+    ctypes.memset(array.ctypes.data, 0, array.nbytes)
+
+
+def writes() -> None:
+    for turn in range(1, 4):
+        first = total(turn)
+        address = first.ctypes.data
+        if rank == 0:
+            write_through(first)
+            assert is_full(first, 0)
+        small = total(1, 1)  # all have written
+        assert is_full(first, turn if rank else 0) and is_full(small, 1)
+        del first
+        total(1, 1)  # all have told the others that the memory is free
+        again = total(10 * turn)
+        assert again.ctypes.data == address, "the same memory is used again"
+        assert is_full(again, 10 * turn)
+        del again
+        total(1, 1)
+
+
+def a_few_bytes() -> None:
+    """One page is written to, and results of another size come next."""
+    first = total(1)
+    if rank == 1:
+        ctypes.memset(first[-7:].ctypes.data, 0, 5)
+    view = first[10:20]
+    del first
+    second = total(2)  # elsewhere, because a view is left
+    assert is_full(view, 1) and is_full(second, 2)
+    del view, second
+    total(1, 1)
+    assert is_full(total(3, LARGE - 5), 3)
+    assert is_full(total(4), 4)
+
+
+def forks() -> None:
+    """A child of fork keeps the numbers that its parent had."""
+    first = total(1)
+    address = first.ctypes.data
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reading, 1)
+        os._exit(0 if is_full(first, 1) else 3)
+    assert is_full(first, 1)
+    del first
+    total(1, 1)
+    again = total(2)
+    assert again.ctypes.data == address and is_full(again, 2)
+    os.write(writing, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def many() -> None:
+    """More results are kept than there are bits in a mask, by variables too, and nothing is said."""
+    kept = [total(number) for number in range(150)]
+    parts = [total(number)[:1] for number in range(150)]
+    with strategy.scope():
+        variables = [refdist.Variable(np.zeros(LARGE, np.float32), aggregation=Aggregation.SUM) for _ in range(70)]
+        sums = [refdist.Variable(np.zeros(LARGE, np.float32), aggregation=Aggregation.SUM,
+                                 synchronization=refdist.VariableSynchronization.ON_READ) for _ in range(70)]
+
+    def step() -> None:
+        for number, (one, other) in enumerate(zip(variables, sums, strict=True)):
+            mine = np.full(LARGE, number * (rank + 1), np.float32)
+            one.assign_add(mine)
+            other.assign_add(mine)
+
+    strategy.run(step)
+    read = [one.read_value() for one in sums]
+    assert all(is_full(one, number) for found in (kept, parts) for number, one in enumerate(found))
+    assert all(is_full(one.numpy(), number) for number, one in enumerate(variables))
+    assert all(is_full(one, number) for number, one in enumerate(read))
+
+
+def too_little() -> None:
+    """There is less memory than is needed: once from the beginning, once for a larger result."""
+    first = total(1) if "later" in sys.argv else None
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = [total(number, 3 * LARGE) for number in range(3)]
+    assert all(is_full(one, number) for number, one in enumerate(found))
+    assert first is None or is_full(first, 1)
+    assert len(said) == (rank == 0), said
+    assert all("sums are sent from now on" in str(one.message) and one.filename == __file__ for one in said)
+
+
+def large() -> None:
+    """80 MB, and not a word."""
+    assert is_full(total(1, 20_000_000), 1)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    rank = strategy.extended.transport.rank
+    globals()[sys.argv[1]]()
+    print("came through")
