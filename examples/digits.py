@@ -187,14 +187,14 @@ def main() -> int:
         curves[kind.name] = (losses, losses_alone)
         failed |= difference > 1e-5 or (kind is HiddenLayer and options.epochs >= 40 and found < 0.95)
 
-    with refdist.journal.record() as events:
+    with refdist.record() as recording:
         batch = next(iter(many.experimental_distribute_dataset([(training[0][:100], training[1][:100])])))
         many.run(training_step, args=(model, batch))
     if chief:
         from digits_picture import draw
 
         options.out.mkdir(parents=True, exist_ok=True)
-        print(f"picture: {draw(curves, events, replicas, options.out / 'digits.png')}")
+        print(f"picture: {draw(curves, recording.events, replicas, options.out / 'digits.png')}")
     if failed:
         print("FAILED: the weights differ by more than 1e-5, or less than 95 % were right", file=sys.stderr)
     return int(failed)

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from refdist.journal import Event
+from refdist.insight import Event
 
 COLORS = {"all_reduce": "tab:orange", "assign_sub": "tab:green"}
 
@@ -36,17 +36,17 @@ def timeline(axes: pyplot.Axes, events: Sequence[Event], replicas: int) -> None:
     begun: dict[int, int] = {}
     seen = set()
     for event in events:
-        if event.replica is None or event.kind not in ("start", "meet", "finish"):
+        if event.replica is None or event.kind not in ("replica", "meet", "end"):
             continue
         row = event.replica
-        if event.kind != "start" and row in begun:
-            axes.barh(row, event.step - begun[row], left=begun[row], height=0.5, color="tab:blue", alpha=0.5)
-        begun[row] = event.step
+        if event.kind != "replica" and row in begun:
+            axes.barh(row, event.id - begun[row], left=begun[row], height=0.5, color="tab:blue", alpha=0.5)
+        begun[row] = event.id
         if event.kind == "meet":
-            call = event.name.split(" of ")[0]
+            call = event["call"].split(" of ")[0]
             label = f"meets in {call}" if call not in seen else None
             seen.add(call)
-            axes.plot(event.step, row, "o", markersize=7, color=COLORS.get(call, "tab:red"), label=label)
+            axes.plot(event.id, row, "o", markersize=7, color=COLORS.get(call, "tab:red"), label=label)
     axes.set(yticks=range(replicas), yticklabels=[f"replica {i}" for i in range(replicas)],
              xlabel="events of one training step, in order (a bar: the replica runs or waits until its next mark)",
              title="What the replicas did")

@@ -3,6 +3,7 @@
 A call goes strategy -> context -> variables and values -> collectives -> backend, and imports go the same
 way, never back:
 
+    insight/           recordings of what happens, and what is made of them
     nn                 losses of programs with replicas
     strategies/        what users call: one file per strategy, the replica context, how values are reduced
     input/             which replica gets which rows of a dataset
@@ -27,7 +28,7 @@ _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
-from refdist import cluster_resolver, compat, config, data, errors, experimental, journal, nest, nn, random, tpu, train  # noqa: E402
+from refdist import cluster_resolver, compat, config, data, errors, experimental, insight, nest, nn, random, tpu, train  # noqa: E402
 from refdist.array.backend import constant, set_backend  # noqa: E402
 from refdist.array.indexed_slices import IndexedSlices  # noqa: E402
 from refdist.backends.simulated.workers import simulate_workers  # noqa: E402
@@ -38,6 +39,7 @@ from refdist.core.rules import ReduceOp, VariableAggregation, VariableSynchroniz
 from refdist.data.spec import TensorSpec  # noqa: E402
 from refdist.input.distributed import DistributedDataset, DistributedIterator  # noqa: E402
 from refdist.input.options import InputContext, InputOptions, InputReplicationMode  # noqa: E402
+from refdist.insight import record  # noqa: E402
 from refdist.missing import no_such_name  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.central_storage import CentralStorageStrategy  # noqa: E402
@@ -72,7 +74,8 @@ __all__ = [
     "SyncOnReadVariable", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
     "array_module", "cluster_resolver", "compat", "config", "constant", "data", "device", "errors", "experimental",
     "experimental_set_strategy", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context",
-    "journal", "nest", "nn", "random", "set_backend", "simulate_workers", "tpu", "train", "variable_creator_scope",
+    "insight", "nest", "nn", "random", "record", "set_backend", "simulate_workers", "tpu", "train",
+    "variable_creator_scope",
 ]
 
 cluster_resolver.launcher.set_tf_config()

@@ -1,4 +1,4 @@
-"""Runs repeat exactly, and the order in which replicas run changes nothing but the journal."""
+"""Runs repeat exactly, and the order in which replicas run changes nothing but the recording."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refdist
-from refdist import journal
 
 
 def program(count: int, rows: np.ndarray[Any, Any]) -> tuple[Any, ...]:
@@ -45,14 +44,14 @@ def program(count: int, rows: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 ROWS = np.random.default_rng(0).standard_normal((11, 3)).astype(np.float32)
 
 
-def test_ten_runs_give_one_journal() -> None:
-    journals = []
+def test_ten_runs_give_one_recording() -> None:
+    recordings = []
     for _ in range(10):
-        with journal.record() as events:
+        with refdist.record() as recording:
             program(4, ROWS)
-        journals.append(events)
-    assert len(journals[0]) > 100
-    assert all(events == journals[0] for events in journals)
+        recordings.append(recording.events)
+    assert len(recordings[0]) > 100
+    assert all(events == recordings[0] for events in recordings)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -121,8 +121,8 @@ def test_lines_of_pages_fit_into_an_editor() -> None:
 
 
 def test_every_public_object_says_where_its_semantics_come_from() -> None:
-    own = {"cluster_resolver", "compat", "config", "nn", "random", "set_backend", "train",
-           "data", "errors", "experimental", "journal", "nest", "constant", "array_module", "PerReplica",
+    own = {"cluster_resolver", "compat", "config", "nn", "random", "set_backend", "tpu", "train",
+           "data", "errors", "experimental", "insight", "nest", "record", "constant", "array_module", "PerReplica",
            "Mirrored", "AggregatingVariable", "SyncOnReadVariable", "MirroredVariable"}
     silent = [name for name in refdist.__all__
               if name not in own and "Source:" not in (getattr(refdist, name).__doc__ or "")]

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 # Highest layer first; a name is a folder with all its files, or a file of refdist/ itself.  What stands in one layer
 # does not import each other.
 LAYERS = [
-    "tpu",
+    "insight tpu",
     "experimental tpu_experimental train compat",
     "nn",
     "strategies",

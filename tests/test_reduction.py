@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist import journal
 from refdist.array import collectives
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import Chapter, cases, load
@@ -139,12 +138,18 @@ OF_SLICES: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
 }
 
 
+def moved(recording: refdist.insight.Recording) -> list[tuple[str, int]]:
+    """What travelled, and how many bytes."""
+    return [(f"{event['source']} -> {event['destination']}", event["bytes"]) for event in recording.events
+            if event.kind == "transfer"]
+
+
 @pytest.mark.parametrize("name", OF_SLICES)
 @pytest.mark.parametrize("plan", PLANS)
 def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> None:
     call, destinations = OF_SLICES[name]
     ops = PLANS[plan]()
-    with journal.record() as events:
+    with refdist.record() as recording:
         found = call(mirrored(ops))
     if isinstance(found, refdist.IndexedSlices):
         assert found.values.tolist() == [[number] * 2 for number in NUMBERS] and found.indices.tolist() == [0, 0, 0]
@@ -152,7 +157,7 @@ def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> N
         assert found.numpy().tolist() == [[(NUMBERS[0] + NUMBERS[1]) + NUMBERS[2]] * 2]
     expected = [move.nbytes for move in ops.transfers(FULL, destinations, collectives.nbytes(slices_of(0)))
                 if move.source != move.destination and move.nbytes]
-    assert [event.nbytes for event in events if event.kind == "transfer"] == expected != []
+    assert [nbytes for _, nbytes in moved(recording)] == expected != []
 
 
 @pytest.mark.parametrize("op", ["SUM", "MEAN"])
@@ -160,11 +165,11 @@ def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> N
 def test_every_way_in_makes_the_transfers_of_the_plan(entry: Any, plan: str, op: str) -> None:
     call, destinations, _ = entry
     ops = PLANS[plan]()
-    with journal.record() as events:
+    with refdist.record() as recording:
         call(mirrored(ops), op)
     expected = [(f"{devices.short(move.source)} -> {devices.short(move.destination)}", move.nbytes)
                 for move in ops.transfers(FULL, destinations, 16) if move.source != move.destination and move.nbytes]
-    assert [(event.name, event.nbytes) for event in events if event.kind == "transfer"] == expected != []
+    assert moved(recording) == expected != []
 
 
 # The plan, how many GPUs, and the transfers of 16 bytes between them.
@@ -184,9 +189,9 @@ TRANSFERS: list[tuple[Plan, int, list[tuple[str, int]]]] = [
 @pytest.mark.parametrize(("plan", "count", "expected"), TRANSFERS)
 def test_the_transfers_of_the_plans(plan: Plan, count: int, expected: list[tuple[str, int]]) -> None:
     strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)], cross_device_ops=plan)
-    with journal.record() as events:
+    with refdist.record() as recording:
         strategy.run(lambda: rc().all_reduce("SUM", np.ones(4, np.float32)))
-    assert [(event.name, event.nbytes) for event in events if event.kind == "transfer"] == expected
+    assert moved(recording) == expected
 
 
 def test_every_way_in_accumulates_as_the_plan_was_told(entry: Any) -> None:
@@ -200,7 +205,7 @@ def test_every_way_in_gives_the_same_when_it_is_recorded(entry: Any) -> None:
     call, _, _ = entry
     for make in (*PLANS.values(), Own):
         plain = call(mirrored(make()))
-        with journal.record():
+        with refdist.record():
             assert call(mirrored(make())).tobytes() == plain.tobytes()
 
 
@@ -212,16 +217,14 @@ def test_a_value_goes_to_some_devices_only_by_way_of_the_first_one() -> None:
 
 def test_several_values_that_go_everywhere_travel_in_packs() -> None:
     strategy = mirrored(refdist.HierarchicalCopyAllReduce(num_packs=1))
-    with journal.record() as one:
+    with refdist.record() as one:
         strategy.run(lambda: rc().all_reduce("SUM", [mine(), mine()]))
     value = strategy.run(mine)
-    with journal.record() as other:
+    with refdist.record() as other:
         strategy.extended.batch_reduce_to("SUM", [(value, value), (value, value)])
-    with journal.record() as direct:
+    with refdist.record() as direct:
         strategy.extended.reduction.ops.batch_reduce("SUM", [(value, value), (value, value)])
 
-    def moved(events: Any) -> Any:
-        return [(event.name, event.nbytes) for event in events if event.kind == "transfer"]
     assert moved(one) == moved(other) == moved(direct)
     assert {nbytes for _, nbytes in moved(one)} == {32}
 
@@ -241,7 +244,7 @@ def test_recording_changes_no_case_of_the_specification(chapter: Chapter) -> Non
     with refdist.config.temporary_devices():
         adapter = Simulated()
         plain = [adapter.run(program(case)) for case in some]
-        with journal.record():
+        with refdist.record():
             recorded = [adapter.run(program(case)) for case in some]
     assert recorded == plain
 
@@ -488,23 +491,28 @@ def test_a_mirrored_value_that_differs_between_workers_has_no_mean(workers: int,
 def test_recorded_workers_say_which_replicas_met_and_how_many_bytes_they_contributed() -> None:
     def program(s: Any, i: int) -> Any:
         return s.run(lambda: rc().all_reduce("SUM", [np.float64(i), np.ones(2, np.float32)]))
-    with journal.record() as events:
+    with refdist.record() as two:
         every_worker(program, 2, 2)
-    assert [(event.kind, event.replica, event.nbytes) for event in events if event.kind in ("start", "meet")] == [
-        ("start", 0, 0), ("meet", 0, 16), ("start", 1, 0), ("meet", 1, 16), ("meet", None, 32),
-        ("start", 2, 0), ("meet", 2, 16), ("start", 3, 0), ("meet", 3, 16), ("meet", None, 32)]
-    with journal.record() as events:
+    assert met(two) == [("meet", 0, 0, 16), ("meet", 0, 1, 16), ("exchange", 0, None, 32),
+                        ("meet", 1, 2, 16), ("meet", 1, 3, 16), ("exchange", 1, None, 32)]
+    with refdist.record() as one:
         every_worker(program, 3, 1)
-    assert [(event.replica, event.nbytes) for event in events if event.kind == "meet"] == [(0, 16), (1, 16), (2, 16)]
+    assert met(one) == [(kind, i, i, 16) for i in range(3) for kind in ("meet", "exchange")]
+
+
+def met(recording: refdist.insight.Recording) -> list[tuple[str, int, int | None, int]]:
+    """Kind, worker, replica and bytes of everything that waits for others."""
+    return [(event.kind, event.worker, event.replica, event["bytes"]) for event in recording.events
+            if event.kind in ("meet", "exchange")]
 
 
 @pytest.mark.parametrize(("workers", "replicas"), WORLDS)
 def test_workers_make_the_transfers_of_the_plan_among_their_own_devices(workers: int, replicas: int) -> None:
-    with journal.record() as events:
+    with refdist.record() as recording:
         every_worker(lambda s, i: s.run(lambda: rc().all_reduce("SUM", np.float64(i))), workers, replicas)
-    moved = [event for event in events if event.kind == "transfer"]
-    assert len(moved) == workers * 2 * (replicas - 1)
-    assert {event.nbytes for event in moved} <= {8}
+    found = moved(recording)
+    assert len(found) == workers * 2 * (replicas - 1)
+    assert {nbytes for _, nbytes in found} <= {8}
 
 
 def test_an_axis_may_be_a_number_of_numpy() -> None:

@@ -210,7 +210,7 @@ def test_every_way_to_change_it_counts(change: str, where: str) -> None:
 def test_a_fresh_process_has_forgotten_everything_and_the_old_one_is_put_back() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     generator, backend = refdist.random.get_global_generator(), strategy.extended.backend
-    with refdist.journal.record() as events, process.fresh(REFDIST_DEVICES="GPU:3", REFDIST_REPLICA_SEED="1"):
+    with refdist.record() as recording, process.fresh(REFDIST_DEVICES="GPU:3", REFDIST_REPLICA_SEED="1"):
         assert len(refdist.config.list_logical_devices("GPU")) == 3
         assert refdist.config.order(8) != range(8)
         assert refdist.random.get_global_generator() is not generator
@@ -222,7 +222,7 @@ def test_a_fresh_process_has_forgotten_everything_and_the_old_one_is_put_back() 
         refdist.MirroredStrategy().run(lambda: refdist.get_replica_context())
         refdist.config.set_simulated_devices(gpu=1)
         os.environ["REFDIST_LEFT_BEHIND"] = "1"
-    assert events == [] and "REFDIST_LEFT_BEHIND" not in os.environ and "REFDIST_DEVICES" not in os.environ
+    assert recording.events == [] and "REFDIST_LEFT_BEHIND" not in os.environ and "REFDIST_DEVICES" not in os.environ
     assert refdist.random.get_global_generator() is generator and chosen.value is backend
     assert refdist.config.order(8) == range(8)
     assert strategy.run(lambda: 1) == 1

@@ -306,7 +306,7 @@ def test_with_one_worker_callers_go_through_the_lone_worker_s_verbs(monkeypatch:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_journal_has_the_transfers_inside_each_worker(workers: int) -> None:
+def test_a_recording_has_the_transfers_inside_each_worker(workers: int) -> None:
     def gather(strategy: Any) -> None:
         strategy.gather(strategy.run(lambda: np.zeros(2, np.float32)), 0)
 
@@ -314,10 +314,11 @@ def test_the_journal_has_the_transfers_inside_each_worker(workers: int) -> None:
         strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32([1])))
 
     for act, nbytes in ((gather, 8), (all_reduce, 4)):
-        with refdist.journal.record() as events:
+        with refdist.record() as recording:
             refdist.simulate_workers(lambda act=act: act(refdist.MultiWorkerMirroredStrategy()), workers, 2)
-        found = sorted((event.name, event.nbytes) for event in events if event.kind == "transfer")
-        assert found == [(f"worker:{worker} GPU:{gpu} -> worker:{worker} GPU:{1 - gpu}", nbytes)
+        found = sorted((event.worker, event["source"], event["destination"], event["bytes"])
+                       for event in recording.events if event.kind == "transfer")
+        assert found == [(worker, f"worker:{worker} GPU:{gpu}", f"worker:{worker} GPU:{1 - gpu}", nbytes)
                          for worker in range(workers) for gpu in range(2)]
 
 

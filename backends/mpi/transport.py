@@ -38,7 +38,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from refdist import errors
+from refdist import errors, journal
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
@@ -228,14 +228,19 @@ class MPITransport(ConnectableTransport):
     # The contract.
 
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
+        with journal.span("exchange", called=call, contributed=value):
+            return self._objects(call, value)
+
+    def _objects(self, call: CollectiveCall, value: object) -> list[Any]:
         return [pickle.loads(part) for part in self._all(call, pickle.dumps(value))]
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         parts = _numpy(columns)
-        if sum(part.nbytes for column in parts for part in column) <= _SMALL:
-            return self._sum_small(call, parts)
-        self._rendezvous(call, b"")
-        return self._reducer.sum(parts, ordered)
+        with journal.span("exchange", called=call, contributed=parts):
+            if sum(part.nbytes for column in parts for part in column) <= _SMALL:
+                return self._sum_small(call, parts)
+            self._rendezvous(call, b"")
+            return self._reducer.sum(parts, ordered)
 
     def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]]) -> list[HostArray]:
         mine = b"".join([part.tobytes() for column in columns for part in column])
@@ -252,9 +257,13 @@ class MPITransport(ConnectableTransport):
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         parts = _numpy(columns)
+        with journal.span("exchange", called=call, contributed=parts):
+            return self._concatenated(call, parts, axis)
+
+    def _concatenated(self, call: CollectiveCall, parts: list[list[HostArray]], axis: int) -> list[Any]:
         if any(part.dtype.hasobject or part.dtype.kind in "US" for column in parts for part in column):
-            return concatenated(self.all_gather_object(call, parts), axis)
-        shapes = self.all_gather_object(call, [[part.shape for part in column] for column in parts])
+            return concatenated(self._objects(call, parts), axis)
+        shapes = self._objects(call, [[part.shape for part in column] for column in parts])
         mine = b"".join([part.tobytes() for column in parts for part in column])
         sizes = [sum(int(np.prod(shape)) * column[0].dtype.itemsize
                      for column, others in zip(parts, theirs, strict=True) for shape in others)
@@ -264,9 +273,13 @@ class MPITransport(ConnectableTransport):
                              for data, theirs in zip(everyone, shapes, strict=True)], axis)
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
+        with journal.span("exchange", called=call, contributed=array):
+            return self._from_first(call, array)
+
+    def _from_first(self, call: CollectiveCall, array: Array) -> Any:
         copy = np.array(array, order="C")  # else reshape would copy, and MPI fill the copy
         if copy.dtype.hasobject or copy.dtype.kind in "USV":
-            return frozen(self.all_gather_object(call, copy)[0])
+            return frozen(self._objects(call, copy)[0])
         self._rendezvous(call, b"")
         self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
         return frozen(copy)

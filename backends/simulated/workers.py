@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 import numpy as np
 from greenlet import getcurrent
 
-from refdist import config, errors
+from refdist import config, errors, journal
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
@@ -75,10 +75,14 @@ class SimulatedWorker(ConnectableTransport):
         """Makes this the worker that the program runs as, from the program's beginning."""
         for field in process.of_a_worker():
             field.reset()
-        _running.value = self
+        _running.value, journal.worker.value = self, self.rank
         _set_config(self._config)
 
     def _rendezvous(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
+        with journal.span("exchange", called=call, contributed=contribution):
+            return self._met(call, contribution, combine)
+
+    def _met(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
         if getcurrent() is not self._greenlet:
             # Its own scheduler waits for this replica, and cannot be left behind.
             raise errors.error("RD09", str(call), "it needs all workers, and it was made "
@@ -176,7 +180,8 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
             hooks.resume(beginning)
         context_stack.state.top = context_stack.BOTTOM
         SimulatedWorker(i, workers, session).enter()
-        return fn()
+        with journal.span("program", workers=workers):
+            return fn()
 
     try:
         with _machine(replicas_per_worker):

@@ -17,7 +17,7 @@ import os
 from abc import abstractmethod
 from typing import NamedTuple
 
-from refdist import errors
+from refdist import errors, journal
 from refdist.array.plugins import Plugins
 from refdist.array.transport import Transport
 from refdist.runtime import Field
@@ -111,7 +111,8 @@ def connect(kind: type[ConnectableTransport], timeout: float | None) -> Transpor
         RD27: the transport is not for the workers that `group` has named.
     """
     if connected.value is None:
-        connected.value = _checked(kind, kind.connect(timeout))
+        connected.value = made = _checked(kind, kind.connect(timeout))
+        journal.worker.value = made.rank
     elif timeout is not None:
         connected.value.timeout = timeout
     return connected.value

@@ -93,6 +93,11 @@ def of(frame: FrameType | None) -> Site:
     return chain.site
 
 
+def of_one(code: CodeType, at: int) -> Place:
+    """The place of the instruction at this offset."""
+    return _learn({}, code, at)
+
+
 def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
     # An instruction and its inline caches are two bytes each, and all have the position of the instruction.
     line, end_line, column, end_column = next(islice(code.co_positions(), at // 2, None))

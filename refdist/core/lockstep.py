@@ -62,17 +62,23 @@ class LockstepRun:
     Attributes:
         first: the number of the first replica that runs here.
         unit_name: what messages call those that run.
+        compared: whether lock step compares their calls, as it does those of replicas.
+        event, rendezvous: where it is recorded, its event, and the number of the rendezvous that replicas come to.
     """
 
-    __slots__ = ("error", "first", "results", "scheduler", "stopped", "unit_name")
+    __slots__ = ("compared", "error", "event", "first", "rendezvous", "results", "scheduler", "stopped", "unit_name")
 
-    def __init__(self, scheduler: greenlet, count: int, first: int = 0, unit_name: str = "replica") -> None:
+    def __init__(self, scheduler: greenlet, count: int, first: int = 0, unit_name: str = "replica",
+                 compared: bool = True) -> None:
         self.first = first
+        self.compared = compared
         self.unit_name = unit_name
         self.scheduler = scheduler
         self.results: list[Any] = [None] * count
         self.error: BaseException | None = None
         self.stopped = False
+        self.event: int | None = None
+        self.rendezvous = 0
 
 
 class _Place:
@@ -128,15 +134,15 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     Raises:
         RD22: the run has already been stopped.
     """
+    sink = journal.recording.value
     if run is None:
-        return call.execute([call])[0]
+        return call.execute([call])[0] if sink is None else _alone(sink, call)
     if run.stopped:
         raise errors.error("RD22", call.kind, "the call was made after the run had been stopped")
     state = context_stack.state
     mine = state.top
-    if journal.recording.value is not None:
-        replica = None if mine.replica is None else mine.replica.replica_id_in_sync_group
-        journal.write("meet", replica, call.kind, _nbytes(call.contribution), call.line)
+    # Workers meet with a call of their own, which their transport records.
+    met = None if sink is None or not run.compared else sink.meet(run, call)
     hooks = switch_hooks.value
     where = None if hooks is None else hooks.suspend(call)
     answer = run.scheduler.switch(call)
@@ -145,6 +151,15 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
         hooks.resume(where)
     if run.stopped:
         raise ReplicaStopped
+    if met is not None and sink is not None:
+        sink.receive(met, answer)
+    return answer
+
+
+def _alone(sink: journal.Sink, call: CollectiveCall) -> Any:
+    met = sink.meet(None, call)
+    [answer] = sink.combine(None, [call])
+    sink.receive(met, answer)
     return answer
 
 
@@ -167,7 +182,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         Whatever a replica raised first, with a note that says which one.
     """
     scheduler = getcurrent()
-    current = LockstepRun(scheduler, count, first, unit_name)
+    current = LockstepRun(scheduler, count, first, unit_name, compared)
     state = context_stack.state
     top = state.top
     pool = _pool
@@ -215,9 +230,11 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
             pool.places = mine
             if waiting != count:
                 raise _missing(calls, what, current)
+            sink = None
             if compared:
                 compare(calls, first, unit_name)
-            answers = calls[0].execute(calls)
+                sink = journal.recording.value
+            answers = calls[0].execute(calls) if sink is None else sink.combine(current, calls)
             waiting = 0
             pool.places = place.inside
             following: list[Any] = [None] * count
@@ -255,11 +272,6 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
     here = grouped([None if call is None else f"at {call}" for call in calls], run.first, run.unit_name)
     kind = next(call.kind for call in calls if call is not None)
     return mismatch("missing", kind, what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
-
-
-def _nbytes(contribution: object) -> int:
-    # Of several leaves, or of all replicas of a worker.
-    return sum(map(_nbytes, contribution)) if isinstance(contribution, list) else getattr(contribution, "nbytes", 0)
 
 
 def _noted(run: LockstepRun, i: int, what: str) -> BaseException:

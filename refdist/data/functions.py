@@ -83,7 +83,8 @@ class Functions(Transformations):
             return (number for (_, kept), number in judged if kept)
         return self._then(
             lambda reading: (element for element, kept in self._judged("filter", predicate, reading) if kept),
-            self._same()._replace(cardinality=UNKNOWN_CARDINALITY), self._origin and self._origin.changed(follow))
+            self._same()._replace(cardinality=UNKNOWN_CARDINALITY),
+            self._origin and self._origin.changed(follow)._replace(calls=True))
 
     def take_while(self, predicate: Callable[..., object], name: str | None = None) -> Dataset:
         """The elements before the first one for which the function returns False.

@@ -26,16 +26,18 @@ class Origin(NamedTuple):
     Attributes:
         read: for every element, in order, the number of its row in the source; or an array of numbers, shape [rows].
         single: whether every element is one row, so that `read` yields single numbers.
+        calls: whether `read` calls functions of the program.
     """
 
     read: Read
     single: bool = True
+    calls: bool = False
 
     def changed(self, change: Change) -> Origin:
         """The origin after elements were chosen or reordered."""
-        return Origin(lambda reading: change(self.read, reading), self.single)
+        return self._replace(read=lambda reading: change(self.read, reading))
 
     def batched(self, size: int, drop_remainder: bool) -> Origin:
         """The origin after `size` elements each were stacked into a batch."""
-        return Origin(lambda reading: iterators.batch(self.read(reading), size, drop_remainder,
-                                                      lambda rows, _: np.asarray(rows)), single=False)
+        return self._replace(single=False, read=lambda reading: iterators.batch(
+            self.read(reading), size, drop_remainder, lambda rows, _: np.asarray(rows)))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
 from collections.abc import Iterator as PythonIterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
-from refdist import errors, nest
+from refdist import errors, journal, nest
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
 from refdist.core import call_site, rules
@@ -26,7 +27,7 @@ from refdist.data.options import UnevenEnd
 from refdist.data.origin import Origin
 from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.input import sharding
-from refdist.input.explanation import Explanation
+from refdist.input.explanation import Explanation, pairs
 from refdist.input.options import InputContext, InputOptions, InputReplicationMode
 from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, regroup
@@ -48,13 +49,20 @@ class DistributedIterator(Iterator):
         extended = dataset._strategy.extended
         self._devices = extended.layout.devices
         self._fetches = dataset._options.experimental_fetch_to_device
+        # Opened before the rows, which draw an order that a look would come too late for.
+        self._numbers = None if journal.recording.value is None else dataset._numbers()
         self._steps = dataset._steps()
 
     def __next__(self) -> Any:
         require(self._strategy, "DistributedIterator.get_next")
         extended = self._strategy.extended
         put = extended.backend.put if self._fetches else None
+        numbers = None if self._numbers is None else next(self._numbers, None)
         step = self._next_of_all(extended.transport)
+        if journal.recording.value is not None:
+            journal.recording.value.write(
+                "step", counts=list(map(_count, step)),
+                rows=None if numbers is None else [pairs(_rows_of(part)) for part in numbers])
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))
@@ -86,6 +94,17 @@ class DistributedDataset:
 
     def _steps(self) -> PythonIterator[list[Any]]:
         return self._split.steps(self._split.open(), self._strategy.extended.layout.worker)
+
+    def _numbers(self) -> PythonIterator[list[Any]] | None:
+        # The numbers of the rows of each step; None where reading them would call functions of the program once more,
+        # or they cannot be followed.
+        origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
+        looks = self._split.reading._replace(peek=True)
+        found: list[Iterable[Any]] = [map(np.asarray, origin.read(looks)) for origin in origins
+                                      if origin and not origin.calls]
+        if len(found) < len(origins):
+            return None
+        return _until_error(self._split.steps(found, self._strategy.extended.layout.worker))
 
     @cached_property
     def _empty(self) -> Any:
@@ -271,8 +290,7 @@ def _numbered(pipeline: Iterable[object]) -> PythonIterator[Any]:
     # The numbers of the rows in place of the rows, so that the split itself tells who gets which.
     start = 0
     for element in pipeline:
-        leaf = nest.flatten(element)[0]
-        count = len(leaf) if np.ndim(leaf) else 1
+        leaf, count = nest.flatten(element)[0], _count(element)
         yield np.arange(start, start + count) if np.ndim(leaf) else np.asarray(start)
         start += count
 
@@ -282,6 +300,17 @@ def _rows_of(element: object) -> Any:
         rows, mask = element
         return rows[mask]
     return element
+
+
+def _until_error(steps: PythonIterator[list[Any]]) -> PythonIterator[list[Any]]:
+    # What is wrong with the rows, the step itself tells.
+    with suppress(errors.RefdistError):
+        yield from steps
+
+
+def _count(element: object) -> int:
+    leaf = nest.flatten(element)[0]
+    return len(leaf) if np.ndim(leaf) else 1
 
 
 def _spec_of(source: Iterable[object]) -> Any:

@@ -77,6 +77,17 @@ def spans(numbers: NDArray[np.int64]) -> str:
     >>> spans(np.array([0, 1, 2, 5])), spans(np.array([]))
     ('0-2, 5', 'none')
     """
+    found = pairs(numbers)
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in found[:4]]
+    return ", ".join(shown + ["..."] * (len(found) > 4)) or "none"
+
+
+def pairs(numbers: NDArray[np.int64]) -> list[list[int]]:
+    """Row numbers as [first, last] of those that follow each other.
+
+    >>> pairs(np.array([0, 1, 2, 5]))
+    [[0, 2], [5, 5]]
+    """
     rows: Sequence[int] = np.ravel(numbers).tolist()
     found: list[list[int]] = []
     for row in rows:
@@ -84,8 +95,7 @@ def spans(numbers: NDArray[np.int64]) -> str:
             found[-1][1] = row
         else:
             found.append([row, row])
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in found[:4]]
-    return ", ".join(shown + ["..."] * (len(found) > 4)) or "none"
+    return found
 
 
 def _text(x: float, y: float, text: str) -> str:

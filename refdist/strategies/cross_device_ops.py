@@ -301,8 +301,9 @@ def devices_of(value: object) -> tuple[str, ...]:
 
 
 def write_transfers(moves: Sequence[Transfer]) -> None:
-    """Notes transfers between different devices in the journal."""
+    """Records transfers between different devices."""
+    sink = journal.recording.value
     for move in moves:
-        if move.source != move.destination and move.nbytes:
-            journal.write("transfer", None, f"{devices.short(move.source)} -> {devices.short(move.destination)}",
-                          move.nbytes)
+        if sink is not None and move.source != move.destination and move.nbytes:
+            sink.write("transfer", source=devices.short(move.source), destination=devices.short(move.destination),
+                       bytes=move.nbytes)

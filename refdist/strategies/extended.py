@@ -20,7 +20,7 @@ from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
 from refdist.strategies.reduction import Reduction
-from refdist.strategies.replica_context import ReplicaContext
+from refdist.strategies.replica_context import ReplicaContext, function_name
 from refdist.strategies.update import Updates
 from refdist.variables import creation
 from refdist.variables.access import foreign
@@ -167,6 +167,10 @@ class StrategyExtended(OneOfAKind, Updates):
         before = state.top
         scope = self._scope_frame(before)
         creators = scope.creators
+        sink = journal.recording.value
+        event = None if sink is None else sink.begin(
+            "run", function=function_name(fn), strategy=type(strategy).__name__, first=first, replicas=layout.count)
+        error: BaseException | None = None
 
         def body(i: int, run: lockstep.LockstepRun | None) -> Any:
             state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, run,
@@ -177,13 +181,12 @@ class StrategyExtended(OneOfAKind, Updates):
                 hooks.start(names[i])
             if places:
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
-            if journal.recording.value is None:
+            if sink is None:
                 return fn(*my_args, **my_kwargs)
-            name = getattr(fn, "__name__", type(fn).__name__)
-            journal.write("start", first + i, name)
-            result = fn(*my_args, **my_kwargs)
-            journal.write("finish", first + i, name)
-            return result
+            if run is not None:
+                run.event = event
+            with journal.span("replica", within=event, function=function_name(fn)):
+                return fn(*my_args, **my_kwargs)
 
         state.top = scope
         where = None if hooks is None else hooks.suspend(None)
@@ -192,13 +195,16 @@ class StrategyExtended(OneOfAKind, Updates):
                 results = [body(0, None)]
             else:
                 results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", first)
-        except ValueError as error:
-            errors.explain_read_only(error)
+        except BaseException as raised:
+            errors.explain_read_only(raised)
+            error = raised
             raise
         finally:
             state.top = before
             if hooks is not None:
                 hooks.resume(where)
+            if sink is not None and event is not None:
+                sink.end(event, error)
         return regroup(results, names, "result of strategy.run", rules.RUN, self.value_container)
 
     # Reducing and broadcasting.

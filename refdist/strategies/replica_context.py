@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from refdist import errors, nest
+from refdist import errors, journal, nest
 from refdist.array import collectives
 from refdist.array.collectives import Part
 from refdist.array.convert import array_types, to_array
@@ -145,7 +145,8 @@ class ReplicaContext(context_stack.Scope):
                                 component_devices, "merge_call", rules.MERGE, owner) for i in (1, 2))
         top = context_stack.frame()
         with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
-                                                      creators=top.creators, undo=top.undo)):
+                                                      creators=top.creators, undo=top.undo)), \
+                journal.span("merge", function=function_name(merge_fn)):
             result = merge_fn(strategy, *args, **kwargs)
         check_components(result, len(calls), "result of merge_fn")
         part = splitter((result,))
@@ -246,13 +247,18 @@ class ReplicaContext(context_stack.Scope):
                f"{type(self._strategy).__name__})"
 
 
+def function_name(function: Callable[..., object]) -> str:
+    """What messages call a function of the program."""
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
 class _Function:
     """Which function is called: equal where name and code are."""
 
     __slots__ = ("code", "name")
 
     def __init__(self, function: Callable[..., object]) -> None:
-        self.name = f"merge_fn {getattr(function, '__qualname__', type(function).__name__)}"
+        self.name = f"merge_fn {function_name(function)}"
         self.code = getattr(function, "__code__", None)
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from refdist import config, errors, nest
+from refdist import config, errors, journal, nest
 from refdist.core import context_stack, rules
 from refdist.core.callers import require
 from refdist.core.interfaces import Layout, Undo
@@ -91,7 +91,8 @@ class Updates:
             for i, name in enumerate(names):
                 frame = context_stack.Frame(top, self._strategy, context_stack.UPDATE, None, i, None, name,
                                             creators, undo)
-                with context_stack.pushed(frame), self._strategy.extended.backend.device(name):
+                with context_stack.pushed(frame), self._strategy.extended.backend.device(name), \
+                        journal.span("update", copy=i):
                     results.append(call(i))
             for written in undo.values():
                 written.settle()

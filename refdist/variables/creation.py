@@ -25,7 +25,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from refdist import errors
+from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.convert import aliases, cast, copied, dtype_of, frozen, has_dtype, kind_of, to_array
@@ -125,6 +125,14 @@ def new_variable(*args: Any, **kwargs: Any) -> Any:
     if isinstance(made, Variable) and made._primary._made is None:
         site = call_site.of(sys._getframe(1))
         made._primary._made = site[0] if site else None
+        sink = journal.recording.value
+        if sink is not None:
+            strategy = made._strategy
+            sink.write("variable", variable=made, type=type(made).__name__, synchronization=made.synchronization.name,
+                       aggregation=made.aggregation.name, site=site,
+                       strategy=None if strategy is None else type(strategy).__name__,
+                       devices=[devices.short(copy._device) for copy in made._copies],
+                       copies=[copy._array for copy in made._copies])
     return made
 
 

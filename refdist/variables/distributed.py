@@ -25,7 +25,7 @@ from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array import transport as transports
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, nbytes, on_device_of, to_numpy
+from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import context_stack, lockstep, rules
@@ -181,8 +181,9 @@ class _Shared(Variable):
         self._record_for_undo()
         for variable, array in zip(self._copies, arrays, strict=True):
             variable._array = array
-        if journal.recording.value is not None:
-            journal.write("update", None, self.name, sum(map(nbytes, arrays)))
+        sink = journal.recording.value
+        if sink is not None:
+            sink.write("write", variable=self, copy=None, copies=arrays)
 
     def _assign_result(self) -> Any:
         returns = rules.RETURNS[self._kind]

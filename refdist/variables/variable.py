@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import dtype_of, frozen, kind_of, nbytes, on_device_of, short, to_array, to_numpy, xp_of
+from refdist.array.convert import dtype_of, frozen, kind_of, on_device_of, short, to_array, to_numpy, xp_of
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
@@ -320,8 +320,10 @@ class ResourceVariable(Variable):
 
     def _store(self, array: Array) -> None:
         self._array = array
-        if journal.recording.value is not None:
-            journal.write("update", self._index, self.name, nbytes(array))
+        sink = journal.recording.value
+        if sink is not None:
+            owner = self._owner
+            sink.write("write", variable=self if owner is None else owner, copy=self._index, copies=[array])
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"

@@ -77,8 +77,8 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     input/sharding.py: _OfBatches._spec_of_piece, _OfBatches.cuts
     input/distributed.py: DistributedIterator._next_of_all (empty elements until the rows of all workers have ended)
 
-Not of tf.distribute, or what one library cannot do: data/, checkpoints/, backends/, config.py, journal.py, missing.py,
-random/state.py, strategies/deprecated.py, strategies/plans.py.
+Not of tf.distribute, or what one library cannot do: data/, checkpoints/, backends/, config.py, journal.py, insight/,
+missing.py, random/state.py, strategies/deprecated.py, strategies/plans.py.
 """
 
 from refdist.core.rules.advice import (

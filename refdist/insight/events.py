@@ -1,0 +1,205 @@
+"""What is recorded: the table of events.
+
+An event is one line of JSON in a file.  `COMMON` says what every event has, and `KINDS` what each kind has beside it.
+docs/recording.md prints both, and `checked` holds events to them, so a field that is not in the table is a fault.
+
+Two kinds of numbers order them.  `id` is the position in the recording, which nothing else has to agree with.
+`rendezvous` and `exchange` number what replicas, and workers, come to: all that have the same number are at the same
+one, whether they should be or not, so a picture draws them as one column.  Both count from 1 on each worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+VERSION = 1
+
+COMMON = {
+    "id": "the position in the recording, from 0",
+    "kind": "one of the kinds below",
+    "time": "nanoseconds of a clock that only goes forward; left out of comparisons",
+    "worker": "the worker, from 0",
+    "replica": "the number of the replica among those of all workers; null for what concerns all of them",
+    "device": 'where the code runs, for example "GPU:1"; "" where no device is current',
+    "run": "how many times the worker has called `strategy.run` so far, and 0 before the first",
+    "step": "how many elements of distributed datasets the worker has taken so far",
+    "parent": "the `id` of the event that this is part of; null for none",
+}
+
+_CALL = {
+    "call": 'what was called, for example "all_reduce" or "assign_add of variable w:0"',
+    "op": '"SUM", "MEAN", or null for a call without a reduce op',
+    "axis": "the axis of a gather, or null",
+    "bytes": "the size of what is contributed",
+    "site": 'the places in the program that led to the call, innermost first, each "file:line"',
+}
+
+# Kind -> what it is, and its fields with what each means.
+KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "program": ("The program of a simulated worker begins.", {
+        "workers": "how many workers there are",
+    }),
+    "run": ("A call of `strategy.run` begins.", {
+        "function": "the name of what it runs",
+        "strategy": "the class of the strategy",
+        "first": "the number of the first replica of this worker",
+        "replicas": "how many replicas run on this worker",
+        "site": "as for `meet`",
+    }),
+    "replica": ("A replica begins.", {
+        "function": "the name of what it runs",
+    }),
+    "meet": ("A replica arrives at a rendezvous, and waits for the others.", {
+        "rendezvous": "which one",
+        **_CALL,
+        "contributed": "a summary of each array that the replica contributes",
+    }),
+    "combine": ("All replicas have arrived and made the same call, which is now carried out once.", {
+        "rendezvous": "which one",
+        "call": "as for `meet`",
+        "replicas": "how many replicas have arrived",
+    }),
+    "receive": ("A replica goes on with its part of the answer.", {
+        "rendezvous": "which one",
+        "of": "the `id` of the `meet`",
+        "received": "a summary of each array that the replica gets",
+    }),
+    "exchange": ("This worker arrives at a collective call of all workers.", {
+        "exchange": "which one",
+        **_CALL,
+        "contributed": "a summary of each array that the worker contributes",
+    }),
+    "merge": ("The function of a `merge_call` begins.", {
+        "function": "its name",
+    }),
+    "update": ("`extended.update` begins for one copy of a variable, or `update_non_slot` for a device.", {
+        "copy": "which one, from 0",
+    }),
+    "transfer": ("Bytes move between devices, as the plan of the reduction says.", {
+        "source": "the device that sends",
+        "destination": "the device that receives",
+        "bytes": "how many",
+    }),
+    "variable": ("A variable was created.", {
+        "variable": "its name",
+        "number": "its number in the recording, from 1, as several may have one name",
+        "type": "its class",
+        "strategy": "the class of the strategy that made it, or null",
+        "synchronization": "when the copies are synchronized",
+        "aggregation": "how updates of several replicas become one",
+        "devices": "where the copies are",
+        "copies": "a summary of each copy on this worker",
+        "site": "as for `meet`",
+    }),
+    "write": ("The value of a variable changed.", {
+        "variable": "its name",
+        "number": "its number in the recording",
+        "copy": "which copy alone was written, from 0; null for all of them",
+        "bytes": "the size of what was written",
+        "copies": "a summary of each copy on this worker that was written",
+        "site": "as for `meet`",
+    }),
+    "step": ("An element of a distributed dataset was taken.", {
+        "rows": "for each replica of this worker the rows that it gets, as [first, last] pairs; null where they cannot "
+                "be followed from their source",
+        "counts": "for each replica of this worker how many rows it gets",
+    }),
+    "print": ("A line was printed.", {
+        "text": "the line",
+        "stream": '"stdout" or "stderr"',
+    }),
+    "warning": ("A warning was shown.", {
+        "text": "what it says",
+        "category": "its class",
+        "site": "where it was raised, in a list as for `meet`",
+    }),
+    "error": ("An exception was raised, by the replica or worker where it is first seen.", {
+        "code": 'of an error of refdist, for example "RD04"; "" for any other',
+        "type": "its class",
+        "text": "its message",
+        "site": "the lines of the program in its traceback, in a list as for `meet`",
+    }),
+    "end": ("What began has ended: a program, run, replica, combine, exchange, merge or update.", {
+        "of": "the `id` of the event that began it",
+        "how": '"returned", "raised", or "stopped" where another replica failed',
+    }),
+}
+BEGINNINGS = ("program", "run", "replica", "combine", "exchange", "merge", "update")
+
+# What a summary of an array says.
+SUMMARY = {
+    "shape": "the shape, a list",
+    "dtype": "the dtype",
+    "bytes": "the size",
+    "min": "the smallest item, NaN left out; null where there is none, or the dtype has no order",
+    "max": "the largest item, likewise",
+    "norm": "the square root of the sum of the squares, to 6 digits; null for what is not a number",
+    "nans": "how many items are NaN",
+    "items": "all items, nested as the array is, where there are at most 16; else not there",
+    "first": "the first 4 items where there are more than 16; else not there",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened; `COMMON` says what the attributes are.
+
+    The fields of its kind are items: `event["call"]`.
+    """
+
+    id: int
+    kind: str
+    time: int = field(compare=False)
+    worker: int
+    replica: int | None
+    device: str
+    run: int
+    step: int
+    parent: int | None
+    fields: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    def as_json(self) -> dict[str, Any]:
+        """One object: what all events have, and the fields of the kind."""
+        return {**{name: getattr(self, name) for name in COMMON}, **self.fields}
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Event:
+        """The event that `as_json` made the object of."""
+        return cls(**{name: found[name] for name in COMMON},
+                   fields={name: value for name, value in found.items() if name not in COMMON})
+
+
+def checked(event: Event) -> Event:
+    """The event, where it is as the table says.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if event.kind not in KINDS:
+        raise ValueError(f"there is no kind of event {event.kind!r}")
+    wanted = KINDS[event.kind][1]
+    if set(event.fields) != set(wanted):
+        raise ValueError(f"an event {event.kind!r} has the fields {sorted(event.fields)}, not {sorted(wanted)}")
+    return event
+
+
+def renumbered(event: Event, position: dict[int, int], number: int) -> Event | None:
+    """The event as number `number` of a recording; None for the end of what began before the recording.
+
+    Args:
+        position: the numbers there of the events before, by their own; this one's is added.
+    """
+    fields = event.fields
+    if "of" in fields:
+        if fields["of"] not in position:
+            return None
+        fields = {**fields, "of": position[fields["of"]]}
+    position[event.id] = number
+    parent = None if event.parent is None else position.get(event.parent)
+    return Event(number, event.kind, event.time, event.worker, event.replica, event.device, event.run, event.step,
+                 parent, fields)

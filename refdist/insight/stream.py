@@ -1,0 +1,232 @@
+"""`Stream`: the sink that gives events their numbers, their place and their time, and hands them to all that record.
+
+There is one stream while anything is recorded, and each recording takes what passes: a `with refdist.record()` inside
+another, or inside a program whose recording goes to a file, sees the same events.
+
+What is handed on is as little as can be made of an event at once, because the program waits meanwhile: the objects of
+the call that are not going to change, and of arrays what `values.taken` keeps.  `event_of` makes the event of it, when
+it is written to a file or read.
+
+Where an event belongs is found by what is open.  Each replica has a stack of what it has begun, and each worker one for
+what concerns all its replicas; an event is part of the innermost entry of its own stack, or else of its worker's.
+Replicas take turns, and each ends what it began, so the stacks need no more than that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from refdist import journal
+from refdist.core import call_site, context_stack, devices
+from refdist.core.lockstep import ReplicaStopped
+from refdist.errors import RefdistError
+from refdist.insight import values
+from refdist.insight.events import KINDS, Event
+
+Site = call_site.Site
+
+
+class Raw(NamedTuple):
+    """An event as it is handed on."""
+
+    id: int
+    kind: str
+    time: int
+    worker: int
+    replica: int | None
+    device: str
+    run: int
+    step: int
+    parent: int | None
+    fields: dict[str, Any]
+
+
+class _Worker:
+    """What is counted, and open, on one worker."""
+
+    __slots__ = ("all", "exchange", "open", "rendezvous", "run", "step")
+
+    def __init__(self) -> None:
+        self.run = self.step = self.rendezvous = self.exchange = 0
+        self.all: list[int] = []
+        self.open: dict[int | None, list[int]] = {None: self.all}
+
+
+class Stream:
+    """What is told of everything that happens; see `journal.Sink`.
+
+    Attributes:
+        takers: called with every event.
+    """
+
+    def __init__(self) -> None:
+        self.takers: list[Callable[[Raw], None]] = []
+        self._count = 0
+        self._workers: dict[int, _Worker] = {}
+        self._opened: dict[int, list[int]] = {}
+        # By the id of a variable's first copy: whether it is still that one, and its number.
+        self._variables: dict[int, tuple[weakref.ref[Any], int]] = {}
+        # Of the call that is being carried out, where no function of the program is part of that.
+        self._site: Site | None = None
+
+    # The sink.
+
+    def write(self, kind: str, /, **fields: Any) -> int:
+        worker = self._here()
+        if kind == "step":
+            worker.step += 1
+        return self._hand_on(kind, worker, self._completed(kind, fields))
+
+    def begin(self, kind: str, /, within: int | None = None, **fields: Any) -> int:
+        worker = self._here()
+        if kind == "run":
+            worker.run += 1
+        elif kind == "exchange":
+            worker.exchange += 1
+            fields["exchange"] = worker.exchange
+        number = self._hand_on(kind, worker, self._completed(kind, fields), within)
+        stack = self._opened[number] = worker.open.setdefault(_replica(), [])
+        stack.append(number)
+        return number
+
+    def end(self, number: int, error: BaseException | None = None) -> None:
+        how = "returned" if error is None else "stopped" if isinstance(error, ReplicaStopped) else "raised"
+        if error is not None and how == "raised":
+            self.tell(error)
+        stack = self._opened.pop(number, [])
+        if number in stack:
+            del stack[stack.index(number):]
+        self.write("end", of=number, how=how)
+
+    def tell(self, error: BaseException) -> None:
+        """An exception was raised; what was told before is not told again."""
+        if getattr(error, "_told_to", None) is not self:
+            with contextlib.suppress(AttributeError):
+                error._told_to = self  # type: ignore[attr-defined]
+            self.write("error", code=getattr(error, "code", "") if isinstance(error, RefdistError) else "",
+                       type=type(error).__name__, text=str(error), site=_places(error))
+
+    def meet(self, run: Any, call: Any) -> tuple[int, int]:
+        worker = self._here()
+        rendezvous = 0 if run is None else run.rendezvous
+        if not rendezvous:
+            rendezvous = worker.rendezvous = worker.rendezvous + 1
+            if run is not None:
+                run.rendezvous = rendezvous
+        number = self._hand_on("meet", worker, {
+            "rendezvous": rendezvous, **_of_call(call), "contributed": values.taken(call.contribution)})
+        return number, rendezvous
+
+    def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
+        worker, call, before = self._here(), calls[0], self._site
+        number = self._hand_on("combine", worker, {
+            "rendezvous": worker.rendezvous if run is None else run.rendezvous, "call": call.kind,
+            "replicas": len(calls)}, None if run is None else run.event)
+        stack = self._opened[number] = worker.open.setdefault(_replica(), [])
+        stack.append(number)
+        self._site = None if call.kind == "merge_call" else call.call_site
+        error: BaseException | None = None
+        try:
+            answers: Sequence[Any] = call.execute(calls)
+            return answers
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._site = before
+            if run is not None:
+                run.rendezvous = 0
+            self.end(number, error)
+
+    def receive(self, met: tuple[int, int], answer: object) -> None:
+        number, rendezvous = met
+        self._hand_on("receive", self._here(), {
+            "rendezvous": rendezvous, "of": number, "received": values.taken(answer)})
+
+    # How.
+
+    def _here(self) -> _Worker:
+        number = journal.worker.value
+        found = self._workers.get(number)
+        if found is None:
+            found = self._workers[number] = _Worker()
+        return found
+
+    def _completed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        called = fields.pop("called", None)
+        if called is not None:
+            fields |= {**_of_call(called), "contributed": values.taken(fields["contributed"])}
+        variable = fields.get("variable")
+        if variable is not None:
+            fields["variable"], fields["number"] = variable.name, self._number_of(variable)
+        if "copies" in fields:
+            fields["copies"] = values.taken_each(fields["copies"])
+        if "site" in KINDS[kind][1] and "site" not in fields:
+            fields["site"] = self._site or call_site.of(sys._getframe(2))
+        return fields
+
+    def _number_of(self, variable: Any) -> int:
+        first = variable._primary
+        known = self._variables.get(id(first))
+        if known is None or known[0]() is not first:
+            known = self._variables[id(first)] = weakref.ref(first), len(self._variables) + 1
+        return known[1]
+
+    def _hand_on(self, kind: str, worker: _Worker, fields: dict[str, Any], parent: int | None = None) -> int:
+        frame = context_stack.state.top
+        replica = None if frame.replica is None else frame.replica.replica_id_in_sync_group
+        if parent is None:
+            stack = worker.open.get(replica) or worker.all
+            parent = stack[-1] if stack else None
+        number = self._count
+        self._count = number + 1
+        raw = Raw(number, kind, time.monotonic_ns(), journal.worker.value, replica, frame.device, worker.run,
+                  worker.step, parent, fields)
+        for take in self.takers:
+            take(raw)
+        return number
+
+
+def _replica() -> int | None:
+    replica = context_stack.state.top.replica
+    return None if replica is None else replica.replica_id_in_sync_group
+
+
+def _of_call(call: Any) -> dict[str, Any]:
+    # The contribution is the program's, and is not kept.
+    return {"call": call.kind, "signature": call.signature, "site": call.call_site}
+
+
+def _places(error: BaseException) -> Site:
+    places = []
+    trace = error.__traceback__
+    while trace is not None:
+        if not call_site.is_ours(trace.tb_frame.f_globals.get("__name__", "")):
+            places.append(call_site.of_one(trace.tb_frame.f_code, trace.tb_lasti))
+        trace = trace.tb_next
+    return tuple(reversed(places))
+
+
+def event_of(raw: Raw) -> Event:
+    """The event that was handed on."""
+    fields = dict(raw.fields)
+    for name in ("contributed", "received", "copies"):
+        if name in fields:
+            fields[name] = values.summaries(fields[name])
+    if "site" in fields:
+        fields["site"] = [str(place) for place in fields["site"]]
+    if "signature" in fields:
+        signature = fields.pop("signature")
+        fields["op"] = None if signature.op is None else signature.op.name
+        axis = signature.axis
+        fields["axis"] = axis if axis is None or isinstance(axis, int) else str(axis)
+        fields["bytes"] = sum(one["bytes"] for one in fields["contributed"])
+    if raw.kind == "write":
+        fields["bytes"] = sum(one["bytes"] for one in fields["copies"])
+    device = devices.short(raw.device) if raw.device else ""
+    return Event(raw.id, raw.kind, raw.time, raw.worker, raw.replica, device, raw.run, raw.step, raw.parent, fields)

@@ -1,0 +1,141 @@
+"""Recordings: what events say, and that they go into files and come back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded import PATH, recorded
+
+import refdist
+from refdist.insight.events import BEGINNINGS, COMMON, KINDS, SUMMARY, Event, checked
+
+
+def rc() -> Any:
+    return refdist.get_replica_context()
+
+
+@pytest.fixture(scope="module")
+def recording() -> refdist.insight.Recording:
+    return recorded()
+
+
+def local(event: Event) -> Event:
+    """The event with its lines but not the folder of their file."""
+    fields = {name: [Path(place).name for place in value] if name == "site" else value
+              for name, value in event.fields.items()}
+    if "text" in fields and event.kind == "error":
+        fields["text"] = fields["text"].partition("(")[0]
+    return Event.of_json({**event.as_json(), **fields})
+
+
+def test_the_recording_that_is_kept_is_the_one_that_is_made(recording: refdist.insight.Recording) -> None:
+    kept = refdist.insight.load(PATH)
+    assert [*map(local, kept.events)] == [*map(local, recording.events)], "python tests/recorded.py writes it"
+    assert [Path(name).name for name in kept.sources if "recorded" in name] == ["recorded.py"]
+
+
+def test_every_event_is_as_the_table_says(recording: refdist.insight.Recording) -> None:
+    for number, event in enumerate(recording.events):
+        assert checked(event).id == number
+        assert set(json.loads(json.dumps(event.as_json()))) == {*COMMON, *KINDS[event.kind][1]}
+        for name in ("contributed", "received", "copies"):
+            for summary in event.fields.get(name, ()):
+                assert {*summary, "items", "first"} == set(SUMMARY) and ("items" in summary) != ("first" in summary)
+    times = [event.time for event in recording.events]
+    assert times == sorted(times) and times[0] > 0
+
+
+def test_what_begins_ends_once_and_nests(recording: refdist.insight.Recording) -> None:
+    ends = Counter(event["of"] for event in recording.events if event.kind == "end")
+    assert ends == Counter(event.id for event in recording.events if event.kind in BEGINNINGS)
+    for event in recording.events:
+        if event.parent is not None:
+            parent = recording.events[event.parent]
+            assert parent.id < event.id and parent.kind in BEGINNINGS and parent.worker == event.worker
+            assert parent.replica in (None, event.replica) or parent.kind == "run"
+
+
+def test_each_event_has_its_worker_and_global_replica(recording: refdist.insight.Recording) -> None:
+    met = {(event.worker, event.replica, event.device) for event in recording.events if event.kind == "meet"}
+    assert met == {(worker, 2 * worker + i, f"worker:{worker} GPU:{i}") for worker in range(2) for i in range(2)}
+    printed = [(event.worker, event.replica, event["text"]) for event in recording.events if event.kind == "print"]
+    assert printed == [(0, None, "merged on this worker"), (1, None, "merged on this worker")]
+    assert {event.worker for event in recording.events if event.kind == "error"} <= {0, 1}
+
+
+def test_the_rows_of_each_step_are_those_that_were_read() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    dataset = refdist.data.Dataset.range(10).shuffle(10).filter(lambda n: True).batch(4)
+    plain = refdist.data.Dataset.range(10).shuffle(10).batch(4)
+    for source, follows in ((plain, True), (dataset, False)):
+        with refdist.record() as recording:
+            read = [x.values for x in strategy.experimental_distribute_dataset(source)]
+        steps = [event for event in recording.events if event.kind == "step"]
+        assert [event["counts"] for event in steps] == [[len(part) for part in step] for step in read]
+        for event, step in zip(steps, read, strict=True):
+            if follows:
+                rows = [[n for first, last in part for n in range(first, last + 1)] for part in event["rows"]]
+                assert rows == [part.tolist() for part in step]
+            else:
+                assert event["rows"] is None, "the filter would be called once more for each row"
+
+
+def test_a_function_of_the_program_is_called_as_often_as_without() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    calls: list[int] = []
+    dataset = refdist.data.Dataset.range(4).map(lambda n: calls.append(n) or n).filter(
+        lambda n: calls.append(n) or True).batch(2)
+    counts = []
+    for act in (lambda: None, refdist.record):
+        calls.clear()
+        context = act()
+        if context is not None:
+            context.__enter__()
+        list(strategy.experimental_distribute_dataset(dataset))
+        if context is not None:
+            context.__exit__(None, None, None)
+        counts.append(len(calls))
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize(("array", "expected"), [
+    (np.float32([0.1, -2]), {"min": -2.0, "max": 0.1, "norm": 2.0025, "nans": 0, "items": [0.1, -2.0]}),
+    (np.float64([np.nan, np.inf]), {"min": "Infinity", "max": "Infinity", "norm": "NaN", "nans": 1,
+                                    "items": ["NaN", "Infinity"]}),
+    (np.float32([np.nan]), {"min": None, "max": None, "norm": "NaN", "nans": 1, "items": ["NaN"]}),
+    (np.int32(7), {"min": 7, "max": 7, "norm": 7.0, "nans": 0, "items": 7}),
+    (np.array([True, False]), {"min": False, "max": True, "norm": 1.0, "nans": 0, "items": [True, False]}),
+    (np.array("x"), {"min": None, "max": None, "norm": None, "nans": 0, "items": "x"}),
+    (np.zeros((0, 2)), {"min": None, "max": None, "norm": 0.0, "nans": 0, "items": []}),
+    (np.complex64([3 + 4j]), {"min": None, "max": None, "norm": 5.0, "nans": 0, "items": ["(3+4j)"]}),
+    (np.arange(17), {"min": 0, "max": 16, "norm": 38.6782, "nans": 0, "first": [0, 1, 2, 3]}),
+    (np.float32([*range(17), np.nan]), {"min": 0.0, "max": 16.0, "norm": "NaN", "nans": 1,
+                                        "first": [0.0, 1.0, 2.0, 3.0]}),
+    (np.full(20, 1e30, np.float32), {"min": 1e30, "max": 1e30, "norm": 4.47214e30, "nans": 0,
+                                     "first": [1e30] * 4}),
+])
+def test_a_summary_says_what_the_array_holds(array: Any, expected: dict[str, Any]) -> None:
+    from refdist.insight.values import summaries, taken
+
+    [found] = summaries(taken(array))
+    array = np.asarray(array)
+    assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, **expected}
+    json.loads(json.dumps(found, allow_nan=False))
+
+
+def test_an_array_that_is_written_to_later_was_recorded_before() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    for size in (2, 100):
+        def step(size: int = size) -> None:
+            mine = np.ones(size)
+            rc().all_reduce("SUM", mine)
+            mine[:] = 7
+
+        with refdist.record() as recording:
+            strategy.run(step)
+        assert {event["contributed"][0]["max"] for event in recording.events if event.kind == "meet"} == {1.0}
