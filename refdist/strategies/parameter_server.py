@@ -81,6 +81,10 @@ class ParameterServerStrategy(Strategy):
         return self._cluster_resolver
 
 
+_KINDS = {**StrategyExtended.kinds, rules.PLAIN: served.ServedVariable,
+          rules.AGGREGATING: served.ServedAggregatingVariable}
+
+
 class ParameterServerExtended(StrategyExtended):
     """ParameterServerStrategy's methods.
 
@@ -91,8 +95,7 @@ class ParameterServerExtended(StrategyExtended):
         pause: called before every access to a variable; None where no coordinator runs functions.
     """
 
-    kinds: Mapping[str, Any] = {**StrategyExtended.kinds, rules.PLAIN: served.ServedVariable,
-                                rules.AGGREGATING: served.ServedAggregatingVariable}
+    kinds: Mapping[str, Any] = _KINDS
 
     def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, partition: Partition | None) -> None:
         spec = resolver.cluster_spec()
