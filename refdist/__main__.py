@@ -1,28 +1,41 @@
-"""`python -m refdist run --workers 4 script.py`: a program of several workers, simulated in this process."""
+"""`python -m refdist run --workers 4 script.py`: a program of several workers, simulated in this process.
+
+`python -m refdist launch -n 4 script.py`: in several processes, started by mpiexec.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import refdist
+from refdist.backends.mpi import alone
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status, the largest one of all workers."""
-    parser = argparse.ArgumentParser(prog="python -m refdist", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m refdist", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"refdist {refdist.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="run a script once per worker, in lock step, in one process")
     run.add_argument("--workers", type=int, default=2, help="how many workers (default 2)")
     run.add_argument("--replicas-per-worker", type=int, default=1, help="simulated devices of each (default 1)")
-    run.add_argument("script", type=Path, help="the program")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
+    launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
+    launch.add_argument("-n", type=int, default=2, dest="processes", help="how many processes (default 2)")
+    for command in (run, launch):
+        command.add_argument("script", type=Path, help="the program")
+        command.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
     options = parser.parse_args(arguments)
     if not options.script.is_file():
         parser.error(f"there is no file {options.script}")
+    if "processes" in options:
+        _launch(options)
 
     def program() -> int:
         try:
@@ -42,6 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     finally:
         sys.argv, sys.path[:] = before
+
+
+def _launch(options: argparse.Namespace) -> NoReturn:
+    # In place of this process, which has the threads of NumPy.
+    python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(options.processes), *python,
+                              str(options.script), *options.arguments])
 
 
 if __name__ == "__main__":

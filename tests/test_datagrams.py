@@ -63,7 +63,7 @@ def test_workers_ask_each_other_what_they_do() -> None:
     one.entered(3, "all_reduce (train.py:40)")
     two.entered(3, "all_gather (train.py:41)")
     report = one.report()
-    assert re.search(r"worker 0 on .* waits in call 3: all_reduce \(train\.py:40\)", report)
+    assert re.search(r"worker 0 on .* is in call 3: all_reduce \(train\.py:40\)", report)
     assert re.search(r"worker 1 on .* is in call 3: all_gather \(train\.py:41\)", report)
     assert re.search(r"worker 2 on .* is elsewhere in the program; its last call was 0: starting", report)
     assert [watch.given_up for watch in (one, two, three)] == [-1, 3, 3]

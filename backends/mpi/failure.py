@@ -1,61 +1,80 @@
-"""Lost workers: processes that died, stopped, or are elsewhere; and how a failed job ends.
+"""How a job ends when a worker fails.
 
-Nothing here is sent through MPI, which cannot be relied on when a process is gone: in MPICH no call reports it, and a
-message to a dead process can crash its sender.  Instead
+The rule: who has something to say says it, and then all end, within seconds, whatever has died.  Nothing of it is sent
+through MPI, which cannot be relied on when a process is gone: in MPICH no call reports it, and a message to a dead
+process can crash its sender.  Instead
 
-* processes of one host are looked up in /proc, which shows a death at the next poll (50 ms);
-* the others are asked over UDP.  A thread answers whatever the program is doing, so a worker that computes for too long
-  is told from one that is gone.  A question says which rendezvous the asker has given up, and those asked give it up
-  too, so that all report the same failure at the same time.  Datagrams that are not of this job are ignored
-  (`datagrams`).
+* every worker has a parent that outlives it, its supervisor (`supervisor`, `supervised`), and above those of a host is
+  either `python -m refdist launch` (`launch`) or mpiexec alone;
+* workers look at each other (`watch`): in /proc for those of the same host, over UDP for the rest;
+* what several workers of a host have to say alike is printed once (`reports`).
 
-The first worker to die must not take the reports of the others with it.  MPICH's launcher kills all processes within
-35 ms when one of its own dies by a signal.  So a worker forks before it starts MPI and goes on in the child
-(`supervise`); the parent, which the launcher watches, outlives it by ten seconds.  OpenMPI's launcher leaves survivors
-alone when it is given `--with-ft ulfm`, and needs no supervisor.  A fork keeps no threads but its own: what has started
-a pool of threads before (OpenMP in PyTorch) can hang in the child.
+An exception that is not caught ends the job when it was printed.  One that all workers have, because they saw the same
+difference or lost the same worker, waits until all of them have printed it.  A program that returns too early ends with
+its own exit status, which is that of the job.
 
-MPI's own start waits for all processes without a limit, inside of MPI, and holds the interpreter's lock meanwhile.  So
-its limit is kept by another process (`limited_start`).
+Supervisors have a reason besides the launchers that kill everything at the first death: MPI's own start waits for all
+processes without a limit, inside of MPI, and only another process can count the seconds.
 
-An exception that is not caught is printed in one write, with the worker's number on each line, and ends the job.  There
-are two waits on that way: for the launcher, which drops output that it has not forwarded when a job is aborted, and,
-where all workers have the same error, for the others to print it too.
-
-Not noticed: a process that ends by `os._exit`, after which MPICH's launcher kills the others at once.
+What no process can say: under plain mpiexec, that mpiexec itself or a supervisor was killed, because then the launcher
+kills all processes of the host at once; and anything about a process that could not be supervised (`supervised`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
 
-from refdist.backends.mpi.watch import ANSWER_SECONDS
+from refdist.backends.mpi import supervised
+from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, prefixed
+from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS
 from refdist.core import tracebacks
 
-FORWARD_SECONDS = 0.3
+Abort = Callable[[int], object]
 
 
-def end_job_on_exceptions(rank: int, abort: Callable[[int], object]) -> None:
+def end_job_on_exceptions(rank: int, abort: Abort) -> None:
     """Makes an uncaught exception end all workers, after it was printed with this worker's number."""
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            interrupted(abort)
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
-        shown = "".join(f"[worker {rank}] {line}\n" for line in text.splitlines())
         sys.stdout.flush()
-        os.write(2, shown.encode(errors="replace"))
-        # A launcher drops what it has not forwarded when a job is aborted.
-        time.sleep(FORWARD_SECONDS)
-        if getattr(error, "on_every_worker", False):
-            let_others_speak()
-        abort(70)
+        if _report(rank, text, getattr(error, "on_every_worker", False)):
+            os._exit(FAILED)
+        abort(FAILED)
 
     sys.excepthook = hook
 
 
-def let_others_speak() -> None:
-    """Waits before the job is ended, so that the others can report the same error."""
-    time.sleep(2 * ANSWER_SECONDS)
+def end_too_early(rank: int, error: BaseException, abort: Abort) -> None:
+    """Reports that this worker's program has ended while the others go on.
+
+    Under a supervisor the process then ends with the exit status of the program, else with the job.
+    """
+    if not _report(rank, str(error), True):
+        abort(FAILED)
+
+
+def interrupted(abort: Abort) -> None:
+    """Ends this process, which SIGINT has interrupted, and with it the job."""
+    supervised.interrupted()
+    abort(128 + signal.SIGINT)
+
+
+def _report(rank: int, text: str, everyone: bool) -> bool:
+    # Whether it was printed by another process, together with those of the other workers.
+    if supervised.report(text, EVERYONE_SECONDS if everyone else MERGE_SECONDS, everyone):
+        return True
+    os.write(2, prefixed(f"worker {rank}", text).encode(errors="replace"))
+    # The others have something to say too, and a launcher drops what it has not forwarded when a job is aborted.
+    time.sleep(EVERYONE_SECONDS if everyone else FORWARD_SECONDS)
+    return False

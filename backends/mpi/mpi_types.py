@@ -59,3 +59,5 @@ class MPI(Protocol):
     IN_PLACE: InPlace
     SUM: Op
     Exception: type[Exception]
+
+    def Finalize(self) -> None: ...

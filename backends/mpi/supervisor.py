@@ -1,77 +1,314 @@
-"""The process that outlives a worker, and the limit of its start."""
+"""The process that watches one worker: its parent, which the launcher takes for the worker.
+
+A launcher kills all processes when one of its own dies, before the others can say which one they lost.  It sees only
+supervisors, and these are small: no library, no threads.  A supervisor starts its worker, or is what remains of a
+process that has forked (`supervised`), and ends last.  It
+
+* dies never before its worker: Linux kills the worker when its supervisor dies;
+* says how the worker was lost, and waits until the others of this host have said what they saw (`reports`), or for
+  HOLD_SECONDS, before it ends the job;
+* counts the seconds in which the worker joins the others.  MPI's own start waits without a limit, inside of MPI, and
+  holds the interpreter's lock meanwhile, so the worker cannot count them itself;
+* passes on the signals that the launcher passes on, and knows afterwards that a worker that they ended was told to end;
+* watches the processes of the launcher above it: when one of them dies, it ends its worker and the other ones, which
+  MPICH's would not do by itself.
+
+The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
+"kind": starting (with the "limit" in seconds), joined, finished, and report (a "text", and how long it may "wait" for
+the same one of other workers), which is answered when it was printed.
+
+How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
+the exit status in that line; a process that just ends is followed by a page of text and another status.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import select
 import signal
-import sys
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import NoReturn
 
-from refdist.core.launcher import launched
+from refdist.backends.mpi import processes
+from refdist.backends.mpi.reports import MERGE_SECONDS, Line, Message, desk_of, prefixed
+from refdist.core.launcher import launched, on_this_host
 
-HOLD_SECONDS = 10.0  # how long a supervisor outlives a worker that was killed
+VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
+LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the name of its desk
+LAUNCH = "python -m refdist launch"
+HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
+TOLD_SECONDS = 1.0  # how long a worker may take to end when it is told to
+FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job is aborted
+FAILED = 70  # the exit status for what has none of its own
+_STEP = 0.5  # the longest wait while time counts; beyond it, this process did not run
+_NEVER = float("inf")
+_CLOSED = object()
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+            signal.SIGCONT)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-def supervise() -> None:
-    """Continues in a child process; the parent waits for it, and ends later than a child that was killed.
+class Supervisor:
+    """Watches one worker; made in the process that becomes the supervisor, before the worker exists."""
 
-    MPICH's launcher watches the parent, and kills all workers when a process of its own dies by a signal.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    def __init__(self) -> None:
+        found = launched()
+        process, _, desk = os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")
+        rank, size = (0, 1) if found is None else (found.rank, found.size)
+        self._who = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1]}
+        self._top = int(process or 0)
+        self._above = dict(processes.launchers(self._top))
+        self._line = Line(desk or desk_of(os.getppid()), self._write)
+        self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
+        self._job = _job(self._pmi)
+        self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._child = 0
+        self._joined = self._finished = False  # what the worker has said
+        self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
+        self._failed = self._broken = False  # whether this process has said it; because of a process of the launcher
+        self._told = 0  # the last signal by which the worker was told to end
+        self._limit = self._wanted = 0.0  # seconds left for the start, of how many; 0 for no limit
+        self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
+        self._status: int | None = None  # the exit status of the worker, once it has ended
+        self._known = 0  # that of the job, as far as the desk has told
+
+    def worker(self) -> socket.socket:
+        """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker."""
+        os.environ[VARIABLE] = f"{os.getppid()} {self._there.fileno()}"
+        self._here.close()
+        return self._there
+
+    def watch(self, child: int) -> NoReturn:
+        """Watches the worker, and ends as it does."""
+        self._child = child
+        self._there.close()
+        processes.adopt_orphans()
+        woken = processes.woken_by(*_SIGNALS, signal.SIGCHLD)
+        todo: dict[int, Callable[[], object]] = {woken.fileno(): lambda: self._signalled(woken.recv(64)),
+                                                 self._here.fileno(): self._hear}
+        self._tell("running")
+        self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
+        for pid in {*self._above, *([self._top] if self._top else [])}:
+            descriptor = processes.opened(pid)
+            if descriptor is None:
+                self._launcher_died(pid)
+            else:
+                todo[descriptor] = functools.partial(self._launcher_died, pid)
+        before = time.monotonic()
+        while True:
+            poll = select.poll()
+            for one in (*todo, *(end.fileno() for end in self._line.sockets())):
+                poll.register(one, select.POLLIN)
+            for descriptor, _ in poll.poll(self._seconds() * 1000):
+                if todo.get(descriptor, _nothing)() is _CLOSED:
+                    del todo[descriptor]
+            for answer in self._line.work():
+                self._answered(answer)
+            now = time.monotonic()
+            self._times(now, min(now - before, 2 * _STEP))
+            before = now
+
+    # What happens.
+
+    def _hear(self) -> object:
+        while True:
+            try:
+                message = json.loads(self._here.recv(1 << 18, socket.MSG_DONTWAIT) or "{}")
+            except BlockingIOError:
+                return None
+            except OSError:
+                return _CLOSED
+            if not message:  # the worker has closed its end
+                return _CLOSED
+            if message["kind"] == "starting":
+                self._limit = self._wanted = message["limit"]
+                self._tell("starting")
+            elif message["kind"] == "joined":
+                self._limit, self._joined = 0.0, True
+                self._tell("joined")
+            elif message["kind"] == "finished":
+                self._finished = True
+            elif message["kind"] == "report":
+                self._reported, self._weak = True, message["everyone"]
+                self._report(message["text"], message["wait"], status=FAILED, weak=self._weak)
+
+    def _signalled(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number != signal.SIGCHLD:
+                self._pass_on(number)
+                continue
+            with contextlib.suppress(ChildProcessError):
+                while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                    if found[0] == self._child:
+                        self._hear()  # what it said before
+                        self._ended(os.waitstatus_to_exitcode(found[1]))
+
+    def _pass_on(self, number: int) -> None:
+        if self._status is None:
+            processes.kill(self._child, number)
+            if number in ENDING:
+                if self._limit or self._told:  # MPI's start does not let Python see it; or this is the second one
+                    self._kill_at = time.monotonic() + TOLD_SECONDS
+                self._told = number
+
+    def _ended(self, code: int) -> None:
+        self._status = code if code >= 0 else 128 - code
+        self._limit, self._kill_at = 0.0, _NEVER
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        if self._failed or self._reported:
+            self._tell("ended")  # the others are about to end, too
+            self._end_at = min(self._end_at, time.monotonic() + TOLD_SECONDS)
+        elif self._finished or (not self._joined and code == 0):
+            self._tell("ended")
+            self._leave()
+        elif code < 0 and self._told and -code in (self._told, signal.SIGKILL):
+            self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS)
+        elif not self._joined:
+            self._fail(f"{how} before it joined the others", MERGE_SECONDS)
+        else:
+            self._end_at = time.monotonic() + HOLD_SECONDS
+            if code >= 0:
+                how += " before the end of its program, as by os._exit or exit() in C"
+            self._report(how, MERGE_SECONDS if code >= 0 else 0, status=self._status or FAILED)
+            self._tell("ended")
+
+    def _launcher_died(self, pid: int) -> object:
+        if self._end_at == _NEVER and not self._finished:
+            self._broken = True
+            self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
+                       MERGE_SECONDS, label="launcher", status=128 + signal.SIGKILL)
+        return _CLOSED
+
+    def _answered(self, answer: Message) -> None:
+        self._known = answer["status"]
+        if answer["answer"] == "in vain":
+            self._fail(f"[RD01] starting: {answer['why']}", MERGE_SECONDS)
+        elif answer["answer"] == "printed" and self._weak and self._status is None:
+            with contextlib.suppress(OSError):
+                self._here.send(b"{}")
+        elif answer["answer"] == "printed" and self._reported:
+            # Its process stays until the job ends, so that the others do not miss it and say so.
+            self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
+        elif answer["answer"] == "over" or self._failed:
+            self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
+
+    def _times(self, now: float, passed: float) -> None:
+        if self._limit:
+            self._limit = max(self._limit - passed, 0.0)
+            if not self._limit:
+                self._fail(_late(self._wanted), TOLD_SECONDS, missing=True)
+        if now >= self._kill_at:
+            self._kill_at = _NEVER
+            processes.kill(self._child)
+        if now >= self._end_at:
+            self._leave()
+
+    def _seconds(self) -> float:
+        until = min(self._kill_at, self._end_at, self._line.next())
+        return max(min(until - time.monotonic(), _STEP if self._limit else 3600.0), 0.0)
+
+    # What it does.
+
+    def _tell(self, state: str) -> None:
+        self._line.send({**self._who, "state": state, "process": self._child, "supervisor": os.getpid(),
+                         "job": self._job, "joined": self._joined, "status": self._status or 0,
+                         "weak": self._weak and self._status == FAILED})
+
+    def _report(self, text: str, wait: float, **more: object) -> None:
+        if not self._line.send({**self._who, "text": text, "wait": wait, **more}):
+            self._answered({"answer": "printed", "status": self._known})
+
+    def _fail(self, text: str, wait: float, status: int = 0, **more: object) -> None:
+        """Reports why the job cannot go on, and ends it without waiting for reports of the others."""
+        if not self._failed:
+            self._failed, self._end_at = True, time.monotonic() + wait + 1
+            self._report(text, wait, status=status or self._status or FAILED, **more)
+            if self._status is None:
+                processes.kill(self._child)
+            else:
+                self._tell("ended")
+
+    def _leave(self) -> NoReturn:
+        """Ends this process, and with it the job if the worker has failed."""
+        self._line.close()
+        status = self._status or 0
+        if self._status is None or self._failed or self._reported or (self._joined and not self._finished):
+            status = self._known or status or FAILED
+            processes.remove_shared_memory(self._job)
+            if self._pmi >= 0:
+                with contextlib.suppress(OSError):
+                    os.write(self._pmi, b"cmd=abort exitcode=%d\n" % status)
+                self._wait_for_the_launcher()
+            processes.end_descendants(0)
+        os._exit(status)
+
+    def _wait_for_the_launcher(self) -> None:
+        # It kills this process, unless it is not there any more.
+        until = time.monotonic() + TOLD_SECONDS
+        while time.monotonic() < until and all(map(processes.alive, self._above)):
+            time.sleep(0.01)
+        for pid in self._above if self._broken else ():
+            if pid != self._top:
+                processes.kill(pid)
+
+    def _write(self, text: str) -> None:
+        # What a dead process of the launcher would have forwarded goes where the one above it writes.
+        data = text.encode(errors="replace")
+        for path in ("/proc/self/fd/2", *(f"/proc/{pid}/fd/2" for pid in self._above)):
+            with contextlib.suppress(OSError):
+                number = 2 if path == "/proc/self/fd/2" else os.open(path, os.O_WRONLY | os.O_APPEND)
+                os.write(number, data)
+                return
+
+
+def _nothing() -> object:
+    return None
+
+
+def _late(seconds: float) -> str:
+    return (f"[RD01] starting: not all workers arrived within {seconds:.0f} s. "
+            "Look at why the others did not start.")
+
+
+def _job(pmi: int) -> str:
+    # The launcher's name for the job, by which MPICH names its shared memory.
+    if pmi < 0:
+        return ""
+    os.write(pmi, b"cmd=get_my_kvsname\n")
+    answer = os.read(pmi, 1024).decode() if select.select([pmi], [], [], 5)[0] else ""
+    return answer.rpartition("kvsname=")[2].strip()
+
+
+def supervise(command: list[str]) -> NoReturn:
+    """Starts a worker and watches it."""
+    supervisor = Supervisor()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
-        return
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
-        signal.signal(number, lambda received, _: _forward(child, received))
-    while True:
+        processes.die_with(parent, signal.SIGKILL)
+        os.set_inheritable(supervisor.worker().fileno(), True)
         try:
-            _, status = os.waitpid(child, 0)
-            break
-        except InterruptedError:
-            continue
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        name = signal.Signals(-code).name
-        os.write(2, f"[worker {_launcher_rank()}] was killed by {name}\n".encode())
-        time.sleep(HOLD_SECONDS)
-        code = 128 - code
-    os._exit(code)
+            os.execv(command[0], command)
+        except OSError as error:
+            os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+            os._exit(127)
+    supervisor.watch(child)
 
 
-def _forward(child: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, number)
-
-
-def _launcher_rank() -> str:
-    found = launched()
-    return "?" if found is None else str(found.rank)
-
-
-@contextlib.contextmanager
-def limited_start(seconds: float) -> Iterator[None]:
-    """Ends this process when the `with` block takes longer than `seconds`.
-
-    Another process does it: MPI holds the interpreter's lock while it starts, so no thread of this one would run.
-    """
-    reading, writing = os.pipe()
-    worker, watcher = os.getpid(), os.fork()
-    if watcher == 0:
-        os.close(writing)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        if not select.select([reading], [], [], seconds)[0]:  # nor is it closed, because the process has ended
-            os.write(2, f"[worker {_launcher_rank()}] [RD01] starting: not all workers arrived within {seconds:.0f} s. "
-                        "Look at why the others did not start.\n".encode())
-            os.kill(worker, signal.SIGKILL)
-        os._exit(0)
-    os.close(reading)
-    try:
-        yield
-    finally:
-        os.close(writing)
-        os.waitpid(watcher, 0)
+def limit(process: int, seconds: float, rank: str) -> None:
+    """Kills a process that is not supervised, unless this one is killed before: its start takes too long."""
+    descriptor = processes.opened(process)
+    left, before = seconds, time.monotonic()
+    while descriptor is not None and not select.select([descriptor], [], [], min(left, _STEP))[0]:
+        now = time.monotonic()
+        left, before = left - min(now - before, 2 * _STEP), now
+        if left <= 0:
+            os.write(2, prefixed(f"worker {rank}", _late(seconds)).encode())
+            processes.kill(process)

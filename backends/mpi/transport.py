@@ -17,7 +17,8 @@ beyond, each worker adds a slice (`reduce`).  The additions and their order are 
 No wait is without a limit.  There is no blocking call: every request is polled with `Test`.  While each process has a
 core it spins, which takes as long as a blocking call (3 us for a scalar).  Where processes share cores it yields after
 every look; spinning there would keep the very process from running that is waited for (2 ms).  Every 50 ms it looks
-whether a process has died or another worker has given up (`failure`).
+whether a process has died or another worker has given up (`failure`).  Time in which this process itself was stopped
+does not count, and a request that is complete by then is.
 
 MPI's own fault tolerance is not used.  In MPICH its calls are missing, or do not return after a death.  OpenMPI started
 with `--with-ft ulfm` raises by itself, which `_wait` translates.
@@ -44,7 +45,7 @@ from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
-from refdist.backends.mpi import failure, mpi_types, reduce, supervisor
+from refdist.backends.mpi import failure, mpi_types, reduce, supervised
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement
@@ -66,6 +67,8 @@ _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
 _SMALL = 1 << 16
 _UNCHECKED = 0
+_LOOK = 0.05  # seconds between two looks at the others
+_LONGEST_LOOK = 1.0  # of which at most so many count: in the rest, this process was stopped, not waiting
 
 T = TypeVar("T")
 
@@ -80,6 +83,7 @@ class MPITransport(ConnectableTransport):
         self.size = self._comm.Get_size()
         self._watch = watch
         self.timeout = timeout
+        self._ends_mpi = False
         self._level = _level()
         self._count = 0
         self._fingerprints: dict[tuple[object, ...], int] = {}
@@ -103,11 +107,14 @@ class MPITransport(ConnectableTransport):
     @classmethod
     def connect(cls, timeout: float | None) -> MPITransport:
         seconds = _timeout(timeout)
-        launch = launched()
-        if "mpi4py.MPI" not in sys.modules and launch is not None and launch.launcher == "Hydra":
-            supervisor.supervise()
-        with supervisor.limited_start(seconds):
+        supervised.start()
+        with supervised.limited_start(seconds):
             try:
+                import mpi4py
+
+                # Else MPI ends with the interpreter, and after a failure waits for the others for ever.
+                ends_here = "mpi4py.MPI" not in sys.modules
+                mpi4py.rc.finalize = not ends_here
                 from mpi4py import MPI
             except (ImportError, RuntimeError) as error:
                 raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
@@ -116,6 +123,7 @@ class MPITransport(ConnectableTransport):
             rank = MPI.COMM_WORLD.Get_rank()
             failure.end_job_on_exceptions(rank, MPI.COMM_WORLD.Abort)
             transport = cls(MPI, Watch(rank), seconds)
+            transport._ends_mpi = ends_here
         atexit.register(transport.finish)
         return transport
 
@@ -132,8 +140,7 @@ class MPITransport(ConnectableTransport):
         if request.Test():
             return
         spin, test = self._spin, request.Test
-        start = time.monotonic()
-        look = start + 0.05
+        waited, before = 0.0, time.monotonic()
         while True:
             for _ in range(64):
                 if test():
@@ -141,10 +148,12 @@ class MPITransport(ConnectableTransport):
                 if not spin:
                     time.sleep(0)
             now = time.monotonic()
-            if now > look:
-                look = now + 0.05
+            if now > before + _LOOK:
+                waited, before = waited + min(now - before, _LONGEST_LOOK), now
                 gone = self._watch.dead()
-                if gone or now - start > self.timeout or self._watch.given_up >= self._count:
+                if gone or waited > self.timeout or self._watch.given_up >= self._count:
+                    if test():
+                        return
                     raise self._lost(gone)
 
     def _lost(self, gone: list[int]) -> errors.RefdistError:
@@ -289,9 +298,13 @@ class MPITransport(ConnectableTransport):
         try:
             self._rendezvous(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
-            os.write(2, f"[worker {self.rank}] {error}\n".encode())
-            failure.let_others_speak()
-            self._mpi.COMM_WORLD.Abort(70)
+            failure.end_too_early(self.rank, error, self._mpi.COMM_WORLD.Abort)
+        except KeyboardInterrupt:
+            failure.interrupted(self._mpi.COMM_WORLD.Abort)
+        else:
+            supervised.tell("finished")
+            if self._ends_mpi:
+                self._mpi.Finalize()
 
 
 def _numpy(columns: Columns) -> list[list[HostArray]]:

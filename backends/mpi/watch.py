@@ -132,7 +132,7 @@ class Watch:
         lines = []
         for rank, (host, _, pid) in enumerate(self._peers):
             if rank == self.rank:
-                text = f"waits in call {self.count}: {self.status()}"
+                text = f"is in call {self.count}: {self.status()}"
             elif rank in dead:
                 text = "is dead"
             elif rank in answers:

@@ -1,40 +1,86 @@
-"""Goes wrong on one worker: faults.py KIND VICTIM, under mpiexec; SECONDS is how long the others wait for it."""
+"""Goes wrong on one worker: faults.py KIND VICTIM, in several processes; SECONDS is how long the others wait for it.
+
+With a SHM, every worker appends the names of its shared memory to that file.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import signal
 import sys
+import threading
 
 import numpy as np
 
 import refdist
+from refdist.backends.mpi import processes
 from refdist.cluster_resolver import launched
+
+# What dies of which signal, as seen from the victim: itself, or one of those above it.
+KILLS = {"kill": ("self", signal.SIGKILL), "segv": ("self", signal.SIGSEGV), "term": ("self", signal.SIGTERM),
+         "stop": ("self", signal.SIGSTOP), "supervisor": ("supervisor", signal.SIGKILL),
+         "proxy": ("hydra_pmi_proxy", signal.SIGKILL), "mpiexec": ("mpiexec", signal.SIGKILL),
+         "launcher": ("launcher", signal.SIGKILL), "term-mpiexec": ("mpiexec", signal.SIGTERM),
+         "int-mpiexec": ("mpiexec", signal.SIGINT), "term-launcher": ("launcher", signal.SIGTERM),
+         "int-launcher": ("launcher", signal.SIGINT)}
+
+
+def above() -> dict[str, int]:
+    """The processes above this one, by their names."""
+    found = {"self": os.getpid(), "supervisor": os.getppid()}
+    pid = os.getppid()
+    while (here := processes.facts(pid)) is not None and here.parent > 1:
+        pid = here.parent
+        name = processes.facts(pid)
+        if name is not None:
+            found.setdefault("mpiexec" if name.name.startswith(("mpiexec", "prte")) else name.name, pid)
+    if "REFDIST_LAUNCHER" in os.environ:
+        found["launcher"] = int(os.environ["REFDIST_LAUNCHER"].split()[0])
+    return found
+
+
+def fault(kind: str) -> None:
+    if kind in KILLS:
+        name, number = KILLS[kind]
+        os.kill(above()[name], number)
+        if name != "self":
+            threading.Event().wait()
+    elif kind == "raise":
+        raise KeyError("the rows of May are missing")
+    elif kind in ("return", "sys.exit"):
+        sys.exit({"return": 0, "sys.exit": 3}[kind])
+    elif kind in ("os._exit", "os._exit 0"):
+        os._exit({"os._exit": 4, "os._exit 0": 0}[kind])
+    elif kind == "exit in C":
+        ctypes.CDLL(None).exit(5)
+    elif kind in ("linger", "absent"):
+        signal.pause()
+
 
 if __name__ == "__main__":
     kind, victim = sys.argv[1], int(sys.argv[2])
-    if kind == "absent" and launched().rank == victim:
-        signal.pause()
+    if kind.startswith("early ") and launched().rank == victim:
+        fault(kind.removeprefix("early "))
+    if kind == "threads":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.extended.transport.rank
+    if "SHM" in os.environ:
+        with open("/proc/self/maps") as maps, open(os.environ["SHM"], "a") as file:
+            file.writelines(sorted({path + "\n" for path in re.findall(r"/dev/shm/\S+", maps.read())}))
 
     def total() -> float:
-        part = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.ones(3)))
+        rows = 4 if kind == "shape" and rank == victim else 3
+        part = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.ones(rows)))
         return float(part[0])
 
-    assert total() == strategy.num_replicas_in_sync
+    if kind != "shape":
+        assert total() == strategy.num_replicas_in_sync
     # From here on; starting may take its time.
     strategy.extended.transport.timeout = float(os.environ.get("SECONDS", "60"))
     if rank == victim:
-        if kind == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif kind == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif kind == "raise":
-            raise KeyError("the rows of May are missing")
-        elif kind == "return":
-            sys.exit(0)
-        elif kind == "linger":
-            signal.pause()
+        fault(kind)
     total()
     print("came through")

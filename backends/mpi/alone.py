@@ -1,0 +1,42 @@
+"""Runs a module of this folder that needs the standard library only: `python -I -S alone.py supervise ...`.
+
+To import one by its name would run `refdist/__init__.py` first, and with it NumPy, which starts threads and takes half
+a second.  So the packages are put in place here as bare ones, which know where their modules are and run nothing.
+"""
+
+import os
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+
+
+def bare(name: str, folder: str) -> None:
+    """Puts a package with the modules of a folder in place, without running its `__init__`."""
+    spec = ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = [folder]
+    sys.modules[name] = module_from_spec(spec)
+
+
+def main() -> None:
+    """Runs one of the three programs."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
+    # In a checkout, backends/ lies beside refdist/; installed, inside of it.
+    core = os.path.join(root, "refdist", "core") if os.path.isdir(os.path.join(root, "refdist")) else \
+        os.path.join(root, "core")
+    bare("refdist", root)
+    for name, folder in (("core", core), ("backends", os.path.dirname(here)), ("backends.mpi", here)):
+        bare("refdist." + name, folder)
+    from refdist.backends.mpi import launch, supervisor
+
+    program, *arguments = sys.argv[1:]
+    if program == "launch":
+        sys.exit(launch.main(int(arguments[0]), arguments[1:]))
+    elif program == "supervise":
+        supervisor.supervise(arguments)
+    else:
+        supervisor.limit(int(arguments[0]), float(arguments[1]), arguments[2])
+
+
+if __name__ == "__main__":
+    main()

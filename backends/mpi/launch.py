@@ -1,0 +1,174 @@
+"""`python -m refdist launch -n 4 script.py`: starts mpiexec, watches it, and cleans up after it.
+
+The processes of mpiexec are supervisors (`supervisor`), which start the script before anything is imported in it.  This
+process stays above all of them.  It
+
+* is the desk of this host, which prints the reports (`reports`), and keeps the exit status of the worker that failed
+  first;
+* watches mpiexec and the supervisors of this host.  When one of those is killed, MPICH's launcher kills the others
+  within milliseconds, and none of them can say which one was the first; the kernel reports deaths in their order;
+* passes on the signals that end a job, to mpiexec, which has a session of its own so that it receives each only once;
+* adopts the processes of this host that lose their parents, ends those that are left when mpiexec has ended, and
+  removes what MPICH leaves in shared memory.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from refdist.backends.mpi import processes
+from refdist.backends.mpi.reports import Line, named, prefixed
+from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE
+
+START_SECONDS = 0.05  # between two looks at what mpiexec has started
+LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
+_KILLED = (signal.SIGKILL, 128 + signal.SIGKILL)  # what mpiexec returns when it has lost one of its processes
+
+
+def main(size: int, command: list[str]) -> int:
+    """Starts as many workers with this command; returns the exit status of the job."""
+    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    mpiexec = beside if os.path.exists(beside) else shutil.which("mpiexec")
+    if mpiexec is None:
+        print("there is no mpiexec beside this Python, nor on PATH; run `pip install mpi4py mpich`", file=sys.stderr)
+        return 2
+    alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
+    return _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), sys.executable, "-I", "-S", alone, "supervise",
+                           *command]).run()
+
+
+def _options(mpiexec: str) -> list[str]:
+    # OpenMPI's counts cores, and ends all processes silently when one dies.
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+    return ["--oversubscribe", "--with-ft", "ulfm"] if "Open MPI" in version else []
+
+
+class _Launch:
+    def __init__(self, size: int, command: list[str]) -> None:
+        self._size = size
+        name = f"refdist.{os.getpid()}.{secrets.token_hex(8)}"
+        self._line = Line(name, _write)
+        self._desk = self._line.become_desk()
+        self._waiting = select.epoll()
+        self._woken = processes.woken_by(*ENDING)
+        for source in (self._woken, *self._line.sockets()):
+            self._waiting.register(source, select.EPOLLIN)
+        processes.adopt_orphans()
+        this = os.getpid()
+        self._mpiexec = subprocess.Popen(
+            command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {name}"}, start_new_session=True,
+            preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
+        self._watch(self._mpiexec.pid)
+        self._proxies: dict[int, tuple[int, str]] = {}  # children of mpiexec, by what becomes readable when they end
+        self._cause = ""  # what was lost first, if no supervisor says it
+        self._seen: set[int] = set()  # workers whose supervisors have said that they are there
+        self._supervisors: dict[int, int] = {}  # those workers, by what becomes readable when the supervisor ends
+        self._started = time.monotonic()
+        self._told = self._killed = False  # mpiexec, by this process
+        self._kill_at = math.inf
+
+    def run(self) -> int:
+        while self._mpiexec.poll() is None:
+            self._step()
+        self._line.work()
+        self._line.close()
+        status = self._desk.status or self._lost(self._mpiexec.returncode)
+        processes.end_descendants(0 if status else LINGER_SECONDS)
+        for job in {state["job"] for state in self._desk.states.values()}:
+            processes.remove_shared_memory(job)
+        return status
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        if self._desk.status:
+            self._kill_at = min(self._kill_at, now + HOLD_SECONDS + LINGER_SECONDS)
+        if now >= self._kill_at:
+            self._killed = True
+            self._mpiexec.kill()
+            return
+        starting = len(self._seen) < self._size
+        left = min(self._kill_at, self._line.next(), now + START_SECONDS if starting else math.inf) - now
+        events = self._waiting.poll(None if left == math.inf else max(left, 0))
+        self._line.work()  # what supervisors have said before they ended
+        for descriptor, _ in events:  # in the order in which they happened
+            if descriptor == self._woken.fileno():
+                self._pass_on(self._woken.recv(64))
+            elif descriptor in self._supervisors:
+                self._waiting.unregister(descriptor)
+                state = self._desk.states[self._supervisors.pop(descriptor)]
+                if state["state"] != "ended":
+                    self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
+            elif descriptor in self._proxies:
+                self._proxy_died(descriptor, now)
+        if starting:
+            self._find_proxies()
+            if not self._proxies and now > self._started + HOLD_SECONDS:
+                # One that dies at once is not seen, and MPICH's mpiexec waits for it for ever.
+                self._blame(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
+                self._kill_at = now
+        for rank in self._desk.states.keys() - self._seen:
+            self._seen.add(rank)
+            ends = self._watch(self._desk.states[rank]["supervisor"])
+            if ends is not None:
+                self._supervisors[ends] = rank
+
+    def _find_proxies(self) -> None:
+        for pid in processes.children(self._mpiexec.pid):
+            known = {pid: ends for ends, (pid, _) in self._proxies.items()}
+            ends, found = known.get(pid) or self._watch(pid), processes.facts(pid)
+            if ends is not None and found is not None:
+                self._proxies[ends] = pid, found.name  # which changes when it has just been started
+
+    def _proxy_died(self, descriptor: int, now: float) -> None:
+        self._waiting.unregister(descriptor)
+        pid, name = self._proxies.pop(descriptor)
+        going_on = [state for state in self._desk.states.values() if state["state"] != "ended"]
+        if going_on or not self._desk.states:
+            self._blame(f"{name} (process {pid}) died")
+        # MPICH's mpiexec waits for it for ever.
+        self._kill_at = min(self._kill_at, now + (LINGER_SECONDS if going_on else HOLD_SECONDS))
+
+    def _blame(self, cause: str) -> None:
+        if not self._cause and not self._desk.status:
+            self._cause = cause
+
+    def _watch(self, pid: int) -> int | None:
+        descriptor = processes.opened(pid)
+        if descriptor is not None:
+            self._waiting.register(descriptor, select.EPOLLIN)
+        return descriptor
+
+    def _pass_on(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number in ENDING:
+                processes.kill(self._mpiexec.pid, signal.SIGKILL if self._told else number)
+                self._told = True
+
+    def _lost(self, code: int) -> int:
+        """The exit status of the job, after a report of a process that was killed before another one could say it."""
+        missing = set(range(self._size)) - self._seen
+        if code in _KILLED and not self._cause and missing:
+            self._cause = f"the supervisor of {named(missing)} was killed when it started"
+        if code < 0 and not self._killed:
+            self._cause = f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}"
+        if not (code < 0 or code in _KILLED):
+            return code
+        if not self._desk.spoken and self._cause:
+            _write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
+        return 128 + signal.SIGKILL
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode(errors="replace"))

@@ -1,0 +1,158 @@
+"""What Linux says of processes, and what it does when one ends.
+
+Standard library only: supervisors and the launch command import nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import glob
+import os
+import signal
+import socket
+import time
+from typing import NamedTuple
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+_KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
+
+# Names of the processes of launchers, of which Linux shows the first 15 characters.
+_LAUNCHERS = ("mpiexec", "mpirun", "hydra_", "prte", "orte", "srun", "slurmstepd")
+
+
+class Facts(NamedTuple):
+    """A line of /proc/PID/stat.
+
+    Attributes:
+        name: the first 15 characters of the program's name.
+        state: one letter: T is stopped, Z and X are dead.
+        parent: the id of its parent.
+        started: when, in ticks since the machine started; with the id it names a process for good.
+    """
+
+    name: str
+    state: str
+    parent: int
+    started: int
+
+
+def facts(pid: int) -> Facts | None:
+    """What /proc says about a process; None where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            before, _, after = file.read().rpartition(")")
+    except OSError:
+        return None
+    words = after.split()
+    return Facts(before.partition("(")[2], words[0], int(words[1]), int(words[19]))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs, or is stopped."""
+    found = facts(pid)
+    return found is not None and found.state not in "ZX"
+
+
+def launchers(top: int) -> list[tuple[int, str]]:
+    """The processes between this one and its launcher, nearest first, with their names.
+
+    Args:
+        top: the process of the launch command, which is the last one; 0 where the launcher was started otherwise.
+    """
+    found: list[tuple[int, str]] = []
+    pid = os.getppid()
+    while pid > 1 and (here := facts(pid)) is not None:
+        if pid == top:
+            return [*found, (pid, "python -m refdist launch")]
+        if not top and not here.name.startswith(_LAUNCHERS):
+            break
+        found.append((pid, here.name))
+        pid = here.parent
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def opened(pid: int) -> int | None:
+    """A file descriptor that becomes readable when the process ends; None where it is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Sends a signal to a process, which may be gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def woken_by(*numbers: int) -> socket.socket:
+    """A socket from which the numbers of these signals are read when they arrive, and which they make readable."""
+    woken, waking = socket.socketpair()
+    woken.setblocking(False)
+    waking.setblocking(False)
+    signal.set_wakeup_fd(waking.detach(), warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return woken
+
+
+def die_with(parent: int, number: int) -> None:
+    """Called in a new process: from now on Linux sends it this signal when its parent dies, however that happens."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """From now on processes whose parents have died become children of this one, if it started those."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_descendants(seconds: float) -> None:
+    """Waits for all descendants of this process, which adopts orphans; kills those that are left after some seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until + _KILL_SECONDS:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        if time.monotonic() >= until:
+            for pid in _descendants(os.getpid()):
+                kill(pid)
+        time.sleep(0.01)
+
+
+def _descendants(top: int) -> list[int]:
+    parents = {pid: here.parent for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+               if (here := facts(pid)) is not None}
+    found = [top]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found[1:]
+
+
+def remove_shared_memory(job: str) -> None:
+    """Removes what MPICH leaves in shared memory when the processes of a job are killed.
+
+    Args:
+        job: the name by which MPICH's launcher knows the job, "" for none; a hash of it is part of the file's name.
+    """
+    if job:
+        number = 2166136261  # FNV-1a, 32 bits
+        for byte in job.encode():
+            number = (number ^ byte) * 16777619 & 0xFFFFFFFF
+        for path in glob.glob(f"/dev/shm/mpich_*_{number:x}_*"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)

@@ -1,0 +1,270 @@
+"""One report of what several workers of a host say alike.
+
+What N workers print by themselves comes N times, in pieces, and the launcher drops what it has not forwarded when it
+ends a job.  So reports go to one process of each host, the desk: that of `refdist launch`, else the supervisor that
+first has something to say.  It waits a moment for the others to say the same, prints every text once, with the numbers
+of the workers that sent it, and answers when that is done.
+
+The desk also knows in which state each worker is: which of them have not arrived when the start takes too long, which
+one failed first, and when no worker is left that could still report.
+
+A desk is found by a name in the abstract namespace of Unix sockets, which the kernel gives to one process at a time
+and takes back when that dies, so nothing stays behind and the next one takes over.  Other users of the machine see the
+name too; what they send is thrown away.
+
+Standard library only: supervisors and the launch command import nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from refdist.backends.mpi import processes
+
+MERGE_SECONDS = 0.3  # how long a report waits for the same one of others
+EVERYONE_SECONDS = 2.0  # and one that all workers have: for the last of them
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+_SECOND = struct.pack("ll", 1, 0)
+
+Message = dict[str, Any]
+_claims: list[socket.socket] = []
+
+
+def named(ranks: Iterable[int]) -> str:
+    """The workers of these numbers.
+
+    >>> named([1]), named([3, 0, 1, 5, 6])
+    ('worker 1', 'workers 0-1, 3, 5-6')
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+    return f"worker {text}" if len(runs) == 1 and runs[0][0] == runs[0][1] else f"workers {text}"
+
+
+def prefixed(label: str, text: str) -> str:
+    """The text with the label before each line."""
+    return "".join(f"[{label}] {line}\n" for line in text.splitlines())
+
+
+def desk_of(launcher: int) -> str:
+    """The name of the desk of the processes that this process of a launcher has started on this host."""
+    found = processes.facts(launcher)
+    return f"refdist.{launcher}.{0 if found is None else found.started}"
+
+
+def claimed(name: str) -> bool:
+    """Whether this process is the first one of this host that claims the name, which it keeps until it ends."""
+    try:
+        _claims.append(_bound(b"\0" + name.encode()))
+    except OSError:
+        return False
+    return True
+
+
+class Desk:
+    """The reports and states of the workers of a host.
+
+    Attributes:
+        spoken: whether anything was printed.
+        states: the last state of each worker.
+    """
+
+    def __init__(self) -> None:
+        self.spoken = False
+        self._status = self._weak = 0
+        self._over = False
+        self.states: dict[int, Message] = {}
+        self._senders: dict[int, Any] = {}
+        self._quiet: set[int] = set()  # workers that have ended, or whose report was printed
+        self._waiting: list[tuple[float, Message, Any]] = []  # printed at this time at the latest, the report, whose
+
+    def take(self, message: Message, sender: Any, now: float) -> None:
+        """Takes a message of a supervisor.
+
+        Args:
+            message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of".
+                A change of its "state" ("running", "starting", "joined", "ended"), with its "process"; or a "text" to
+                be printed, and for how long it may "wait" for the same from others; "label" is whom it is about where
+                that is not the worker; with "missing", the workers that have not arrived are added.  A "weak" status
+                is of a worker that fails because of another one.
+            sender: to whom the answer goes.
+            now: the time.
+        """
+        rank = message["rank"]
+        if "label" in message and self.status:
+            # The launcher ends because of the worker that has failed before.
+            message = {**message, "text": ""}
+        if message.get("weak"):
+            self._weak = self._weak or message["status"]
+        else:
+            self._status = self._status or message["status"]
+        if "text" in message:
+            self._waiting.append((now + message["wait"], message, sender))
+            return
+        self.states[rank], self._senders[rank] = message, sender
+        if message["state"] == "ended":
+            self._quiet.add(rank)
+
+    def due(self, now: float) -> tuple[str, list[tuple[Any, Message]]]:
+        """What is to be printed now, and the answers to be sent afterwards."""
+        text, answers = "", []
+        reporting = {message["rank"] for _, message, _ in self._waiting}
+        if self._waiting and (now >= self.next() or self._is_everyone(reporting | self._quiet)):
+            groups: dict[tuple[str, str], set[int]] = {}
+            for _, message, _ in self._waiting:
+                said = message["text"] + (self._missing() if message.get("missing") else "")
+                groups.setdefault((message.get("label", ""), said), set()).add(message["rank"])
+            text = "".join(prefixed(label or named(ranks), said) for (label, said), ranks in groups.items())
+            answers = [(sender, {"answer": "printed", "status": self.status}) for _, _, sender in self._waiting]
+            self._waiting, self.spoken = [], True
+            self._quiet |= reporting
+        ended = {rank for rank, found in self.states.items() if found["state"] == "ended"}
+        if self._is_everyone(ended) and not self._over:
+            self._over = True
+            answers += [(self._senders[rank], {"answer": "over", "status": self.status}) for rank in ended]
+        gone = [rank for rank in ended if not self.states[rank]["joined"] and not self.states[rank]["status"]]
+        if gone:
+            why = f"{named(gone)} ended without joining the others"
+            for rank, found in self.states.items():
+                if found["state"] == "starting":
+                    answers.append((self._senders[rank], {"answer": "in vain", "why": why, "status": self.status}))
+                    found["state"] = "told"
+        return text, answers
+
+    @property
+    def status(self) -> int:
+        """The exit status of the worker that failed first; 0 for none."""
+        return self._status or self._weak
+
+    def next(self) -> float:
+        """When `due` has something to do at the latest."""
+        return min((until for until, _, _ in self._waiting), default=math.inf)
+
+    def _is_everyone(self, ranks: set[int]) -> bool:
+        sizes = [found["size"] for found in self.states.values()]
+        return bool(sizes) and len(ranks) >= max(sizes)
+
+    def _missing(self) -> str:
+        lines = []
+        size, everywhere = next(((found["size"], found["of"]) for found in self.states.values()), (0, 0))
+        for rank in range(everywhere) if size == everywhere else sorted(self.states):
+            found = self.states.get(rank)
+            if found is None:  # it has no supervisor before it makes its strategy
+                lines.append(f"\nworker {rank} has not made its strategy, or has ended")
+            elif found["state"] == "running":
+                lines.append(f"\nworker {rank} (process {found['process']}) has not made its strategy")
+        return "".join(lines)
+
+
+class Line:
+    """The connection of a process with the desk of its host; it becomes the desk where there is none.
+
+    Attributes:
+        desk: the desk, if this process is it.
+    """
+
+    def __init__(self, name: str, write: Callable[[str], None]) -> None:
+        """Opens the line.
+
+        Args:
+            name: of the desk; the same in all processes of the host that belong to the job.
+            write: prints a text.
+        """
+        self.desk: Desk | None = None
+        self._name = b"\0" + name.encode()
+        self._write = write
+        self._socket = _bound(b"")
+        self._desk_socket = self._socket
+
+    def sockets(self) -> list[socket.socket]:
+        """The sockets at which something may arrive."""
+        return [self._socket] if self.desk is None else [self._socket, self._desk_socket]
+
+    def become_desk(self) -> Desk:
+        """The desk, which this process is from now on.
+
+        Raises:
+            OSError: another process is.
+        """
+        if self.desk is None:
+            self._desk_socket = _bound(self._name)
+            self.desk = Desk()
+        return self.desk
+
+    def send(self, message: Message) -> bool:
+        """Sends a message to the desk; whether that has it.  If not, the text was printed alone."""
+        for _ in range(2):
+            try:
+                self._socket.sendto(json.dumps(message).encode(), self._name)
+                return True
+            except ConnectionRefusedError:
+                with contextlib.suppress(OSError):
+                    self.become_desk()
+            except OSError:
+                break
+        if "text" in message:
+            self._write(prefixed(message.get("label") or named([message["rank"]]), message["text"]))
+        return False
+
+    def next(self) -> float:
+        """When `work` has something to do at the latest, though nothing arrives."""
+        return math.inf if self.desk is None else self.desk.next()
+
+    def close(self) -> None:
+        """Prints what still waits for the same report of others, and leaves the desk to the next one."""
+        if self.desk is not None:
+            self.work()
+            while self.desk.next() < math.inf:
+                time.sleep(0.01)
+                self.work()
+            self._desk_socket.close()
+
+    def work(self) -> list[Message]:
+        """Does what the desk has to do, if this is it; the answers that have arrived for this process."""
+        if self.desk is not None:
+            for message, sender in _received(self._desk_socket):
+                self.desk.take(message, sender, time.monotonic())
+            text, answers = self.desk.due(time.monotonic())
+            if text:
+                self._write(text)
+            for sender, answer in answers:
+                with contextlib.suppress(OSError):
+                    self._desk_socket.sendto(json.dumps(answer).encode(), sender)
+        return [message for message, _ in _received(self._socket)]
+
+
+def _bound(name: bytes) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SECOND)  # a desk that is stopped does not stop the others
+    try:
+        made.bind(name)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _received(source: socket.socket) -> Iterator[tuple[Message, Any]]:
+    while True:
+        try:
+            data, extra, _, sender = source.recvmsg(1 << 18, socket.CMSG_SPACE(_CREDENTIALS.size), socket.MSG_DONTWAIT)
+        except (BlockingIOError, InterruptedError):
+            return
+        users = [_CREDENTIALS.unpack(found)[1] for level, kind, found in extra
+                 if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS]
+        if users == [os.getuid()]:
+            yield json.loads(data), sender

@@ -1,0 +1,128 @@
+"""A worker and its supervisor, as the worker sees them.
+
+Three ways to be supervised.  `python -m refdist launch` starts supervisors, which start the script: nothing has been
+imported by then.  Under plain mpiexec of MPICH a process with one thread forks when it makes its strategy, and goes on
+in the child.  A process with more threads does not fork, because threads do not survive it and what waits for them
+hangs (OpenMP in PyTorch); it warns that it is not watched.  OpenMPI's launcher does not kill the survivors of a
+worker when it is told so, and needs no supervisor for that.
+
+The threads of OpenBLAS, which NumPy starts when it is imported, do not count: OpenBLAS ends them before a fork by
+itself, and starts them again when it needs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from refdist.backends.mpi import alone, processes
+from refdist.backends.mpi.reports import claimed, desk_of
+from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
+from refdist.core import call_site
+from refdist.core.launcher import launched
+
+_ANSWER_SECONDS = 5.0
+_supervisor: socket.socket | None = None
+
+
+def start() -> None:
+    """Finds the supervisor of this process, or forks so that it gets one.
+
+    Under MPICH the launcher watches the parent, and kills all workers when a process of its own dies by a signal.
+    """
+    global _supervisor
+    parent, _, number = os.environ.get(VARIABLE, "").partition(" ")
+    if parent and int(parent) == os.getppid():
+        _supervisor = socket.socket(fileno=int(number))
+        _supervisor.set_inheritable(False)
+        return
+    found = launched()
+    if found is None or found.launcher != "Hydra" or "mpi4py.MPI" in sys.modules:
+        return
+    threads = _threads()
+    if threads > 1:
+        if not claimed(f"{desk_of(os.getppid())}.warned"):
+            return
+        call_site.warn(
+            f"this process has {threads} threads, which do not survive a fork, so it is not supervised: when a worker "
+            "is killed or ends too early, all end at once, and none says why; start the program with `python -m "
+            "refdist launch -n N script.py`, or make the strategy before anything starts threads", RuntimeWarning)
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    supervisor = Supervisor()
+    parent_process = os.getpid()
+    child = os.fork()
+    if child:
+        try:
+            supervisor.watch(child)
+        finally:  # whatever happens there, this process does not go on with the program
+            os._exit(FAILED)
+    processes.die_with(parent_process, signal.SIGKILL)
+    _supervisor = supervisor.worker()
+
+
+def tell(kind: str, **more: object) -> None:
+    """Tells the supervisor how far this worker is; nothing where there is none."""
+    if _supervisor is not None:
+        with contextlib.suppress(OSError):
+            _supervisor.send(json.dumps({"kind": kind, **more}).encode())
+
+
+def report(text: str, wait: float, everyone: bool) -> bool:
+    """Has a text printed as that of this worker; False where there is no supervisor that does it.
+
+    Args:
+        text: what is printed.
+        wait: how many seconds it may wait for the same text of other workers.
+        everyone: whether it is the same failure that all workers have, and not of this one.
+    """
+    if _supervisor is None:
+        return False
+    tell("report", text=text[-100_000:], wait=wait, everyone=everyone)
+    return bool(select.select([_supervisor], [], [], wait + _ANSWER_SECONDS)[0])
+
+
+def interrupted() -> None:
+    """Ends this process as SIGINT ends others; the supervisor says it, once for all workers."""
+    if _supervisor is not None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@contextlib.contextmanager
+def limited_start(seconds: float) -> Iterator[None]:
+    """Ends this process when the `with` block takes longer than `seconds`.
+
+    Another process does it: MPI holds the interpreter's lock while it starts, so no thread of this one would run.
+    """
+    if _supervisor is not None:
+        tell("starting", limit=seconds)
+        yield
+        tell("joined")
+        return
+    found = launched()
+    guard = subprocess.Popen([sys.executable, "-I", "-S", alone.__file__, "limit", str(os.getpid()), str(seconds),
+                              "?" if found is None else str(found.rank)])
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+
+
+def _threads() -> int:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        libraries = {line.split(maxsplit=5)[-1].strip() for line in file if "openblas" in line}
+    for path in libraries:
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(path).blas_thread_shutdown_()
+    return len(os.listdir("/proc/self/task"))

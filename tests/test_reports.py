@@ -1,0 +1,170 @@
+"""The desk of a host: who is named, when a report is printed, and which exit status the job has."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from refdist.backends.mpi import processes, reports
+from refdist.backends.mpi.reports import Desk, Line
+
+
+def desk(size: int, state: str = "joined", of: int | None = None) -> Desk:
+    made = Desk()
+    for rank in range(size):
+        made.take(change(rank, state, size=size, of=of or size), rank, 0.0)
+    return made
+
+
+def change(rank: int, state: str, status: int = 0, size: int = 3, of: int = 3, joined: bool = True, **more: Any) -> Any:
+    return {"rank": rank, "size": size, "of": of, "state": state, "status": status, "process": 100 + rank,
+            "joined": joined, **more}
+
+
+def said(rank: int, text: str, wait: float = 0.3, status: int = 70, **more: Any) -> Any:
+    return {"rank": rank, "size": 3, "of": 3, "text": text, "wait": wait, "status": status, **more}
+
+
+def test_the_same_text_of_several_workers_is_printed_once() -> None:
+    one = desk(4)
+    for rank, text in ((3, "a\nb"), (0, "c"), (1, "a\nb")):
+        one.take(said(rank, text), rank, 1.0)
+    assert one.due(1.2) == ("", [])
+    assert one.next() == 1.3
+    text, answers = one.due(1.3)
+    assert text == "[workers 1, 3] a\n[workers 1, 3] b\n[worker 0] c\n"
+    assert answers == [(rank, {"answer": "printed", "status": 70}) for rank in (3, 0, 1)]
+    assert one.due(9.0) == ("", [])
+
+
+def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
+    one = desk(3)
+    one.take(change(1, "ended", 137), 1, 1.0)
+    one.take(said(0, "lost", 2.0), 0, 1.0)
+    assert one.due(1.0) == ("", [])
+    one.take(said(2, "lost", 2.0), 2, 1.1)
+    assert one.due(1.1)[0] == "[workers 0, 2] lost\n"
+    one.take(said(1, "later", 2.0), 1, 1.2)
+    assert one.due(1.2)[0] == "[worker 1] later\n"
+
+
+@pytest.mark.parametrize(("messages", "status"), [
+    ([change(0, "ended")], 0),
+    ([change(1, "ended", 137), said(0, "lost", weak=True), change(0, "ended", 70, weak=True)], 137),
+    ([said(0, "left", weak=True), said(1, "left", weak=True), change(1, "ended", 3)], 3),
+    ([said(0, "shape", weak=True), said(1, "shape", weak=True), change(1, "ended", 70, weak=True)], 70),
+    ([said(2, "KeyError"), change(1, "ended", 4)], 70),
+])
+def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any], status: int) -> None:
+    one = desk(3)
+    for message in messages:
+        one.take(message, message["rank"], 1.0)
+    assert one.status == status
+
+
+def test_those_who_wait_are_told_when_nobody_is_left() -> None:
+    one = desk(2)
+    one.take(change(0, "ended", 9, size=2, of=2), 0, 1.0)
+    assert one.due(5.0) == ("", [])
+    one.take(change(1, "ended", 70, size=2, of=2), 1, 1.0)
+    assert one.due(5.0)[1] == [(rank, {"answer": "over", "status": 9}) for rank in (0, 1)]
+    assert one.due(5.0)[1] == []
+
+
+def test_a_start_is_in_vain_when_one_has_ended_without_joining() -> None:
+    one = desk(3, "starting")
+    one.take(change(1, "ended", joined=False), 1, 1.0)
+    why = {"answer": "in vain", "why": "worker 1 ended without joining the others", "status": 0}
+    assert one.due(1.0)[1] == [(0, why), (2, why)]
+    assert one.due(1.0)[1] == []
+    # Nobody has to be told of one that has failed: that ends the job.
+    other = desk(3, "starting")
+    other.take(change(1, "ended", 1, joined=False), 1, 1.0)
+    assert other.due(1.0)[1] == []
+
+
+def test_a_late_start_names_the_workers_that_have_not_arrived() -> None:
+    one = Desk()
+    one.take(change(0, "starting", size=4, of=4), 0, 1.0)
+    one.take(change(2, "running", size=4, of=4), 2, 1.0)
+    one.take(change(3, "joined", size=4, of=4), 3, 1.0)
+    one.take(said(0, "late", 0.0, missing=True), 0, 2.0)
+    assert one.due(2.0)[0] == ("[worker 0] late\n"
+                               "[worker 0] worker 1 has not made its strategy, or has ended\n"
+                               "[worker 0] worker 2 (process 102) has not made its strategy\n")
+
+
+def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
+    one = desk(3)
+    for rank in range(3):
+        one.take(said(rank, "mpiexec died", label="launcher"), rank, 1.0)
+    assert one.due(1.0)[0] == "[launcher] mpiexec died\n"
+    other = desk(3)
+    other.take(said(0, "KeyError"), 0, 1.0)
+    other.take(said(1, "mpiexec died", label="launcher"), 1, 1.0)
+    assert other.due(1.3) == ("[worker 0] KeyError\n", [(rank, {"answer": "printed", "status": 70}) for rank in (0, 1)])
+
+
+def test_the_next_process_takes_over_the_desk_of_one_that_is_gone() -> None:
+    written: list[str] = []
+    name = f"refdist.test.{os.getpid()}"
+    first, second = Line(name, written.append), Line(name, written.append)
+    first.become_desk()
+    assert second.send(change(1, "running"))
+    assert (first.work(), second.desk) == ([], None)
+    assert first.desk is not None and set(first.desk.states) == {1}
+    first.close()
+    assert second.send(said(1, "lost", 0.0))
+    assert [answer["answer"] for answer in second.work()] == ["printed"]
+    assert (second.desk is not None, written) == (True, ["[worker 1] lost\n"])
+    second.close()
+
+
+def test_what_another_user_sends_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"refdist.other.{os.getpid()}"
+    line, written = Line(name, print), []
+    line.become_desk()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        lie = b'{"rank": 0, "size": 1, "of": 1, "text": "a lie", "wait": 0, "status": 1}'
+        stranger.sendto(lie, b"\0" + name.encode())
+    user = os.getuid()
+    monkeypatch.setattr(reports.os, "getuid", lambda: user + 1)
+    line._write = written.append
+    assert (line.work(), written) == ([], [])
+    line.close()
+
+
+def test_a_process_dies_with_its_parent() -> None:
+    inner = ("import os, signal, sys; from refdist.backends.mpi import processes\n"
+             "parent = os.getpid()\n"
+             "if os.fork() == 0:\n"
+             "    processes.die_with(parent, signal.SIGKILL)\n"
+             "    print(os.getpid(), flush=True); signal.pause()\n"
+             "signal.pause()\n")
+    with subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        ends = processes.opened(child)
+        assert ends is not None and processes.alive(child)
+        parent.kill()
+
+        assert select.select([ends], [], [], 60)[0]
+        os.close(ends)
+
+
+def test_only_the_shared_memory_of_the_job_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ["/dev/shm/mpich_shm_2c2361f9_0"]
+    asked, removed = [], []
+    monkeypatch.setattr(processes.glob, "glob", lambda pattern: asked.append(pattern) or found)
+    monkeypatch.setattr(processes.os, "unlink", removed.append)
+    processes.remove_shared_memory("")
+    assert asked == []
+    # The name that MPICH 5.0 gave to the memory of the job of this name.
+    processes.remove_shared_memory("kvs_14693_0_533113358_vm")
+    assert (asked, removed) == (["/dev/shm/mpich_*_2c2361f9_*"], found)
