@@ -76,6 +76,76 @@ def test_arrays_of_another_layout_have_the_same_sum(monkeypatch: Any) -> None:
         assert sums.ordered_sum(turned).tobytes() == by_element(arrays)
 
 
+def with_nans(dtype: Any, size: int) -> list[Any]:
+    """Arrays of which any may have a NaN at a place, each with bits of its own; and infinities that cancel out."""
+    draw = np.random.default_rng(size)
+    kind: Any = np.dtype(dtype)
+    real = np.dtype({"F": "f4", "D": "f8"}.get(kind.char, kind))
+    bits = np.dtype(f"u{real.itemsize}")
+    found = []
+    for _ in range(4):
+        array = draw.standard_normal(size).astype(kind)
+        numbers = array.view(real)
+        numbers[draw.random(numbers.size) < 0.2] = np.inf
+        numbers[draw.random(numbers.size) < 0.2] = -np.inf
+        where = draw.random(numbers.size) < 0.4
+        numbers[where] = np.nan
+        payloads = draw.integers(0, 4, numbers.size).astype(bits) | draw.integers(0, 2, numbers.size).astype(bits) \
+            << bits.type(8 * real.itemsize - 1)
+        numbers.view(bits)[where] ^= payloads[where]
+        found.append(array)
+    return found
+
+
+def first_nan(arrays: list[Any]) -> Any:
+    """The definition, for arrays of real numbers."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = np.where(np.isnan(total), total, np.where(np.isnan(array), array, total + array))
+    return total
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 64, 65, 500, 8199])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("keeps_first", ["as it is", "never"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_of_several_nans_the_first_is_kept_however_arrays_are_cut_and_laid_out(
+        monkeypatch: Any, dtype: Any, size: int, keeps_first: str) -> None:
+    if keeps_first == "never":  # as where vectors are added in another way
+        monkeypatch.setattr(sums, "_keeps_first", lambda dtype: False)
+    arrays = with_nans(dtype, size)
+    real = [array.view(array.real.dtype) for array in arrays] if np.dtype(dtype).kind == "c" else arrays
+    expected = first_nan(real)
+    if dtype is ml_dtypes.bfloat16:  # its additions drop what else a NaN says
+        expected = np.where(np.isnan(expected), expected + expected, expected)
+    whole = sums.ordered_sum(arrays)
+    assert whole.tobytes() == expected.tobytes()
+    for cut in {0, 1, size // 3, size // 2, size - 1}:
+        out = np.empty_like(arrays[0])
+        for part in (slice(0, cut), slice(cut, size)):
+            sums.ordered_sum([array[part] for array in arrays], out[part])
+        assert out.tobytes() == whole.tobytes(), cut
+    laid_out = [[np.repeat(array, 2)[::2] for array in arrays], [array[::-1].copy()[::-1] for array in arrays],
+                [array.astype(array.dtype.newbyteorder()) for array in arrays]]
+    if size % 5 == 0:
+        assert sums.ordered_sum([np.asfortranarray(array.reshape(5, -1)) for array in arrays]
+                                ).tobytes() == whole.tobytes()
+    assert all(sums.ordered_sum(other).tobytes() == whole.tobytes() for other in laid_out)
+    for place in range(min(size, 20)):
+        assert sums.ordered_sum([array[place].reshape(()) for array in arrays]).tobytes() == whole[place].tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5)])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_sum_has_the_byte_order_of_the_machine(monkeypatch: Any, shape: tuple[int, ...], count: int) -> None:
+    for large in (sums._LARGE, 8):
+        monkeypatch.setattr(sums, "_LARGE", large)
+        for dtype in (">f4", ">i8", "<f8", ">c8"):
+            total = sums.ordered_sum([np.ones(shape, dtype)] * count)
+            assert total.dtype.isnative and total.dtype == np.dtype(dtype).newbyteorder("=")
+            assert np.all(total == count) and total.shape == shape
+
+
 def test_all_who_sum_with_numpy_use_the_one_definition(monkeypatch: Any) -> None:
     users = (simulated, transport, mpi_transport, mpi_reduce)
     assert {user.ordered_sum for user in users} == {sums.ordered_sum}

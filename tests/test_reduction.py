@@ -407,6 +407,24 @@ def test_the_dtype_of_a_mean_depends_on_nothing_but_the_dtype(name: str, dtype: 
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("dtype", [">f4", ">i8", ">c16"])
+@pytest.mark.parametrize("shape", [(1,), (2, 3)])
+def test_a_reduction_has_the_byte_order_of_the_machine(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    strategy = STRATEGIES[name]()
+
+    def make() -> Any:
+        return np.ones(shape, dtype)
+
+    value = strategy.run(make)
+    [on_replica, *_] = strategy.experimental_local_results(strategy.run(lambda: rc().all_reduce("SUM", make())))
+    found = [on_replica, strategy.reduce("SUM", value, axis=None), strategy.reduce("SUM", value, axis=0),
+             strategy.reduce("MEAN", value, axis=None), strategy.reduce("MEAN", make(), axis=0)]
+    assert all(one.dtype.isnative for one in found)
+    assert [one.flat[0] for one in found] == [strategy.num_replicas_in_sync] * 2 + [
+        strategy.num_replicas_in_sync * shape[0], 1, 1]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("value", [None, "text", np.array([True]), {"a": "b"}, object()])
 def test_what_is_not_a_number_has_no_mean_on_any_strategy(name: str, value: Any) -> None:
     with pytest.raises(ValueError if value is None else TypeError, match=r"RD2[35]"):

@@ -103,11 +103,11 @@ class Layout:
             sources = [part.view(dtype) for block in blocks for part in (
                 [array[a:b] for array in self._bytes[i]] if block is None
                 else block[:, at - origin:at - origin + b - a])]
-            ordered_sum(sources, result[at:at + b - a].view(dtype))
+            ordered_sum(sources, result[at:at + b - a].view(dtype.newbyteorder("=")))
 
     def views(self, result: Bytes) -> list[HostArray]:
         """The arrays that all bytes of the sum are, one for each column."""
-        return [result[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
+        return [result[offset:offset + size].view(dtype.newbyteorder("=")).reshape(shape) for offset, size, dtype, shape
                 in zip(self.offsets, self._sizes, self._dtypes, self._shapes, strict=True)]
 
 
@@ -251,7 +251,7 @@ class MessageReducer:
     def _unordered(self, columns: Columns) -> list[HostArray]:
         totals, waiting = [], []
         for column in columns:
-            total = ordered_sum(column, np.empty_like(column[0]))
+            total = ordered_sum(column, np.empty_like(column[0], column[0].dtype.newbyteorder("=")))
             totals.append(total)
             flat = total.reshape(-1)
             step = max(_CHUNK // total.itemsize, 1)

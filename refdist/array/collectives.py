@@ -272,5 +272,8 @@ def reduce_axes(part: Array, axes: tuple[int, ...], attempted: str) -> tuple[Any
         count *= part.shape[axis]
     if not positive:
         return part, count
+    dtype = part.dtype
+    if isinstance(dtype, np.dtype):
+        dtype = dtype.newbyteorder("=")  # NumPy takes no other
     with on_device_of(part):
-        return as_array(xp_of(part).sum(part, axis=tuple(positive), dtype=part.dtype)), count
+        return as_array(xp_of(part).sum(part, axis=tuple(positive), dtype=dtype)), count
