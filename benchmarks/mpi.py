@@ -1,6 +1,6 @@
 """What workers cost under MPI, beside raw mpi4py in the same run.
 
-    python benchmarks/mpi.py [--workers 2] [--torch]
+    python benchmarks/mpi.py [--workers 2 | --hosts 2,2] [--torch]
 
 The gradients of ResNet-50, 161 float32 arrays with 25.6 million numbers, are summed over the workers; and one
 scalar; and one array of some other sizes.  The ways take turns, and the median of several rounds counts.  --torch adds
@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -137,9 +138,27 @@ def torch_ways(gradients: Any, rank: int, comm: Any) -> dict[str, tuple[Callable
             "torch gloo, per array": (per_array, 1)}
 
 
+def on_hosts(workers: str, program: list[str]) -> str:
+    """What a program prints that runs on several namespaces of this machine."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from namespaces import OFI, Namespaces
+
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = Namespaces(len(workers.split(",")), Path(folder))
+        why = hosts.why_not()
+        if why is not None:
+            sys.exit(why)
+        try:
+            return subprocess.run(hosts.command(workers, " ".join(program)), env={**os.environ, **OFI},
+                                  stdout=subprocess.PIPE, text=True, check=True).stdout
+        finally:
+            hosts.remove()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--hosts", help="workers on each of several network namespaces, as 2,2; needs root")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--torch", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -147,13 +166,18 @@ def main() -> None:
     if options.worker:
         worker(options.rounds, options.torch)
         return
-    launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
-    command = [str(launcher), "-n", str(options.workers), sys.executable, __file__, "--worker",
-               "--rounds", str(options.rounds), *["--torch"] * options.torch]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    program = [sys.executable, __file__, "--worker", "--rounds", str(options.rounds), *["--torch"] * options.torch]
+    if options.hosts:
+        print(f"{options.hosts} workers on hosts that are namespaces of a machine with ", end="")
+        output = on_hosts(options.hosts, program)
+    else:
+        print(f"{options.workers} workers on ", end="")
+        launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
+        command = [str(launcher), "-n", str(options.workers), *program]
+        output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = json.loads(output.split("RESULT")[1])
     raw = found["raw Allreduce, one packed buffer"]
-    print(f"{options.workers} workers on {os.cpu_count()} cores, 161 arrays, 102 MB")
+    print(f"{os.cpu_count()} cores, 161 arrays, 102 MB")
     print("| way | time | speed relative to raw Allreduce |\n|---|---|---|")
     for way, seconds in found.items():
         one, of_its_own, _ = way.partition(": ")

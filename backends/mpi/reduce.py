@@ -14,9 +14,8 @@ Results of up to 128 KiB are copied out.  Larger ones stay where they are, as ea
 its headers which ones it has released; all have the same masks, so all choose the same block without talking about it.
 There are 64, the bits of the mask; while all of them are in use, results are copied out.
 
-`MessageReducer`, between hosts, and where no memory can be shared: an all-to-all of slices and an all-gather of their
-sums.  Where the order of additions does not matter (RING), Allreduce in chunks, which is faster than in one piece (26
-ms for 40 above).
+`MessageReducer`, where no memory can be shared: an all-to-all of slices and an all-gather of their sums.  Where the
+order of additions does not matter (RING), Allreduce in chunks, which is faster than in one piece (26 ms for 40 above).
 """
 
 from __future__ import annotations
@@ -203,11 +202,11 @@ class SharedMemoryReducer:
         # Its number is None where results are copied out.  All processes have the same mask, so they choose the same.
         free = [number for number in range(_BLOCKS) if self._free >> number & 1]
         if nbytes <= _COPIED or not free:
-            if self._copied is None or self._copied.shared.size < nbytes:
+            if self._copied is None or self._copied.asked < nbytes:
                 self._copied = self._allocate(nbytes)
             return self._copied, None
-        fitting = [(block.shared.size, number) for number, block in enumerate(self._blocks)
-                   if number in free and block.shared.size >= nbytes]
+        fitting = [(block.asked, number) for number, block in enumerate(self._blocks)
+                   if number in free and block.asked >= nbytes]
         if fitting:
             _, number = min(fitting)
         else:
@@ -220,7 +219,7 @@ class SharedMemoryReducer:
         chunk = min(self._chunk, 1 << (layout.total - 1).bit_length())
         shape = self._size, 2, layout.replicas, chunk
         nbytes = math.prod(shape)
-        if self._staging is None or self._staging.shared.size < nbytes:
+        if self._staging is None or self._staging.asked < nbytes:
             self._staging = self._allocate(nbytes)
         return self._staging.shared[:nbytes].reshape(shape)
 
@@ -229,7 +228,7 @@ class SharedMemoryReducer:
 
 
 class MessageReducer:
-    """Sums in which processes send each other slices; also between hosts."""
+    """Sums in which processes send each other slices."""
 
     def __init__(self, mpi: MPI, comm: Communicator, wait: Wait) -> None:
         self._mpi = mpi
@@ -275,23 +274,3 @@ class MessageReducer:
         layout.add(start, stop, list(received), start, result)
         self._wait(self._comm.Iallgather(self._mpi.IN_PLACE, result))
         return [frozen(view) for view in layout.views(result)]
-
-
-def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, cores: int,
-         sent: bool) -> SharedMemoryReducer | MessageReducer:
-    """The faster reducer that works for these processes.
-
-    Args:
-        mpi: mpi4py.MPI.
-        comm: all processes.
-        node: those of this host.
-        exchange: gathers a small object of each process.
-        wait: waits for a request, with a limit.
-        cores: how many the processes of this host may use together.
-        sent: whether to use MPI alone even on one host.
-    """
-    hosts = comm.allreduce(1 if node.Get_rank() == 0 else 0)
-    messages = MessageReducer(mpi, comm, wait)
-    if sent or hosts > 1:
-        return messages
-    return SharedMemoryReducer(comm, exchange, wait, node.Get_size() > cores, messages)

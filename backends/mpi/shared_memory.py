@@ -50,9 +50,11 @@ class Block:
     Attributes:
         shared: its bytes; a write is seen by all.
         own: the same bytes; a write is seen by this process only.
+        asked: how many bytes were asked for, the same on hosts with different numbers of processes.
     """
 
-    def __init__(self, file: int, nbytes: int) -> None:
+    def __init__(self, file: int, nbytes: int, asked: int) -> None:
+        self.asked = asked
         self.shared: Bytes = np.frombuffer(mmap.mmap(file, nbytes), np.uint8)
         self._mapping = mmap.mmap(file, nbytes, access=mmap.ACCESS_COPY)
         self.own: Bytes = np.frombuffer(self._mapping, np.uint8)
@@ -103,7 +105,7 @@ def allocate(nbytes: int, rank: int, size: int, exchange: Exchange) -> Block:
                 file = _opened(path, name)
             if not problem:
                 os.posix_fallocate(file, rank * part, part)
-                block = Block(file, size * part)
+                block = Block(file, size * part, nbytes)
         except OSError as error:
             problem = str(error)
         problem = next(filter(None, exchange(problem)), "")

@@ -45,7 +45,7 @@ from refdist.array.convert import frozen
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
-from refdist.backends.mpi import failure, mpi_types, reduce, supervised
+from refdist.backends.mpi import between_hosts, failure, mpi_types, supervised
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement
@@ -96,7 +96,7 @@ class MPITransport(ConnectableTransport):
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
         self._spin = node.Get_size() <= cores
         watch.join(self._exchange_raw(watch.listen(node.Get_size() == self.size)))
-        self._reducer = reduce.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, _sent())
+        self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, _sent())
         node.Free()
 
     @classmethod
