@@ -293,7 +293,7 @@ def test_the_number_of_rows_is_promised_only_where_no_worker_can_get_empty_eleme
     for dataset, workers, rows in ((full, 1, 2), (full, 2, None), (full.repeat(), 2, 1), (full.repeat(), 1, 2)):
         split = sharding.of_dataset(worker(0, workers, 2), dataset, UnevenEnd.EMPTY)
         assert split.spec(dataset.element_spec).shape == (rows,)
-        made = sharding.of_pipelines(worker(0, workers, 2), [dataset], False, UnevenEnd.EMPTY)
+        made = sharding.of_pipelines(worker(0, workers, 2), [dataset], [0, 0], UnevenEnd.EMPTY)
         assert made.spec(dataset.element_spec).shape == (None if rows is None else 4,)
 
 
@@ -306,7 +306,7 @@ def test_where_the_shape_of_an_element_is_known_no_empty_array_stands_for_it() -
         next(elements)
     assert shown(from_function(UnevenEnd.DROP, vectors)) == [[[0, 1, 2], [3, 4, 5]]]
     for dataset in (vectors, Dataset.range(9).batch(3, drop_remainder=True)):
-        split = sharding.of_pipelines(worker(0, 2, 2), [dataset], False, UnevenEnd.EMPTY)
+        split = sharding.of_pipelines(worker(0, 2, 2), [dataset], [0, 0], UnevenEnd.EMPTY)
         assert [[piece.tolist() for piece in step] for step in split.steps(split.open(), 0)][1] == [[6, 7, 8], []]
 
 

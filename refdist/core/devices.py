@@ -124,6 +124,15 @@ def device_type(name: str) -> str:
     return parse(canonical(name)).device_type or "CPU"
 
 
+def host(name: str) -> str:
+    """The job and task that a device belongs to.
+
+    >>> host("GPU:1")
+    '/job:localhost/replica:0/task:0'
+    """
+    return canonical(name).partition("/device:")[0]
+
+
 def index(name: str) -> int:
     """The index among the devices of its type and task."""
     return parse(canonical(name)).device_index or 0

@@ -17,7 +17,7 @@ import numpy as np
 from refdist import errors, journal, nest
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
-from refdist.core import call_site, rules
+from refdist.core import call_site, devices, rules
 from refdist.core.callers import require
 from refdist.data import elements
 from refdist.data.dataset import Dataset
@@ -253,18 +253,20 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
     rule = rules.MODES[f"{attempted}, {where}"][mode]
     if rule != "ok":
         raise errors.error(rule, attempted, f"the replication mode is {mode} on {where}", "Use PER_WORKER.")
-    count = workers * local
-    contexts = [InputContext(local, i, count) for i in range(local)] if per_replica_mode else [
-        InputContext(workers, extended.layout.worker, count)]
+    # One pipeline for each replica, or for each host: a TPU may have several in one process.
+    hosts = list(map(devices.host, extended.layout.devices))
+    feeds = list(range(local)) if per_replica_mode else list(map([*dict.fromkeys(hosts)].index, hosts))
+    here = 1 + max(feeds)
+    pipelines, first = (local, 0) if per_replica_mode else (workers * here, extended.layout.worker * here)
+    contexts = [InputContext(pipelines, first + i, workers * local) for i in range(here)]
     datasets = [dataset_fn(context) for context in contexts]
     for dataset in datasets:
         check(dataset, options, f"the dataset_fn of {attempted}")
     problems = []
-    pipelines = max(workers, len(contexts))
     if pipelines > 1 and not any(context._asked for context in contexts):
         problems.append(f"dataset_fn did not ask for input_pipeline_id, so all {pipelines} pipelines may read the same "
                         "rows; use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`")
-    split = sharding.of_pipelines(extended, datasets, per_replica_mode, options.uneven_end)
+    split = sharding.of_pipelines(extended, datasets, feeds, options.uneven_end)
     split.warnings += problems
     return DistributedDataset(strategy, split, options)
 

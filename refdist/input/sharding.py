@@ -240,17 +240,18 @@ def _empty_shares(sizes: list[int], size: int) -> list[str]:
 
 @dataclass(kw_only=True)
 class _OfPipelines(Split):
-    """The elements of datasets that an input function made: one for this worker, or one for each of its replicas.
+    """The elements of datasets that an input function made: one for each host of this worker, or for each replica.
 
     Attributes:
+        feeds: for each replica which of the datasets it reads.
         fixed: whether elements have a fixed number of rows, so that an empty array cannot replace one that is missing.
     """
 
+    feeds: Sequence[int]
     fixed: bool
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
-        taken = _in_turn(pipelines[0], self.layout.count) if len(pipelines) == 1 else _side_by_side(pipelines)
-        for number, step in enumerate(taken):
+        for number, step in enumerate(_in_turn(pipelines, self.feeds)):
             if self.uneven == rules.DROP and any(element is _NOTHING for element in step):
                 return
             present = [element for element in step if element is not _NOTHING]
@@ -264,30 +265,31 @@ class _OfPipelines(Split):
         return with_rows(of_pipeline, None) if self.waits else of_pipeline
 
 
-def of_pipelines(extended: Extended, datasets: list[Iterable[object]], per_replica_mode: bool,
+def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Sequence[int],
                  uneven: UnevenEnd) -> Split:
-    """The split of datasets that a function made: one for this worker, or one for each of its replicas."""
+    """The split of datasets that a function made; `feeds` says for each replica which one it reads."""
     layout: Layout = extended.layout
     first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
     alone = layout.workers == 1
     column = "where all batches are full" if first.static and alone else "uneven step"
-    how = "every replica reads its own dataset" if per_replica_mode else "replicas take the next element in turn"
+    how = "replicas take the next element in turn" if len(datasets) == 1 else (
+        "every replica reads its own dataset" if len(datasets) == layout.count
+        else "the replicas of each host take its next element in turn")
     # Where the first dimension of an element is known, an empty array is not such an element.
     fixed = alone and any(one.shape and one.shape[0] for one in first.arrays)
     return _OfPipelines(
         pipelines=datasets, layout=layout, policy=f"{how}, as a function made it", warnings=[],
         uneven=rules.UNEVEN[uneven.name][column], rows=first.batch_size,
-        waits=not alone and first.cardinality != INFINITE_CARDINALITY, fixed=fixed)
+        waits=not alone and first.cardinality != INFINITE_CARDINALITY, feeds=feeds, fixed=fixed)
 
 
-def _in_turn(dataset: Iterable[object], count: int) -> Iterator[list[Any]]:
-    elements = iter(dataset)
-    while taken := list(itertools.islice(elements, count)):
-        yield taken + [_NOTHING] * (count - len(taken))
-
-
-def _side_by_side(datasets: list[Iterable[object]]) -> Iterator[list[Any]]:
-    return map(list, itertools.zip_longest(*datasets, fillvalue=_NOTHING))
+def _in_turn(datasets: Sequence[Iterable[object]], feeds: Sequence[int]) -> Iterator[list[Any]]:
+    elements = list(map(iter, datasets))
+    while True:
+        step = [next(elements[i], _NOTHING) for i in feeds]
+        if all(element is _NOTHING for element in step):
+            return
+        yield step
 
 
 def _chunks(pieces: Iterator[object], size: int) -> Iterator[list[Any]]:
