@@ -58,6 +58,7 @@ from refdist.strategies.replica_context import (  # noqa: E402
     has_strategy,
     in_cross_replica_context,
 )
+from refdist.strategies.tpu import TPUStrategy  # noqa: E402
 from refdist.variables.creation import variable_creator_scope  # noqa: E402
 from refdist.variables.distributed import AggregatingVariable, DistributedVariable, MirroredVariable, SyncOnReadVariable  # noqa: E402
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica  # noqa: E402
@@ -71,7 +72,7 @@ __all__ = [
     "InputOptions", "InputReplicationMode", "Mirrored", "MirroredStrategy", "MirroredVariable",
     "MultiWorkerMirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ParameterServerStrategy", "PerReplica",
     "ReduceOp", "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Server", "Strategy", "StrategyExtended",
-    "SyncOnReadVariable", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
+    "SyncOnReadVariable", "TPUStrategy", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
     "array_module", "cluster_resolver", "compat", "config", "constant", "data", "device", "errors", "experimental",
     "experimental_set_strategy", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context",
     "insight", "nest", "nn", "random", "record", "set_backend", "simulate_workers", "tpu", "train",

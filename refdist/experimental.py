@@ -15,6 +15,7 @@ from refdist.strategies.communication import (
 )
 from refdist.strategies.multi_worker import ExperimentalMultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
 from refdist.strategies.parameter_server import ParameterServerStrategy
+from refdist.strategies.tpu import ExperimentalTPUStrategy as TPUStrategy
 from refdist.variables import partitioners
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "ParameterServerStrategy",
     "PreemptionCheckpointHandler",
     "PreemptionWatcher",
+    "TPUStrategy",
     "TerminationConfig",
     "ValueContext",
     "partitioners",

@@ -12,7 +12,6 @@ _NUMPY = "Use NumPy, or the framework of your choice, in the function that `stra
 INSTEAD = {
     "coordinator": _WORKERS,
     "rpc": _WORKERS,
-    "TPUStrategy": "Use MirroredStrategy([\"TPU:0\", \"TPU:1\"]), whose TPUs are simulated.",
     "distribute": "Leave the word out: `refdist.X` is `tf.distribute.X`.",
     "function": "Call the function as it is: there are no graphs.",
     "GradientTape": "Write the gradient, or ask JAX, PyTorch or autograd for it; sum it with `all_reduce`.",

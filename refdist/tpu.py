@@ -1,10 +1,15 @@
-"""`tf.tpu`: the TPU of this machine, which is simulated."""
+"""`tf.tpu`: the TPU of this machine, which is simulated.
+
+Source: tf.tpu.
+"""
 
 from typing import NamedTuple
 
 from refdist import tpu_experimental as experimental
+from refdist.array.placement import Placement
+from refdist.strategies.tpu import placements
 
-__all__ = ["XLAOptions", "experimental"]
+__all__ = ["Placement", "XLAOptions", "experimental", "placements"]
 
 
 class XLAOptions(NamedTuple):

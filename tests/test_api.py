@@ -30,7 +30,6 @@ LATER = {
     "clusters and workers": """
         coordinator coordinator.* experimental.coordinator experimental.coordinator.*
         experimental.rpc experimental.rpc.*""",
-    "TPUs": "TPUStrategy experimental.TPUStrategy",
 }
 # What a program in NumPy has no use for, with the reason.
 NOT_PLANNED = {

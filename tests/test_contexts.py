@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from refdist.errors import RefdistError
 class World:
     def __init__(self, strategy: Any) -> None:
         self.strategy = strategy
+        self.x = np.ones(2)
         self.other = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
         with self.strategy.scope():
             self.v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.MEAN)
@@ -46,6 +47,10 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "extended.update": lambda w: w.strategy.extended.update(w.v, lambda x: x.assign(2.0)),
     "extended.update_non_slot": lambda w: w.strategy.extended.update_non_slot(("CPU:0",), lambda: 1),
     "extended.colocate_vars_with": lambda w: w.strategy.extended.colocate_vars_with(w.v),
+    "experimental_assign_to_logical_device": lambda w: w.strategy.experimental_assign_to_logical_device(w.x, 0),
+    "experimental_split_to_logical_devices": lambda w: w.strategy.experimental_split_to_logical_devices(w.x, [1]),
+    "experimental_replicate_to_logical_devices":
+        lambda w: w.strategy.experimental_replicate_to_logical_devices(w.x),
     "ReplicaContext.merge_call": lambda w: mine(w).merge_call(lambda s: 1),
     "ReplicaContext.all_reduce": lambda w: mine(w).all_reduce("SUM", 1.0),
     "ReplicaContext.all_gather": lambda w: mine(w).all_gather([np.ones(1)], axis=0),
@@ -86,14 +91,25 @@ def test_the_table_covers_every_call_and_every_situation() -> None:
 CELLS = [(name, situation) for name, row in rules.CALLS.items() for situation, rule in row.items() if rule != "-"]
 
 
-def of(situation: str) -> World:
-    """A world whose strategy is the one the column is about."""
+@pytest.fixture
+def tpu() -> Iterator[None]:
+    with refdist.config.temporary_devices(cpu=8, gpu=8, tpu=2):
+        refdist.tpu.experimental.initialize_tpu_system()
+        yield
+        refdist.tpu.experimental.shutdown_tpu_system()
+
+
+def of(name: str, situation: str) -> World:
+    """A world whose strategy is the one the cell is about."""
+    if "logical_device" in name:
+        return World(refdist.TPUStrategy())
     return World(refdist.get_strategy() if situation == rules.DEFAULT else refdist.MirroredStrategy(["CPU:0", "CPU:1"]))
 
 
 @pytest.mark.parametrize(("name", "situation"), CELLS)
+@pytest.mark.usefixtures("tpu")
 def test_every_call_in_every_situation(name: str, situation: str) -> None:
-    world = of(situation)
+    world = of(name, situation)
     rule = rules.CALLS[name][situation]
     top = context_stack.state.top
 
@@ -113,13 +129,16 @@ def test_every_call_in_every_situation(name: str, situation: str) -> None:
         assert caught.value.code == rule
         assert float(world.v) == 1.0
     assert context_stack.state.top is top
-    assert world.strategy.run(lambda: refdist.get_replica_context() is not None) is True
+    found: list[Any] = []
+    world.strategy.run(lambda: found.append(refdist.get_replica_context()))
+    assert found and None not in found
 
 
+@pytest.mark.usefixtures("tpu")
 def test_every_cell_is_what_the_code_obeys() -> None:
     def call(cell: tuple[str, str]) -> Any:
         name, situation = cell
-        world, found = of(situation), []
+        world, found = of(name, situation), []
         in_situation(world, situation, lambda: found.append(outcome(lambda: CALLS[name](world))))
         return found
 

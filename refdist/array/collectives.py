@@ -49,11 +49,13 @@ def reducible_dtype(dtype: np.dtype[np.generic], attempted: str) -> None:
         raise errors.error(code, attempted, f"the value has dtype {dtype}")
 
 
-def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
+def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None,
+                         lengths_may_differ: bool = True) -> None:
     """Raises unless all parts fit together, naming the first replica that does not.
 
     Args:
-        axis: the dimension that may differ (gather), None when none may.
+        axis: the dimension along which they are gathered, None when they are not.
+        lengths_may_differ: whether that dimension may.
 
     Raises:
         RD04 / RD07: shape.  RD05: dtype.  RD21: rows of an array on one replica, an array on another.
@@ -61,6 +63,7 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
     first = parts[0]
     sparse = isinstance(first, IndexedSlices)
     column = rules.OTHER_CALLS if axis is None else rules.GATHERS
+    free = axis if lengths_may_differ else None
     for i, part in enumerate(parts):
         if isinstance(part, IndexedSlices) != sparse:
             raise errors.error(rules.MISMATCH["structure"][column], attempted, "replica 0 contributes "
@@ -72,20 +75,24 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
         if sparse and part.shape != first.shape:
             raise errors.error(rules.MISMATCH["shape"][column], attempted, "replica 0 contributes slices of "
                                f"shape {first.shape}, replica {i} of {part.shape}")
-        if _rigid(part, axis) != _rigid(first, axis):
+        if _rigid(part, free) != _rigid(first, free):
             what = "shape" if axis is None else f"shape (gathered along axis {axis})"
             raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 contributes {what} "
                                f"{_shape(first)}, replica {i} {_shape(part)}")
 
 
-def signature(part: Part, axis: int | None = None) -> tuple[Any, Any]:
-    """(NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None."""
+def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = True) -> tuple[Any, Any]:
+    """(NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None.
+
+    Args:
+        axis, lengths_may_differ: as for `check_same_signature`.
+    """
     dtype = part.dtype
     if not isinstance(dtype, np.dtype):
         dtype = numpy_dtype(dtype)
     if axis is None and type(part) is not IndexedSlices:
         return dtype, part.shape
-    return _compared(dtype, axis), _rigid(part, axis)
+    return _compared(dtype, axis), _rigid(part, axis if lengths_may_differ else None)
 
 
 def _compared(dtype: Any, axis: int | None) -> Any:

@@ -18,11 +18,12 @@ from refdist.runtime import Field
 
 
 class _System(NamedTuple):
-    mesh: Mesh
-    topology: Topology
+    number: int
+    mesh: Mesh | None = None
+    topology: Topology | None = None
 
 
-_system: Field[_System | None] = Field("the TPU that was initialized, None before", lambda: None)
+_system: Field[_System] = Field("the TPU that was initialized, and how often that was", lambda: _System(0))
 
 
 def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> Topology:
@@ -53,8 +54,9 @@ def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) ->
     if topology() is not None:
         call_site.warn("the TPU was initialized before: strategies and variables made since then are lost; initialize "
                        "it once, at the beginning")
-    _system.value = _System(mesh, of_mesh(mesh.shape, mesh.hosts))
-    return _system.value.topology
+    found = of_mesh(mesh.shape, mesh.hosts)
+    _system.value = _System(_system.value.number + 1, mesh, found)
+    return found
 
 
 def shutdown_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> None:
@@ -71,13 +73,17 @@ def shutdown_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> N
     _checked(cluster_resolver, "shutdown_tpu_system")
     if topology() is None:
         call_site.warn("shutdown_tpu_system of a TPU that was not initialized")
-    _system.value = None
+    _system.value = _System(_system.value.number)
 
 
 def topology() -> Topology | None:
     """The topology of the TPU that was initialized; None where none was, or the machine has another one since then."""
-    found = _system.value
-    return None if found is None or found.mesh != config.tpu_mesh() else found.topology
+    return _system.value.topology if _system.value.mesh == config.tpu_mesh() else None
+
+
+def number() -> int:
+    """Which initialization of the TPU holds; 0 where none does."""
+    return 0 if topology() is None else _system.value.number
 
 
 def _connect(resolver: TPUClusterResolver) -> None:

@@ -1,6 +1,6 @@
 """Methods that older versions of tf.distribute had; each works, warns, and names its successor.
 
-Those on the logical devices of a replica are errors, because a replica has one device here.
+Those on the logical devices of a replica are errors where a replica has one device; TPUStrategy overrides them.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Deprecated:
         """TPUStrategy's: computes with `tensor` on one of a replica's devices.
 
         Raises:
-            RD20: always; a replica has one device.
+            RD20: a replica has one device.
         """
         raise self._one_device("experimental_assign_to_logical_device")
 
@@ -185,7 +185,7 @@ class Deprecated:
         """TPUStrategy's: splits `tensor` over a replica's devices.
 
         Raises:
-            RD20: always; a replica has one device.
+            RD20: a replica has one device.
         """
         raise self._one_device("experimental_split_to_logical_devices")
 
@@ -193,13 +193,13 @@ class Deprecated:
         """TPUStrategy's: copies `tensor` to all of a replica's devices.
 
         Raises:
-            RD20: always; a replica has one device.
+            RD20: a replica has one device.
         """
         raise self._one_device("experimental_replicate_to_logical_devices")
 
     def _one_device(self, method: str) -> errors.RefdistError:
-        return errors.error("RD20", f"{type(self).__name__}.{method}", "a replica has one device; only TPUStrategy, "
-                            "which refdist does not have, gives it several", "Leave the call out, which changes no "
+        return errors.error("RD20", f"{type(self).__name__}.{method}", "a replica has one device; only TPUStrategy "
+                            "gives it several", "Leave the call out, which changes no "
                             "value; to use more devices give the strategy more replicas.")
 
 

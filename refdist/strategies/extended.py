@@ -49,6 +49,9 @@ class StrategyExtended(OneOfAKind, Updates):
     _keeps = rules.COPIES
     kinds: Mapping[str, Any] = KIND_CLASS
     _ordered = True
+    # TPUs gather arrays of one shape only.
+    _lengths_may_differ = True
+    _context: type[ReplicaContext] = ReplicaContext
     # The default strategy follows the choice of a backend; it is made before there is one.
     _keeps_backend = True
 
@@ -63,8 +66,8 @@ class StrategyExtended(OneOfAKind, Updates):
         self.transport = transport or LoneWorker()
         self.layout = layout = self.transport.layout(devices)
         self._reduction = reduction = Reduction(cross_device_ops, self.transport, devices, self._current_backend,
-                                                self._ordered)
-        self._contexts = [ReplicaContext._of(container_strategy, layout.first + i, reduction)
+                                                self._ordered, self._lengths_may_differ)
+        self._contexts = [self._context._of(container_strategy, layout.first + i, reduction)
                           for i in range(layout.count)]
 
     # Facts.
@@ -205,7 +208,11 @@ class StrategyExtended(OneOfAKind, Updates):
                 hooks.resume(where)
             if sink is not None and event is not None:
                 sink.end(event, error)
-        return regroup(results, names, "result of strategy.run", rules.RUN, self.value_container)
+        return self._together(results)
+
+    def _together(self, results: Sequence[object]) -> Any:
+        # What `run` returns.
+        return regroup(results, self.layout.devices, "result of strategy.run", rules.RUN, self.value_container)
 
     # Reducing and broadcasting.
 

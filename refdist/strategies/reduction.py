@@ -65,10 +65,11 @@ class Reduction:
         devices: of this worker's replicas.
         backend: returns the strategy's own backend, or raises where another one is in use.
         ordered: see `Transport.all_reduce`.
+        lengths_may_differ: whether arrays may have different lengths along the axis along which they are gathered.
     """
 
     def __init__(self, ops: CrossDeviceOps | None, transport: Transport, devices: Sequence[str],
-                 backend: Callable[[], Backend], ordered: bool = True) -> None:
+                 backend: Callable[[], Backend], ordered: bool = True, lengths_may_differ: bool = True) -> None:
         self.ops = ops or ReductionToOneDevice()
         self._plan = plan_of(self.ops)
         self._transport = transport
@@ -78,6 +79,7 @@ class Reduction:
         self._count = len(devices)
         self._total = transport.layout(devices).total
         self._ordered = ordered
+        self.lengths_may_differ = lengths_may_differ
         # In the words of rules.REDUCE.
         self._replicas = "one" if self._total == 1 else "one per worker" if self._count == 1 else "several"
 
@@ -263,7 +265,7 @@ class Reduction:
         parts = as_parts(self._contributions(value), attempted)
         for part in parts:
             collectives.check_gather(part, axis, attempted)
-        collectives.check_same_signature(parts, attempted, axis)
+        collectives.check_same_signature(parts, attempted, axis, self.lengths_may_differ)
         call = self._transport.call(attempted, like=parts[0], varying=axis)
         if action == rules.EACH:
             return self.gather(parts, axis, call)

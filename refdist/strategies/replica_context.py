@@ -226,8 +226,8 @@ class ReplicaContext(context_stack.Scope):
             collectives.check_gather(leaf, axis, "all_gather")
         if not leaves:
             return value
-        call = CollectiveCall("all_gather", _signature(None, axis, value, leaves), leaves,
-                                       self._reduction.all_gather)
+        call = CollectiveCall("all_gather", _signature(None, axis, value, leaves, self._reduction.lengths_may_differ),
+                              leaves, self._reduction.all_gather)
         return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
     def _require(self, name: str) -> context_stack.Frame:
@@ -300,8 +300,9 @@ def _checked_signature(op: rules.ReduceOp, dtype: np.dtype[np.generic], shape: H
     return Signature(op=op, dtypes=dtype, shapes=shape)
 
 
-def _signature(op: rules.ReduceOp | None, axis: int | None, value: object, leaves: Sequence[Part]) -> Signature:
-    pairs = [collectives.signature(leaf, axis) for leaf in leaves]
+def _signature(op: rules.ReduceOp | None, axis: int | None, value: object, leaves: Sequence[Part],
+               lengths_may_differ: bool = True) -> Signature:
+    pairs = [collectives.signature(leaf, axis, lengths_may_differ) for leaf in leaves]
     structure = nest.structure_of(value) if nest.is_nested(value) else None
     return Signature(None, op, axis, structure, *zip(*pairs, strict=True))
 

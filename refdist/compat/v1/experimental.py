@@ -2,7 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refdist.compat.v1.strategies import CentralStorageStrategy, MultiWorkerMirroredStrategy, ParameterServerStrategy
+from refdist.compat.v1.strategies import (
+    CentralStorageStrategy,
+    MultiWorkerMirroredStrategy,
+    ParameterServerStrategy,
+    TPUStrategy,
+)
 from refdist.missing import no_such_name
 from refdist.strategies.communication import (
     CollectiveCommunication,
@@ -19,6 +24,7 @@ __all__ = [
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
     "ParameterServerStrategy",
+    "TPUStrategy",
 ]
 
 

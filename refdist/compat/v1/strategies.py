@@ -7,9 +7,11 @@ from typing import Any
 
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver
+from refdist.cluster_resolver.cloud import TPUClusterResolver
+from refdist.cluster_resolver.device_assignment import DeviceAssignment
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core.rules import ReduceOp
-from refdist.strategies import base, central_storage, mirrored, multi_worker, one_device
+from refdist.strategies import base, central_storage, mirrored, multi_worker, one_device, tpu
 from refdist.strategies.extended import StrategyExtended
 
 
@@ -53,6 +55,22 @@ class MultiWorkerMirroredStrategy(multi_worker.ExperimentalMultiWorkerMirroredSt
 
     Source: tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy.
     """
+
+
+class TPUStrategy(tpu.OnTPU, Strategy):
+    """refdist.TPUStrategy without logical devices, in the first version.
+
+    Source: tf.compat.v1.distribute.experimental.TPUStrategy.
+    """
+
+    def __init__(self, tpu_cluster_resolver: TPUClusterResolver | None = None, steps_per_run: int | None = None,
+                 device_assignment: DeviceAssignment | None = None) -> None:
+        super().__init__(tpu_cluster_resolver, device_assignment, steps_per_run=steps_per_run or 1)
+
+    @property
+    def steps_per_run(self) -> int:
+        """What the strategy was given; without effect."""
+        return self.extended.steps_per_run
 
 
 class ParameterServerStrategy(Strategy):

@@ -30,6 +30,7 @@ One rule without a second case, shorter as code than as a table:
     strategies/default.py: _NoScope, DefaultExtended.colocate_vars_with, DefaultExtended._nowhere (it has no devices)
     strategies/default.py: DefaultStrategy.experimental_distribute_dataset (it returns the dataset)
     strategies/default.py: DefaultStrategy.distribute_datasets_from_function (it returns the dataset)
+    strategies/extended.py: StrategyExtended._run (a lone replica runs without lock step)
     strategies/extended.py: StrategyExtended.colocate_vars_with (copies are on the strategy's devices anyway)
     strategies/mirrored.py: MirroredStrategy.__init__, _check (default devices, and NcclAllReduce between GPUs)
     strategies/central_storage.py: CentralStorageStrategy.__init__ (default devices)
@@ -37,6 +38,10 @@ One rule without a second case, shorter as code than as a table:
     strategies/multi_worker.py: _default_resolver, _transport (who the other workers are)
     strategies/reduction.py: Reduction.here (a result without a destination is on the current device)
     strategies/reduction.py: Reduction.reduce_along (a mean along an axis counts every row once)
+    strategies/tpu.py: TPUExtended.__init__, TPUExtended._together (a core is a replica; results are arrays)
+    strategies/tpu.py: TPUExtended.worker_devices, LogicalDeviceScope.__enter__ (the innermost logical device, else 0)
+    strategies/tpu.py: TPUExtended.experimental_logical_device (that it exists)
+    strategies/tpu.py: TPUStrategy.experimental_assign_to_logical_device (under SPMD no array is on one device)
     strategies/cross_device_ops.py: destinations_of, _abstract (where results go; what a class must define)
     strategies/cross_device_ops.py: _require_across, _across (not in a replica, whatever the strategy)
     strategies/update.py: Updates.update (in a replica it is a merge_call)
@@ -64,6 +69,8 @@ One rule without a second case, shorter as code than as a table:
 
 Arithmetic and comparisons of arrays, of which a table could only name the function:
     array/convert.py: to_array, cast, _cast_weak, _narrow, _same_kind
+    array/placement.py: split, _index (tiles in row-major order)
+    cluster_resolver/topology.py, cluster_resolver/device_assignment.py: all
     array/collectives.py: reduce, check_gather, dense, reduce_axes
     array/transport.py: Transport.check_same_bits
     variables/operations.py: prepare, declared_shape, _prepare_slices, update
@@ -73,7 +80,7 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     random/generator.py: _fitting
     nest.py: pack_sequence_as, assert_same_structure
     input/split.py: split_batch, piece_sizes, split_stream, even_out, _pad, _filler, _check_rank
-    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of, _in_turn, _side_by_side
+    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of, _in_turn
     input/sharding.py: _OfBatches._spec_of_piece, _OfBatches.cuts
     input/distributed.py: DistributedIterator._next_of_all (empty elements until the rows of all workers have ended)
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from refdist.core.context_stack import OUTSIDE, REPLICA, UPDATE
 from refdist.core.rules.variables import BATCH_SCATTER, SCATTER, SCATTER_PICK
 
+_IN_A_REPLICA = "Call it in the function given to `strategy.run`: every replica has logical devices of its own."
+
 # For calls.
 INSTEAD = {
+    "experimental_assign_to_logical_device": _IN_A_REPLICA,
+    "experimental_split_to_logical_devices": _IN_A_REPLICA,
+    "experimental_replicate_to_logical_devices": _IN_A_REPLICA,
     "Strategy.gather": "In a replica use `get_replica_context().all_gather(value, axis)`.",
     "Strategy.reduce": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
     "Strategy.run": "Call the function itself, here, or leave the replicas first, by "

@@ -14,7 +14,7 @@ CALLS = Table(
     "every scope the default strategy is current; the column \"default\" is for calls on it and its replica context.  "
     "Source: tf.distribute.get_replica_context, and the pages of the calls; the column \"default\" was "
     "observed, TensorFlow 2.21.",
-    {"ok": "allowed"}, """
+    {"ok": "allowed", "-": "the default strategy has no logical devices"}, """
                                                   outside  default  cross  update  replica  other cross  other replica
     Strategy.scope                                ok       ok       ok     RD09    RD09     RD10         RD10
     Strategy.run                                  ok       ok       ok     RD09    RD09     RD10         RD10
@@ -32,6 +32,9 @@ CALLS = Table(
     extended.update                               ok       ok       ok     RD09    ok       RD10         RD10
     extended.update_non_slot                      ok       ok       ok     RD09    RD09     RD10         RD10
     extended.colocate_vars_with                   RD09     ok       ok     ok      ok       RD10         RD10
+    experimental_assign_to_logical_device         RD09     -        RD09   RD09    ok       RD10         RD10
+    experimental_split_to_logical_devices         RD09     -        RD09   RD09    ok       RD10         RD10
+    experimental_replicate_to_logical_devices     RD09     -        RD09   RD09    ok       RD10         RD10
     ReplicaContext.merge_call                     RD09     ok       RD09   RD09    ok       RD10         RD10
     ReplicaContext.all_reduce                     RD09     ok       RD09   RD09    ok       RD10         RD10
     ReplicaContext.all_gather                     RD09     ok       RD09   RD09    ok       RD10         RD10

@@ -19,10 +19,11 @@ COPIES, CENTRAL, LONE_CENTRAL, ONE_DEVICE = "a copy per replica", "one copy", "o
 
 CREATION = Table(
     "Creation of variables",
-    "Rows: the synchronization that is asked for.  Columns: what the strategy keeps of a variable: MirroredStrategy "
-    "and MultiWorkerMirroredStrategy a copy per replica; CentralStorageStrategy and ParameterServerStrategy one copy, "
-    "for several replicas (of a worker) or for one; OneDeviceStrategy one.  Outside any scope, and in that of the "
-    "default strategy, variables are plain.  Source: tf.VariableSynchronization; observed, TensorFlow 2.21.",
+    "Rows: the synchronization that is asked for.  Columns: what the strategy keeps of a variable: MirroredStrategy, "
+    "MultiWorkerMirroredStrategy and TPUStrategy a copy per replica; CentralStorageStrategy and "
+    "ParameterServerStrategy one copy, for several replicas (of a worker) or for one; OneDeviceStrategy one.  Outside "
+    "any scope, and in that of the default strategy, variables are plain.  Source: tf.VariableSynchronization; "
+    "observed, TensorFlow 2.21.",
     {PLAIN: "one array", MIRRORED: "a copy for each replica; all have the same value at all times",
      ON_READ: "a copy for each replica, which it updates alone; reads outside replicas aggregate the copies",
      AGGREGATING: "one copy, which several replicas update"}, """

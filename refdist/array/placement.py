@@ -1,0 +1,143 @@
+"""Where the parts of an array lie that is on several devices: the logical devices of a replica on a TPU.
+
+A replica may have several devices, and place an array on one of them, on all of them, or a tile of it on each.  The
+program goes on with the whole array, because a library such as NumPy computes with whole arrays; so a placement is
+beside the array, and is found by it.  That the tiles are there is not only said: `split` cuts the array, puts the tiles
+on their devices, and returns an array that is put together from them.
+
+Tiles are numbered in row-major order of the grid that divides the array; tile i lies on logical device i.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from refdist.array.backend import Backend
+from refdist.array.convert import frozen, xp_of
+from refdist.array.types import Array
+from refdist.core import devices as names
+from refdist.runtime import Field
+
+SPLIT, REPLICATED, ASSIGNED = "split", "replicated", "assigned"
+_WIDTH, _HEIGHT, _GAP = 120, 48, 24  # of a tile in a picture, in pixels
+
+# By the identity of the array; an entry ends with its array.
+_placements: Field[dict[int, tuple[weakref.ref[Any], Placement]]] = Field("where the parts of arrays lie", dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where the parts of an array lie.
+
+    Attributes:
+        kind: "split", "replicated" or "assigned".
+        devices: the names of the replica's logical devices.
+        grid: into how many parts each dimension is divided.
+        tiles: what each logical device has; None for nothing.
+    """
+
+    kind: str
+    devices: tuple[str, ...]
+    grid: tuple[int, ...]
+    tiles: tuple[Any, ...]
+
+    def index_of(self, logical_device: int) -> tuple[slice, ...]:
+        """Which part of the array a logical device has.
+
+        >>> placement = Placement(SPLIT, ("TPU:0", "TPU:1"), (1, 2), (np.ones((2, 3)), np.ones((2, 3))))
+        >>> placement.index_of(1)
+        (slice(0, 2, None), slice(3, 6, None))
+        """
+        shape = next(tile for tile in self.tiles if tile is not None).shape
+        return _index(logical_device if self.kind == SPLIT else 0, self.grid, shape)
+
+    def __str__(self) -> str:
+        how = {SPLIT: f"split {'x'.join(map(str, self.grid))} over", REPLICATED: "replicated to", ASSIGNED: "on one of"}
+        rows = [f"{how[self.kind]} {len(self.devices)} logical devices"]
+        for i, (device, tile) in enumerate(zip(self.devices, self.tiles, strict=True)):
+            values = "-" if tile is None else np.array2string(
+                np.asarray(tile), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
+            rows.append(f"  {i}  {names.short(device)}  {self._part(i)}  {values}")
+        return "\n".join(rows)
+
+    def _part(self, i: int) -> str:
+        return "" if self.tiles[i] is None else f"[{', '.join(f'{one.start}:{one.stop}' for one in self.index_of(i))}]"
+
+    def _repr_svg_(self) -> str:
+        """A picture: a box for every logical device, where its tile belongs.
+
+        The last two dimensions that are divided go down and across, and what the others divide is side by side.
+        """
+        divided = [parts for parts in self.grid if parts > 1] if self.kind == SPLIT else [len(self.devices)]
+        *_, rows, columns = 1, 1, *divided
+        panel = columns * _WIDTH + _GAP
+        boxes = []
+        for i, device in enumerate(self.devices):
+            x, y = i // (rows * columns) * panel + i % columns * _WIDTH, i // columns % rows * _HEIGHT
+            fill = "none" if self.tiles[i] is None else "#dbe9f6"
+            boxes.append(f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" fill="{fill}" stroke="#333"/>'
+                         f'<text x="{x + 6}" y="{y + 18}">{i}  {escape(names.short(device))}</text>'
+                         f'<text x="{x + 6}" y="{y + 36}">{self._part(i)}</text>')
+        width = len(self.devices) // (rows * columns) * panel
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{rows * _HEIGHT}" '
+                f'font-family="monospace" font-size="11">{"".join(boxes)}</svg>')
+
+
+def split(backend: Backend, array: Array, grid: Sequence[int], devices: Sequence[str]) -> Any:
+    """An array whose tiles lie on the devices, one on each; the grid divides its shape."""
+    tile = tuple(length // parts for length, parts in zip(array.shape, grid, strict=True))
+    tiles = [frozen(backend.put(_cut(array, _index(i, grid, tile)), device)) for i, device in enumerate(devices)]
+    whole: list[Any] = tiles
+    for axis in reversed(range(len(grid))):
+        parts, concat = grid[axis], xp_of(tiles[0]).concat
+        whole = [concat(whole[i:i + parts], axis=axis) if parts > 1 else whole[i] for i in range(0, len(whole), parts)]
+    return _placed(whole[0], Placement(SPLIT, tuple(devices), tuple(grid), tuple(tiles)))
+
+
+def replicate(backend: Backend, array: Array, devices: Sequence[str]) -> Any:
+    """An array that lies on all of the devices."""
+    tiles = tuple(frozen(one) for one in backend.broadcast(array, devices))
+    return _placed(tiles[0], Placement(REPLICATED, tuple(devices), (1,) * array.ndim, tiles))
+
+
+def assign(backend: Backend, array: Array, logical_device: int, devices: Sequence[str]) -> Any:
+    """An array that lies on one of the devices."""
+    tiles: list[Any] = [None] * len(devices)
+    tiles[logical_device] = frozen(backend.put(array, devices[logical_device]))
+    return _placed(tiles[logical_device], Placement(ASSIGNED, tuple(devices), (1,) * array.ndim, tuple(tiles)))
+
+
+def placement_of(array: object) -> Placement | None:
+    """Where the parts of an array lie; None of an array that was not placed."""
+    found = _placements.value.get(id(array))
+    return found[1] if found is not None and found[0]() is array else None
+
+
+def _placed(array: Array, placement: Placement) -> Any:
+    mine: Any = array
+    mine = frozen(mine[...])  # an object of its own
+    entries, key = _placements.value, id(mine)
+    entries[key] = weakref.ref(mine, lambda _: entries.pop(key, None)), placement
+    return mine
+
+
+def _cut(array: Array, index: tuple[slice, ...]) -> Any:
+    # A copy, so that the tile does not keep the whole array.
+    whole: Any = array
+    return xp_of(array).asarray(whole[index], copy=True)
+
+
+def _index(i: int, grid: Sequence[int], tile: Sequence[int]) -> tuple[slice, ...]:
+    # The part of the array that is tile i.
+    found = []
+    for number, (parts, length) in enumerate(zip(grid, tile, strict=True)):
+        place = i // math.prod(grid[number + 1:]) % parts
+        found.append(slice(place * length, (place + 1) * length))
+    return tuple(found)

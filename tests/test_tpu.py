@@ -1,0 +1,541 @@
+"""TPUStrategy: replicas on the cores of a simulated TPU, and on several of them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import config
+from refdist.array import placement
+from refdist.cluster_resolver import TPUClusterResolver, tpu_system
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.chapters import cases
+from refdist.conformance.examples import program
+from refdist.conformance.judging import judge
+from refdist.data import Dataset
+from refdist.tpu import placements
+from refdist.tpu_experimental import DeviceAssignment, initialize_tpu_system, shutdown_tpu_system
+
+build = DeviceAssignment.build
+
+
+@pytest.fixture(autouse=True)
+def tpu() -> Iterator[None]:
+    with config.temporary_devices(cpu=16, gpu=16, tpu="2x2x1x2"):
+        initialize_tpu_system()
+        yield
+        if tpu_system.topology() is not None:
+            shutdown_tpu_system()
+
+
+def on(shape: Any = None, replicas: int = 1, **options: Any) -> refdist.TPUStrategy:
+    """A strategy whose replicas have the cores of a block of that shape."""
+    topology = tpu_system.topology()
+    assert topology is not None
+    return refdist.TPUStrategy(None, build(topology, shape, num_replicas=replicas), **options)
+
+
+def numbers(names: Any) -> Any:
+    return [int(name.rpartition(":")[2]) for name in names]
+
+
+def context() -> Any:
+    return refdist.get_replica_context()
+
+
+# --- Replicas, devices, hosts ----------------------------------------------------------------------------------
+
+def test_without_an_assignment_every_core_is_a_replica() -> None:
+    """T5."""
+    strategy = refdist.TPUStrategy()
+    assert strategy.num_replicas_in_sync == 8
+    devices = strategy.extended.worker_devices
+    assert devices == tuple(f"/job:localhost/replica:0/task:0/device:TPU:{i}" for i in range(8))
+    assert (strategy.extended.num_hosts, strategy.extended.num_replicas_per_host) == (1, 8)
+    assert strategy.extended.parameter_devices == devices
+    assert strategy.extended.non_slot_devices(None) == ("/job:localhost/replica:0/task:0/device:CPU:0",)
+
+
+def test_the_devices_of_a_tpu_with_several_hosts() -> None:
+    """T5, T7."""
+    with config.temporary_devices(tpu="2x2x1x2", tpu_hosts=2):
+        topology = initialize_tpu_system()
+        every = refdist.TPUStrategy()
+        assert every.extended.worker_devices[-1] == "/job:worker/replica:0/task:1/device:TPU:3"
+        assert (every.num_replicas_in_sync, every.extended.num_hosts, every.extended.num_replicas_per_host) == (8, 2, 4)
+        assert every.extended.non_slot_devices(None) == ("/job:worker/replica:0/task:0/device:CPU:0",)
+        strategy = refdist.TPUStrategy(TPUClusterResolver(""), build(topology, [1, 1, 1, 2], num_replicas=4))
+        names = [[name.removeprefix("/job:worker/replica:0/task:") for name in replica]
+                 for replica in strategy.extended.logical_devices]
+        assert names == [["0/device:TPU:0", "0/device:TPU:1"], ["0/device:TPU:2", "0/device:TPU:3"],
+                         ["1/device:TPU:2", "1/device:TPU:3"], ["1/device:TPU:0", "1/device:TPU:1"]]
+        assert (strategy.extended.num_hosts, strategy.extended.num_replicas_per_host) == (2, 2)
+        assert strategy.reduce("SUM", strategy.run(lambda: 1.0), axis=None) == 4.0
+
+
+@pytest.mark.parametrize(("shape", "replicas", "devices", "per_host"), [
+    ((1, 1, 1, 1), 8, [[0], [1], [2], [3], [4], [5], [6], [7]], 8),
+    ((1, 1, 1, 2), 4, [[0, 1], [2, 3], [6, 7], [4, 5]], 4), ((1, 2, 1, 2), 2, [[0, 1, 4, 5], [2, 3, 6, 7]], 2),
+    ((2, 2, 1, 2), 1, [[0, 1, 2, 3, 6, 7, 4, 5]], 1), ((1, 1, 1, 2), 1, [[0, 1]], 1), ((1, 1, 1, 1), 2, [[0], [1]], 2)])
+def test_replicas_and_logical_devices_of_an_assignment(shape: Any, replicas: int, devices: Any, per_host: int) -> None:
+    """T6."""
+    strategy = on(shape, replicas)
+    assert strategy.num_replicas_in_sync == replicas
+    assert [numbers(mine) for mine in strategy.extended.logical_devices] == devices
+    assert numbers(strategy.extended.worker_devices) == [mine[0] for mine in devices]
+    assert (strategy.extended.num_hosts, strategy.extended.num_replicas_per_host) == (1, per_host)
+
+
+def test_facts() -> None:
+    """T11."""
+    strategy = on(replicas=2)
+    with strategy.scope():
+        assert refdist.get_strategy() is strategy and refdist.in_cross_replica_context()
+    extended = strategy.extended
+    assert (extended.experimental_between_graph, extended.should_checkpoint, extended.should_save_summary,
+            extended.experimental_should_init, extended.steps_per_run, extended.experimental_require_static_shapes) == (
+        False, True, True, True, 1, True)
+    assert strategy.experimental_local_results(3) == (3,)
+    resolver = TPUClusterResolver("")
+    assert refdist.TPUStrategy(resolver).cluster_resolver is resolver
+    assert isinstance(refdist.TPUStrategy().cluster_resolver, TPUClusterResolver)
+
+
+def test_three_classes() -> None:
+    """T1: their arguments are told by test_api.py."""
+    v1 = refdist.compat.v1.distribute.experimental.TPUStrategy
+    with pytest.warns(DeprecationWarning, match="use TPUStrategy"):
+        older = refdist.experimental.TPUStrategy(device_assignment=on().extended._assignment)
+    first = v1(steps_per_run=3)
+    assert (older.num_replicas_in_sync, first.num_replicas_in_sync, first.steps_per_run) == (1, 8, 3)
+    assert first.reduce("SUM", first.run(lambda: 1.0)) == 8.0  # the axis may be left out
+    classes = (refdist.TPUStrategy, refdist.experimental.TPUStrategy, v1)
+    assert not any(issubclass(a, b) for a, b in itertools.permutations(classes, 2))
+    assert list(inspect.signature(v1).parameters) == ["tpu_cluster_resolver", "steps_per_run", "device_assignment"]
+    with pytest.raises(NotImplementedError, match=r"RD20.*only TPUStrategy gives it several"):
+        older.run(lambda: older.experimental_replicate_to_logical_devices(1.0))
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match=r"RD25\] TPUStrategy: tpu_cluster_resolver is 'x'"):
+        refdist.TPUStrategy("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"RD25\] TPUStrategy: the device assignment is 'x'"):
+        refdist.TPUStrategy(None, "x")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"RD25.*has no replica"):
+        on(replicas=0)
+    with config.temporary_devices(tpu=8):
+        assignment = build(initialize_tpu_system())
+        shutdown_tpu_system()
+    initialize_tpu_system()
+    with pytest.raises(ValueError, match=r"RD25.*for a mesh of shape \[8, 1, 1, 1\] .* and the TPU .*\[2, 2, 1, 2\]"):
+        refdist.TPUStrategy(None, assignment)  # T9
+
+
+def test_a_tpu_is_initialized_before_it_is_used() -> None:
+    strategy = on(replicas=2)
+    twin = copy.deepcopy(strategy)
+    with strategy.scope():
+        v = refdist.Variable(1.0)
+    assert twin.run(lambda: 1.0).values == (1.0, 1.0)
+    shutdown_tpu_system()
+    with pytest.raises(RuntimeError, match=r"RD27\] TPUStrategy: .*not been initialized. Call .*initialize_tpu_system"):
+        refdist.TPUStrategy()
+    initialize_tpu_system()
+    for call in (lambda: strategy.run(lambda: 1), lambda: v.assign(2.0), lambda: twin.run(lambda: 1),
+                 lambda: strategy.reduce("SUM", refdist.PerReplica([1.0, 2.0]), axis=None)):
+        with pytest.raises(RuntimeError, match=r"RD27.*shut down, or initialized again"):
+            call()
+    assert on(replicas=2).run(lambda: 1.0).values == (1.0, 1.0)
+    with config.temporary_devices(), pytest.raises(LookupError, match=r"RD24.*no TPU"):
+        refdist.TPUStrategy()
+    with config.temporary_devices(tpu=8), pytest.raises(RuntimeError, match="RD27"):
+        refdist.TPUStrategy()
+
+
+# --- run and collectives ---------------------------------------------------------------------------------------
+
+def test_results_of_run_are_arrays() -> None:
+    """T14, T16."""
+    strategy = on(replicas=2)
+    with strategy.scope():
+        v = refdist.Variable([1.0])
+        r = refdist.Variable(0.0, synchronization=refdist.VariableSynchronization.ON_READ)
+
+    def step() -> Any:
+        i = context().replica_id_in_sync_group
+        r.assign(float(i))
+        return {"id": i, "three": 3, "none": [None], "v": v, "r": r, "text": "s", "empty": [],
+                "rows": refdist.IndexedSlices(np.ones(1), np.array([i]))}
+
+    found = strategy.run(step)
+    assert [array.dtype for array in found["id"].values] == ["int32", "int32"]
+    assert found["id"].values == (0, 1) and found["three"].values == (3, 3)
+    assert found["none"] == [None] and found["empty"] == []
+    assert [array.tolist() for array in found["v"].values] == [[1.0], [1.0]]
+    assert found["r"].values == (0.0, 1.0)
+    assert [str(array) for array in found["text"].values] == ["s", "s"]
+    assert [rows.indices.tolist() for rows in found["rows"].values] == [[0], [1]]
+    one = on().run(lambda: (3, None, np.ones(2)))
+    assert isinstance(one[0], np.ndarray) and one[0] == 3 and one[1] is None and one[2].tolist() == [1, 1]
+    with pytest.raises(TypeError, match=r"RD25.*the result of strategy.run is <object"):
+        strategy.run(lambda: object())
+
+
+def test_contexts_and_collectives() -> None:
+    """T14, T19, T20, T21, T22, T23."""
+    strategy = on([1, 1, 1, 2], 4)
+
+    def step(x: Any) -> Any:
+        assert context().devices == (strategy.extended.layout.devices[context().replica_id_in_sync_group],)
+        assert not refdist.in_cross_replica_context() and context().num_replicas_in_sync == 4
+        both = context().merge_call(lambda s, y: s.extended.reduce_to("SUM", y, "CPU:0"), args=(x,))
+        return context().all_reduce("SUM", x), context().all_gather(x, 0), both, context().all_reduce("MEAN", x)
+
+    total, gathered, merged, mean = strategy.run(step, args=(np.float32([1, 2, 3]),))
+    assert [array.tolist() for array in total.values] == [[4, 8, 12]] * 4
+    assert [array.tolist() for array in gathered.values] == [[1, 2, 3] * 4] * 4
+    assert merged.values[3].tolist() == [4, 8, 12] and mean.values[0].tolist() == [1, 2, 3]
+    per_replica = strategy.run(lambda: np.float32([1, context().replica_id_in_sync_group]))
+    assert strategy.reduce("MEAN", per_replica, axis=0) == 1.25
+    assert strategy.gather(per_replica, axis=0).tolist() == [1, 0, 1, 1, 1, 2, 1, 3]
+    with pytest.raises(ValueError, match="RD25"):
+        strategy.run(lambda: context().all_reduce("MAX", 1.0))
+    per_id = strategy.experimental_distribute_values_from_function(lambda ctx: ctx.replica_id_in_sync_group)
+    assert per_id.values == (0, 1, 2, 3)  # T25
+
+
+def test_what_is_gathered_on_a_tpu_has_one_shape() -> None:
+    """ReplicaContext.all_gather, Strategy.gather: "all tensors must have exactly the same rank and same shape"."""
+    strategy = on(replicas=2)
+
+    def step() -> Any:
+        return context().all_gather(np.ones((context().replica_id_in_sync_group + 1, 2)), 0)
+
+    with pytest.raises(ValueError, match=r"RD07.*shape"):
+        strategy.run(step)
+    parts = refdist.PerReplica([np.ones((1, 2)), np.ones((2, 2))])
+    with pytest.raises(ValueError, match=r"RD07\] Strategy.gather: replica 0 .*\(1, 2\), replica 1 \(2, 2\)"):
+        strategy.gather(parts, 0)
+    assert strategy.gather(refdist.PerReplica([np.ones((2, 2))] * 2), 0).shape == (4, 2)
+    mirrored = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    assert mirrored.gather(parts, 0).shape == mirrored.run(step).values[0].shape == (3, 2)
+
+
+def test_options_of_run_have_no_effect() -> None:
+    """T37, T39."""
+    options = refdist.RunOptions(experimental_bucketizing_dynamic_shape=True,
+                                 experimental_xla_options=refdist.tpu.XLAOptions(use_spmd_for_xla_partitioning=False))
+    assert on(replicas=2).run(lambda x: x + 1, (np.float32(1),), options=options).values == (2.0, 2.0)
+
+
+def test_the_input_functions_of_several_hosts() -> None:
+    """T7, T12: one pipeline for each host, in the order of its first replica."""
+    with config.temporary_devices(tpu="2x2x1x2", tpu_hosts=2):
+        topology = initialize_tpu_system()
+        coordinates = [topology.device_coordinates[task, i] for task, i in ((1, 0), (0, 0), (1, 1), (0, 1))]
+        strategy = refdist.TPUStrategy(None, DeviceAssignment(topology, np.reshape(coordinates, (4, 1, 4))))
+        asked = []
+
+        def dataset_fn(ctx: Any) -> Any:
+            asked.append((ctx.num_input_pipelines, ctx.input_pipeline_id, ctx.num_replicas_in_sync))
+            return Dataset.range(10 * ctx.input_pipeline_id, 10 * ctx.input_pipeline_id + 5).batch(1)
+
+        distributed = strategy.distribute_datasets_from_function(dataset_fn)
+        assert asked == [(2, 0, 4), (2, 1, 4)]
+        assert [[row.tolist() for row in step.values] for step in distributed] == [
+            [[0], [10], [1], [11]], [[2], [12], [3], [13]], [[4], [14], [], []]]
+        assert "the replicas of each host take its next element in turn" in str(distributed.explain())
+        batches = strategy.experimental_distribute_dataset(Dataset.range(8).batch(8))
+        assert [row.tolist() for row in next(iter(batches)).values] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    per_replica = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode.PER_REPLICA)
+    initialize_tpu_system()
+    one = on(replicas=2)
+    made = one.distribute_datasets_from_function(lambda ctx: [np.full(1, ctx.input_pipeline_id)], per_replica)
+    assert [row.tolist() for row in next(iter(made)).values] == [[0], [1]]
+
+
+# What differs on TPUs from the clauses for MirroredStrategy: of a case and what is said of it, and why.
+OTHERWISE = {
+    r".*: found (.+?)( \| \1)* (bool|int32|float32|string), expected \1( float32)?": "results are arrays",
+    r"(all_gather|gather|datasets)\..*: raises value \(InvalidArgumentError: \[RD07\].*": "arrays have one shape",
+    r"extended\.(non-slot-devices|update-non-slot).*": "non-slot devices are one CPU",
+    r"extended\.facts.*: found True, expected False": "a TPU wants static shapes",
+    r"strategies\.cluster-resolver-of-one-machine.*": "there is a cluster resolver",
+}
+
+
+class _OnTPU(Simulated):
+    """The adapter, with a TPUStrategy in place of MirroredStrategy."""
+
+    def strategy(self, kind: str) -> Any:
+        return on(replicas=int(kind.removeprefix("Mirrored ")))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_clauses_of_mirrored_strategy_hold_on_tpus() -> None:
+    adapter, failed, count = _OnTPU(), [], 0
+    config.set_simulated_devices(cpu=16, gpu=16, tpu="2x2x1x2")
+    for case in cases():
+        if case.strategy in ("Mirrored 2", "Mirrored 3") and not case.example.parameters:
+            verdict, count = judge(case, adapter.run(program(case))), count + 1
+            if verdict.outcome != "passed":
+                failed.append(f"{case.name}: {verdict.message}".replace("\n", " "))
+    assert count > 1000
+    assert [text for text in failed if not any(re.fullmatch(pattern, text) for pattern in OTHERWISE)] == []
+    assert [pattern for pattern in OTHERWISE if not any(re.fullmatch(pattern, text) for text in failed)] == []
+
+
+# --- Logical devices -------------------------------------------------------------------------------------------
+
+def test_a_tile_lies_on_each_logical_device() -> None:
+    """T29, the documented example."""
+    strategy = on([2, 2, 1, 2])
+    x = np.arange(2 * 4 * 8 * 3, dtype=np.float32).reshape(2, 4, 8, 3)
+    y = strategy.run(lambda t: strategy.experimental_split_to_logical_devices(t, [1, 2, 4, 1]), args=(x,))
+    assert y.dtype == x.dtype and y.tolist() == x.tolist() and not y.flags.writeable
+    [found] = placements(y)
+    assert found is not None and (found.kind, found.grid) == ("split", (1, 2, 4, 1))
+    assert numbers(found.devices) == [0, 1, 2, 3, 6, 7, 4, 5]
+    for i, j in itertools.product(range(2), range(4)):
+        tile = found.tiles[4 * i + j]
+        assert tile.tolist() == x[:, 2 * i:2 * i + 2, 2 * j:2 * j + 2, :].tolist()
+        assert x[found.index_of(4 * i + j)].tolist() == tile.tolist()
+        assert not np.shares_memory(tile, x) and not tile.flags.writeable
+
+
+def test_what_is_returned_is_put_together_from_the_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = on([1, 1, 1, 2])
+    cut = placement._cut
+    monkeypatch.setattr(placement, "_cut", lambda array, index: cut(array, index) + 1)
+    y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.zeros((2, 2)), [1, 2]))
+    assert y.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(("shape", "grid"), [
+    ((8,), [8]), ((4, 8), [1, 8]), ((4, 8), (2, 4)), ((2, 4, 3), [2, 4, 1]), ((4, 8), np.array([2, 4])),
+    ((0, 8), [1, 8]), ((2, 2, 2), [2, 2, 2])])
+def test_arrays_that_can_be_split(shape: tuple[int, ...], grid: Any) -> None:
+    """T26."""
+    x = np.arange(int(np.prod(shape))).reshape(shape)
+    strategy = on([2, 2, 1, 2])
+    y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(x, grid))
+    [found] = placements(y)
+    assert y.tolist() == x.tolist() and found is not None and len(found.tiles) == 8
+    again = np.full(shape, -1)
+    for i, tile in enumerate(found.tiles):
+        again[found.index_of(i)] = tile
+    assert again.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(("shape", "grid", "says"), [
+    ((4, 8), [1, 2, 4], r"\[1, 2, 4\], and the array has 2 dimensions"), ((4, 7), [2, 4], r"\[1\] is 4, .* length 7"),
+    ((4, 8), [2, 2], r"\[2, 2\], which makes 4 tiles, and a replica has 8 logical devices"),
+    ((4, 8), [8, 1], r"\[0\] is 8"), ((4, 8), [0, 8], r"\[0\] is 0"), ((4, 8), [-2, -4], r"\[0\] is -2"),
+    ((), [], "1 tiles"), ((3, 8), [2], "has 2 dimensions"), ((3, 8), [2, 2], r"\[0\] is 2, .*length 3")])
+def test_arrays_that_cannot_be_split(shape: Any, grid: Any, says: str) -> None:
+    """T26; O6 to O9: the order is number of dimensions, divisibility, product."""
+    strategy = on([2, 2, 1, 2])
+    with pytest.raises(ValueError, match=rf"RD25\] experimental_split_to_logical_devices: partition_dimen.*{says}"):
+        strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.zeros(shape), grid))
+
+
+def test_what_is_not_an_array_is_not_placed() -> None:
+    strategy = on([1, 1, 1, 2])
+    for tensor in ((np.ones(2), np.ones(2)), [[1.0]], None, object()):
+        for call in (lambda t: strategy.experimental_split_to_logical_devices(t, [2]),
+                     strategy.experimental_replicate_to_logical_devices,
+                     lambda t: strategy.experimental_assign_to_logical_device(t, 0)):
+            with pytest.raises(TypeError, match="RD25"):
+                strategy.run(lambda call=call, tensor=tensor: call(tensor))
+    for grid in (2, "2", [2.0], None, [True]):
+        with pytest.raises(TypeError, match=r"RD25\] experimental_split"):
+            strategy.run(lambda grid=grid: strategy.experimental_split_to_logical_devices(np.ones(2), grid))
+
+
+def test_one_logical_device() -> None:
+    """T28."""
+    strategy = on(replicas=2)
+    y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.ones((3, 4)), [1, 1]))
+    assert [found and len(found.tiles) for found in placements(y)] == [1, 1]
+    with pytest.raises(ValueError, match="2 tiles, and a replica has 1 logical"):
+        strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.ones((3, 4)), [1, 2]))
+
+
+def test_an_array_on_one_logical_device_or_on_all() -> None:
+    """O3, O4, O5, O11."""
+    strategy = on([1, 1, 1, 2], 4)
+
+    def step() -> Any:
+        i = context().replica_id_in_sync_group
+        return (strategy.experimental_assign_to_logical_device(np.float32([i, 2]), 1),
+                strategy.experimental_replicate_to_logical_devices(float(i)), np.zeros(2))
+
+    one, every, bare = strategy.run(step)
+    assert [array.tolist() for array in one.values] == [[0, 2], [1, 2], [2, 2], [3, 2]]
+    assert [(found.kind, found.tiles[0], found.tiles[1].tolist()) for found in placements(one) if found] == [
+        ("assigned", None, [i, 2]) for i in range(4)]
+    assert [numbers(found.devices) for found in placements(every) if found] == [[0, 1], [2, 3], [6, 7], [4, 5]]
+    assert [[float(tile) for tile in found.tiles] for found in placements(every) if found] == [
+        [i, i] for i in range(4)]
+    assert every.values[1].dtype == np.float32 and placements(bare) == (None,) * 4
+    for number in (2, -1):
+        with pytest.raises(ValueError, match=rf"RD25.*logical_device_id is {number}, and a replica has 2 logical"):
+            strategy.run(lambda number=number: strategy.experimental_assign_to_logical_device(1.0, number))
+    spmd = on([1, 1, 1, 2], 4, experimental_spmd_xla_partitioning=True)
+    with pytest.raises(ValueError, match=r"RD20.*experimental_spmd_xla_partitioning"):
+        spmd.run(lambda: spmd.experimental_assign_to_logical_device(1.0, 0))
+
+
+def test_a_placement_ends_with_its_array() -> None:
+    strategy = on([1, 1, 1, 2])
+    gc.collect()
+    before = len(placement._placements.value)
+    x = strategy.run(lambda: strategy.experimental_replicate_to_logical_devices(np.ones(2)))
+    y = strategy.run(lambda one: strategy.experimental_assign_to_logical_device(one, 1), args=(x,))
+    assert [found.kind for array in (x, y) for found in placements(array) if found] == ["replicated", "assigned"]
+    assert len(placement._placements.value) == before + 2
+    assert placements(x + 0) == placements(x[...]) == (None,)
+    del x, y
+    gc.collect()
+    assert len(placement._placements.value) == before
+
+
+def test_pictures_of_placements() -> None:
+    strategy = on([2, 2, 1, 2])
+    x = np.arange(16.0).reshape(2, 8)
+    y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(x, [2, 4]))
+    [found] = placements(y)
+    assert str(found).splitlines()[:3] == ["split 2x4 over 8 logical devices", "  0  TPU:0  [0:1, 0:2]  [[0., 1.]]",
+                                           "  1  TPU:1  [0:1, 2:4]  [[2., 3.]]"]
+    one = strategy.run(lambda: strategy.experimental_assign_to_logical_device(1.0, 7))
+    assert str(placements(one)[0]).splitlines()[-2:] == ["  6  TPU:4    -", "  7  TPU:5  []  1."]
+    picture = ElementTree.fromstring(found._repr_svg_())
+    boxes = [(int(box.attrib["x"]), int(box.attrib["y"])) for box in picture.iter() if box.tag.endswith("rect")]
+    assert boxes == [(120 * column, 48 * row) for row in range(2) for column in range(4)]
+    words = [text.text for text in picture.iter() if text.tag.endswith("text")]
+    assert words[2:4] == ["1  TPU:1", "[0:1, 2:4]"]
+    cube = strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.zeros((2, 2, 2)), [2, 2, 2]))
+    drawn = [placements(cube)[0], placements(one)[0]]
+    corners = [[(box.attrib["x"], box.attrib["y"]) for box in ElementTree.fromstring(each._repr_svg_()).iter()
+                if box.tag.endswith("rect")] for each in drawn if each]
+    assert len(corners) == 2 and all(len({*places}) == 8 for places in corners)
+
+
+def test_the_current_logical_device() -> None:
+    """T8, T30."""
+    strategy = on([1, 1, 1, 2], 4)
+    assert numbers(strategy.extended.worker_devices) == [0, 2, 6, 4]
+    with strategy.extended.experimental_logical_device(1):
+        assert numbers(strategy.extended.worker_devices) == numbers(strategy.extended.parameter_devices) == [1, 3, 7, 5]
+        with strategy.scope(), strategy.extended.experimental_logical_device(0):
+            assert numbers(strategy.extended.worker_devices) == [0, 2, 6, 4]
+    for number in (2, -1):
+        with pytest.raises(ValueError, match=rf"RD25.*is {number}, and a replica has 2 logical devices"):
+            strategy.extended.experimental_logical_device(number)
+    made = []
+
+    def step() -> Any:
+        i = context().replica_id_in_sync_group
+        with context().experimental_logical_device(1):
+            made.append(refdist.Variable(1.0))
+            context().all_reduce("SUM", 1.0)
+            assert numbers(strategy.extended.worker_devices) == [1, 3, 7, 5]
+            assert numbers([refdist.core.context_stack.frame().device]) == [[1, 3, 7, 5][i]]
+        assert numbers(strategy.extended.worker_devices) == [0, 2, 6, 4]
+        with pytest.raises(ValueError, match="RD25"):
+            context().experimental_logical_device(2)
+
+    strategy.run(step)
+    assert len({*map(id, made)}) == 1 and numbers(made[0]._devices) == [1, 3, 7, 5]
+
+
+# --- Variables -------------------------------------------------------------------------------------------------
+
+AGGREGATIONS = refdist.VariableAggregation
+ON_READ = refdist.VariableSynchronization.ON_READ
+
+
+def test_a_variable_has_a_copy_for_each_replica() -> None:
+    """T32, T33, T36."""
+    strategy = on(replicas=2)
+    with strategy.scope():
+        v = refdist.Variable(2.0, aggregation=AGGREGATIONS.SUM, name="w")
+        r = refdist.Variable(2.0, synchronization=ON_READ, aggregation=AGGREGATIONS.SUM)
+        assert [copy.name for copy in v.values] == ["w:0", "w/replica_1:0"]
+        assert type(v.assign_add(1.0)) is refdist.Mirrored
+        assert (float(v), float(r)) == (3.0, 4.0)
+        r.assign(6.0)
+        assert [float(copy) for copy in r.values] == [3.0, 3.0]
+        with pytest.raises(ValueError, match="RD20"):
+            refdist.Variable(1.0, synchronization=refdist.VariableSynchronization.NONE)
+    assert (type(v), type(r)) == (refdist.MirroredVariable, refdist.SyncOnReadVariable)
+
+
+def test_assignments_in_replicas() -> None:
+    """T35."""
+    strategy = on(replicas=2)
+    with strategy.scope():
+        made = {one: refdist.Variable(0.0, aggregation=one) for one in AGGREGATIONS}
+
+    def step(operation: str, aggregation: Any) -> None:
+        value = 5.0 if aggregation is AGGREGATIONS.NONE else 1.0 + context().replica_id_in_sync_group
+        getattr(made[aggregation], operation)(value)
+
+    for aggregation, value in zip(AGGREGATIONS, (5.0, 3.0, 1.5, 1.0), strict=True):
+        strategy.run(step, args=("assign", aggregation))
+        assert [float(copy) for copy in made[aggregation].values] == [value] * 2
+        strategy.run(step, args=("assign_add", aggregation))
+        assert [float(copy) for copy in made[aggregation].values] == [2 * value] * 2
+
+
+def test_where_variables_lie() -> None:
+    """T34."""
+    strategy = on([1, 1, 1, 2], 2)
+    with strategy.scope():
+        v = refdist.Variable([1.0, 2.0])
+        with strategy.extended.experimental_logical_device(1):
+            w = refdist.Variable([3.0])
+    found = [placements(variable) for variable in (v, w)]
+    assert [[numbers(one.devices) for one in each if one] for each in found] == [[[0, 1], [2, 3]]] * 2
+    assert [[tile is not None for tile in one.tiles] for each in found for one in each if one] == [
+        [True, False]] * 2 + [[False, True]] * 2
+    spmd = on([1, 1, 1, 2], 2, experimental_spmd_xla_partitioning=True)
+    with spmd.scope():
+        s = refdist.Variable([1.0, 2.0])
+    s.assign_add([1.0, 1.0])
+    assert [(one.kind, [tile.tolist() for tile in one.tiles]) for one in placements(s) if one] == [
+        ("replicated", [[2.0, 3.0], [2.0, 3.0]])] * 2
+    with pytest.raises(ValueError, match=r"RD25.*not of a TPUStrategy"):
+        placements(refdist.Variable(1.0))
+
+
+def test_a_model_trains_on_a_tpu_as_it_does_on_gpus() -> None:
+    """A step whose matrix is split over the logical devices has the bits of one that is not."""
+    x = np.random.default_rng(1).normal(size=(16, 8)).astype(np.float32)
+
+    def train(strategy: Any, split: Any) -> Any:
+        with strategy.scope():
+            w = refdist.Variable(np.ones((8, 4), np.float32), aggregation=AGGREGATIONS.SUM)
+
+        def step(batch: Any) -> None:
+            weights = split(np.asarray(w))
+            w.assign_sub(np.float32(0.01) * (batch.T @ (batch @ weights)))
+
+        for batch in strategy.experimental_distribute_dataset(Dataset.from_tensor_slices(x).batch(8)):
+            strategy.run(step, args=(batch,))
+        return w.numpy().tobytes()
+
+    tpu_strategy = on([1, 1, 1, 2], 4)
+    on_tpu = train(tpu_strategy, lambda w: tpu_strategy.experimental_split_to_logical_devices(w, [1, 2]))
+    assert on_tpu == train(refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)]), lambda w: w)
