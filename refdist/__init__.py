@@ -81,6 +81,7 @@ __all__ = [
 
 cluster_resolver.launcher.set_tf_config()
 tracebacks.install()
+insight.start()
 
 
 if not TYPE_CHECKING:

@@ -10,6 +10,7 @@ import os
 import runpy
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
     launch.add_argument("-n", type=int, default=2, dest="processes", help="how many processes (default 2)")
     for command in (run, launch):
+        command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
         command.add_argument("script", type=Path, help="the program")
         command.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
     options = parser.parse_args(arguments)
@@ -51,13 +53,15 @@ def main(arguments: list[str] | None = None) -> int:
     sys.argv = [str(options.script), *options.arguments]
     sys.path.insert(0, str(options.script.parent))
     try:
-        status: int = max(refdist.simulate_workers(program, options.workers, options.replicas_per_worker))
-        return status
+        with refdist.insight.record_to(options.record) if options.record else nullcontext():
+            return max(refdist.simulate_workers(program, options.workers, options.replicas_per_worker))
     finally:
         sys.argv, sys.path[:] = before
 
 
 def _launch(options: argparse.Namespace) -> NoReturn:
+    if options.record:
+        os.environ[refdist.insight.VARIABLE] = str(options.record)
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
     os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(options.processes), *python,

@@ -14,7 +14,8 @@ This module imports no other module of refdist, so that all of them can raise it
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
 class RefdistError(Exception):
@@ -24,10 +25,13 @@ class RefdistError(Exception):
         code: the key of its row in the catalogue, for example "RD04".
         on_every_worker: whether all workers raise the same error at the same call, so that none of them has to tell
             the others that it failed.
+        history: what this worker came to before, `core.history.Rendezvous` from the first to the last; () where the
+            error does not come of a rendezvous.
     """
 
     code: str = ""
     on_every_worker: bool = False
+    history: Sequence[Any] = ()
 
     def __init__(self, message: str = "", code: str = "") -> None:
         super().__init__(message)

@@ -7,8 +7,7 @@ attribute test: `journal.recording.value is not None`.
 A sink gets what the program uses, arrays too, and must neither keep nor change them: what is recorded never changes
 what is computed.
 
-Beside it, whether anything is recorded or not, each worker remembers its last 64 rendezvous (`history`): a tuple for
-each, of objects that the calls have in common, so that it costs a tenth of a microsecond and keeps no array alive.
+Beside it each worker remembers its last 64 rendezvous, whether anything is recorded or not (`core/history.py`).
 """
 
 from __future__ import annotations
@@ -17,27 +16,11 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from refdist.runtime import Field
 
 KEPT = 64
-
-
-class Rendezvous(NamedTuple):
-    """One rendezvous in the history of a worker.
-
-    Attributes:
-        units: how many met.
-        unit_name: what met, "replica" or "worker".
-        kind, signature, call_site: of the call, which was the same on all of them.
-    """
-
-    units: int
-    unit_name: str
-    kind: str
-    signature: Any
-    call_site: Any
 
 
 class Sink(Protocol):
@@ -56,6 +39,9 @@ class Sink(Protocol):
     def end(self, number: int, error: BaseException | None = None) -> None:
         """What began has ended, by an error where there is one."""
 
+    def tell(self, error: BaseException) -> None:
+        """An exception was raised; told more than once, it is one event."""
+
     def meet(self, run: Any, call: Any) -> Any:
         """A replica arrives at a rendezvous of `run` with `call`; None is the run of a replica that is alone.
 
@@ -72,8 +58,9 @@ class Sink(Protocol):
 
 recording: Field[Sink | None] = Field("what is told of all that happens; None while nothing is recorded", lambda: None)
 worker: Field[int] = Field("the number of the worker that runs, as recordings give it", lambda: 0, per_worker=True)
-history: Field[deque[Rendezvous]] = Field(
-    "the last rendezvous that were completed", lambda: deque(maxlen=KEPT), per_worker=True)
+# Who, the kind of call, its signature and its call site.
+history: Field[deque[tuple[str, str, Any, Any]]] = Field(
+    "the last rendezvous that this worker came to", lambda: deque(maxlen=KEPT), per_worker=True)
 NOT_RECORDED = nullcontext()
 
 
@@ -97,3 +84,10 @@ def span(kind: str, /, **fields: Any) -> AbstractContextManager[None]:
     """What happens in a `with` block is part of an event of this kind; nothing where nothing is recorded."""
     sink = recording.value
     return NOT_RECORDED if sink is None else _Span(sink, kind, fields)
+
+
+def tell(error: BaseException) -> None:
+    """An exception was not caught."""
+    sink = recording.value
+    if sink is not None:
+        sink.tell(error)

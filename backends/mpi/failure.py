@@ -31,6 +31,7 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
+from refdist import journal
 from refdist.backends.mpi import supervised
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, prefixed
 from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS
@@ -46,6 +47,7 @@ def end_job_on_exceptions(rank: int, abort: Abort) -> None:
             interrupted(abort)
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+        journal.tell(error)
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
         sys.stdout.flush()
         if _report(rank, text, getattr(error, "on_every_worker", False)):

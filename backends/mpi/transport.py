@@ -48,7 +48,7 @@ from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, mpi_types, supervised
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.watch import Watch
-from refdist.core import agreement
+from refdist.core import agreement, history
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.core.launcher import launched
 
@@ -81,6 +81,7 @@ class MPITransport(ConnectableTransport):
         self._comm = mpi.COMM_WORLD.Dup()
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size()
+        self._name = f"worker {self.rank}"
         self._watch = watch
         self.timeout = timeout
         self._ends_mpi = False
@@ -159,10 +160,10 @@ class MPITransport(ConnectableTransport):
     def _lost(self, gone: list[int]) -> errors.RefdistError:
         late = f"not all workers arrived within {self.timeout:.0f} s"
         what = f"{agreement.names(gone, 'worker')} died" if gone else late
-        return on_every_worker(errors.error(
+        return history.explained(on_every_worker(errors.error(
             "RD01", self._watch.status(), f"{what}:\n{self._watch.report()}\n",
             "Look at the lines of the workers that are missing; to wait longer, set "
-            f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}."))
+            f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}.")))
 
     # Rendezvous.
 
@@ -174,6 +175,7 @@ class MPITransport(ConnectableTransport):
         """
         self._count += 1
         self._watch.entered(self._count, call)
+        journal.history.value.append((self._name, call.kind, call.signature, call.call_site))
         out, blocks = self._out, self._in
         _HEADER.pack_into(out, 0, self._count, self._fingerprint(call), self._reducer.released(), len(data))
         if len(data) <= _INLINE:
@@ -182,7 +184,7 @@ class MPITransport(ConnectableTransport):
         mine = out[:_AGREED]
         for start in self._starts:
             if blocks[start:start + _AGREED] != mine:
-                raise self._difference(call)
+                raise history.explained(self._difference(call))
         released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
                               strict=True)
         self._reducer.set_released(released)

@@ -37,7 +37,7 @@ from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
-from refdist.core import agreement, context_stack, lockstep
+from refdist.core import agreement, context_stack, history, lockstep
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.runtime import Field, process
 
@@ -100,19 +100,20 @@ class SimulatedWorker(ConnectableTransport):
         config_of_mine = os.environ.get("TF_CONFIG")
         put_back = [field.saved() for field in process.of_a_worker()]
         mine = random.getstate(), np.random.get_state()
+        journal.history.value.append((f"worker {self.rank}", call.kind, call.signature, call.call_site))
         try:
             answered: tuple[T, errors.RefdistError | None] = lockstep.rendezvous(
                 self._session, CollectiveCall(call.kind, call.signature, contribution, answer, call.call_site))
-            combined, error = answered
-            if error is not None:
-                raise on_every_worker(type(error)(str(error), error.code))
-            return combined
         finally:
             for one in put_back:
                 one()
             _set_config(config_of_mine)
             random.setstate(mine[0])
             np.random.set_state(mine[1])
+        combined, error = answered
+        if error is not None:
+            raise history.explained(on_every_worker(type(error)(str(error), error.code)))
+        return combined
 
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         return self._rendezvous(call, value, list)

@@ -43,7 +43,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
-from refdist.core import call_site, context_stack
+from refdist.core import call_site, context_stack, history
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.interfaces import ReplicaSwitchHooks
 from refdist.runtime import Field
@@ -207,6 +207,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
     parked = place.parked
     replicas: list[Any] = [None] * count
     calls: list[Any] = [None] * count
+    together = f"{count} replicas"
     waiting = 0
     try:
         for i in order:
@@ -233,9 +234,11 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
             sink = None
             if compared:
                 compare(calls, first, unit_name)
+                call = calls[0]
+                journal.history.value.append((together, call.kind, call.signature, call.call_site))
                 sink = journal.recording.value
-            answers = calls[0].execute(calls) if sink is None else sink.combine(current, calls)
             waiting = 0
+            answers = calls[0].execute(calls) if sink is None else sink.combine(current, calls)
             pool.places = place.inside
             following: list[Any] = [None] * count
             for i in order:
@@ -249,7 +252,9 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                         raise _noted(current, i, what)
             calls = following
         return current.results
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, errors.RefdistError):
+            history.explained(error, _last(calls, current) if waiting else ())
         current.stopped = True
         pool.places = place.inside
         for replica in replicas:
@@ -272,6 +277,13 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
     here = grouped([None if call is None else f"at {call}" for call in calls], run.first, run.unit_name)
     kind = next(call.kind for call in calls if call is not None)
     return mismatch("missing", kind, what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
+
+
+def _last(calls: Sequence[CollectiveCall | None], run: LockstepRun) -> list[history.Rendezvous]:
+    # What replicas came to that did not meet.
+    told = [None if call is None else history.of("", call.kind, call.signature, call.call_site) for call in calls]
+    return [one._replace(who=names([i for i, other in enumerate(told, run.first) if other == one], run.unit_name))
+            for one in dict.fromkeys(told) if one is not None]
 
 
 def _noted(run: LockstepRun, i: int, what: str) -> BaseException:

@@ -14,6 +14,7 @@ import threading
 from types import TracebackType
 from typing import Protocol
 
+from refdist import journal
 from refdist.core.call_site import is_ours
 from refdist.errors import InternalError, RefdistError
 
@@ -32,6 +33,7 @@ def install() -> None:
     before, before_in_threads = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        journal.tell(error)
         before(kind, error, cut(error).__traceback__)
 
     def hook_in_threads(args: threading.ExceptHookArgs) -> None:

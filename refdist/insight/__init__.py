@@ -1,6 +1,6 @@
 """Seeing what a program does: recordings, and what is made of them."""
 
 from refdist.insight.events import Event
-from refdist.insight.recording import Recording, load, record
+from refdist.insight.recording import VARIABLE, Recording, load, record, record_to, start
 
-__all__ = ["Event", "Recording", "load", "record"]
+__all__ = ["VARIABLE", "Event", "Recording", "load", "record", "record_to", "start"]

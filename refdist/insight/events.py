@@ -84,7 +84,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "variable": ("A variable was created.", {
         "variable": "its name",
-        "number": "its number in the recording, from 1, as several may have one name",
+        "number": "its number on the worker, from 1, as several may have one name",
         "type": "its class",
         "strategy": "the class of the strategy that made it, or null",
         "synchronization": "when the copies are synchronized",
@@ -95,7 +95,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "write": ("The value of a variable changed.", {
         "variable": "its name",
-        "number": "its number in the recording",
+        "number": "its number on the worker",
         "copy": "which copy alone was written, from 0; null for all of them",
         "bytes": "the size of what was written",
         "copies": "a summary of each copy on this worker that was written",

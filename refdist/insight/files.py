@@ -134,7 +134,10 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
     position: dict[int, int] = {}
     rank, size = 0, 1
     while rank < size:
-        for number, line in enumerate(_lines(path, rank), 1):
+        lines = _lines(path, rank)
+        if not lines and not rank:
+            raise _unreadable(path, "it is not one of a recording, as it has no line")
+        for number, line in enumerate(lines, 1):
             found = _parsed(line, path, rank, number)
             if "format" in found:
                 position = {}

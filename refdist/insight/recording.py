@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from refdist import journal
@@ -12,6 +13,8 @@ from refdist.insight import files
 from refdist.insight.console import Console
 from refdist.insight.events import Event, renumbered
 from refdist.insight.stream import Raw, Stream, event_of
+
+VARIABLE = "REFDIST_RECORD"
 
 
 class Recording:
@@ -62,12 +65,33 @@ class Recording:
         return f"<Recording of {len(self.events)} events>"
 
 
-class record:  # noqa: N801 - used like a function
-    """Records what happens in a `with` block.
+class _Taking:
+    """A `with` block in which something takes the events."""
 
-    Args:
-        path: a file that is written as it happens, so that it is there after an error or a kill; None keeps the events
-            in memory only.
+    def _taken_by(self, take: Callable[[Raw], None]) -> None:
+        stream = journal.recording.value
+        self._console: Console | None = None
+        if not isinstance(stream, Stream):
+            stream = journal.recording.value = Stream()
+            self._console = Console(stream)
+        self._stream = stream
+        self._take = take
+        stream.takers.append(take)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        stream = self._stream
+        if error is not None:
+            stream.tell(error)
+        stream.takers.remove(self._take)
+        if self._console is not None:
+            self._console.leave()
+        if not stream.takers and journal.recording.value is stream:
+            journal.recording.value = None
+
+
+class record(_Taking):  # noqa: N801 - used like a function
+    """Records what happens in a `with` block.
 
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -79,41 +103,77 @@ class record:  # noqa: N801 - used like a function
     Recording changes no result.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __enter__(self) -> Recording:
+        recording = Recording()
+        self._taken_by(recording._take)
+        return recording
+
+
+class record_to(_Taking):  # noqa: N801 - used like a function
+    """Records what happens in a `with` block into a file, as it happens; `load` reads it.
+
+    Args:
+        path: the file.  Of several processes, each writes one of its own beside it; see `insight/files.py`.
+
+    Raises:
+        RD25: the file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
 
-    def __enter__(self) -> Recording:
-        self._writer = None if self._path is None else files.Writer(self._path, *_place())
-        self._recording = Recording()
-        self._console: Console | None = None
-        stream = journal.recording.value
-        if not isinstance(stream, Stream):
-            stream = journal.recording.value = Stream()
-            self._console = Console(stream)
-        self._stream = stream
-        self._take = self._recording._take if self._writer is None else self._writer.take
-        stream.takers.append(self._take)
-        return self._recording
+    def __enter__(self) -> None:
+        self._writer: files.Writer | None = self._opened()
+        self._taken_by(self._writer.take)
+
+    def _opened(self) -> files.Writer:
+        found = launched()
+        if found is None:
+            return files.Writer(self._path)
+        # Before the worker is connected with the others.
+        journal.worker.value = found.rank
+        return files.Writer(self._path, found.rank, found.size)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if error is not None:
-            self._stream.tell(error)
-        self._stream.takers.remove(self._take)
-        if self._console is not None:
-            self._console.leave()
-        if not self._stream.takers and journal.recording.value is self._stream:
-            journal.recording.value = None
-        if self._writer is not None:
-            self._writer.close()
+        super().__exit__(kind, error, trace)
+        assert self._writer is not None
+        self._writer.close()
 
 
-def _place() -> tuple[int, int]:
-    # Among the processes that a launcher has started together.
-    found = launched()
-    if found is None:
-        return 0, 1
-    return found.rank, found.size
+class _OfTheProgram(record_to):
+    """The recording that the environment asks for.
+
+    The file is opened by the first event, and then the variable is taken away: what starts other processes before it
+    does anything itself is not the program, and what the program starts is not either.
+    """
+
+    def __enter__(self) -> None:
+        self._writer = None
+        self._taken_by(self._first)
+
+    def _first(self, raw: Raw) -> None:
+        os.environ.pop(VARIABLE, None)
+        self._writer = self._opened()
+        takers = self._stream.takers
+        takers[takers.index(self._take)] = self._writer.take
+        self._take = self._writer.take
+        self._take(raw)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._writer is None:
+            self._writer = self._opened()
+        super().__exit__(kind, error, trace)
+
+
+def start() -> None:
+    """Records the program into the file that REFDIST_RECORD names, where it is set."""
+    path = os.environ.get(VARIABLE)
+    if path:
+        recorder = _OfTheProgram(path)
+        recorder.__enter__()
+        atexit.register(recorder.__exit__, None, None, None)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:

@@ -49,10 +49,10 @@ class Raw(NamedTuple):
 class _Worker:
     """What is counted, and open, on one worker."""
 
-    __slots__ = ("all", "exchange", "open", "rendezvous", "run", "step")
+    __slots__ = ("all", "exchange", "open", "rendezvous", "run", "step", "variables")
 
     def __init__(self) -> None:
-        self.run = self.step = self.rendezvous = self.exchange = 0
+        self.run = self.step = self.rendezvous = self.exchange = self.variables = 0
         self.all: list[int] = []
         self.open: dict[int | None, list[int]] = {None: self.all}
 
@@ -163,18 +163,19 @@ class Stream:
             fields |= {**_of_call(called), "contributed": values.taken(fields["contributed"])}
         variable = fields.get("variable")
         if variable is not None:
-            fields["variable"], fields["number"] = variable.name, self._number_of(variable)
+            fields["variable"], fields["number"] = variable.name, self._number_of(variable, self._here())
         if "copies" in fields:
             fields["copies"] = values.taken_each(fields["copies"])
         if "site" in KINDS[kind][1] and "site" not in fields:
             fields["site"] = self._site or call_site.of(sys._getframe(2))
         return fields
 
-    def _number_of(self, variable: Any) -> int:
+    def _number_of(self, variable: Any, worker: _Worker) -> int:
         first = variable._primary
         known = self._variables.get(id(first))
         if known is None or known[0]() is not first:
-            known = self._variables[id(first)] = weakref.ref(first), len(self._variables) + 1
+            worker.variables += 1
+            known = self._variables[id(first)] = weakref.ref(first), worker.variables
         return known[1]
 
     def _hand_on(self, kind: str, worker: _Worker, fields: dict[str, Any], parent: int | None = None) -> int:

@@ -1,0 +1,205 @@
+"""Recordings in files: written as things happen, by each process, and read whatever has ended them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import recorded
+from test_workers import mpiexec
+
+import refdist
+from refdist.__main__ import main
+from refdist.insight import files, load
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = """
+import os, signal, sys, refdist
+strategy = refdist.MultiWorkerMirroredStrategy()
+def step():
+    context = refdist.get_replica_context()
+    print("replica", context.replica_id_in_sync_group)
+    return context.all_reduce("SUM", 1.0)
+strategy.run(step)
+if sys.argv[1] == "killed" and strategy.cluster_resolver.task_id in (None, 1):
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[1] == "raises":
+    raise KeyError("mine")
+strategy.run(step)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "script.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def kinds(recording: refdist.insight.Recording, worker: int = 0) -> list[str]:
+    return [event.kind for event in recording.events if event.worker == worker]
+
+
+def test_a_recording_comes_back_from_its_file(tmp_path: Path) -> None:
+    recording = recorded()
+    recording.save(tmp_path / "a")
+    found = load(tmp_path / "a")
+    assert found.events == recording.events and found.sources == recording.sources
+    assert [event.time for event in found.events] == [event.time for event in recording.events]
+    assert all(json.loads(line) is not None for line in (tmp_path / "a").read_text().splitlines())
+    assert "NaN" not in (tmp_path / "a").read_text().replace('"NaN"', "").replace("np.nan", "").partition('"text"')[0]
+
+
+def test_the_file_has_what_the_memory_has(tmp_path: Path) -> None:
+    with refdist.insight.record_to(tmp_path / "a"):
+        recording = recorded()
+    assert load(tmp_path / "a").events == recording.events
+
+
+@pytest.mark.parametrize("how", ["", "raises", "killed"])
+def test_the_environment_records_a_program_whatever_ends_it(tmp_path: Path, script: str, how: str) -> None:
+    done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, timeout=60, cwd=ROOT,
+                          env={**os.environ, "REFDIST_RECORD": str(tmp_path / "a"), "PYTHONPATH": str(ROOT)})
+    assert done.returncode == {"": 0, "raises": 1, "killed": -signal.SIGKILL}[how], done.stderr
+    one_run = ["run", "replica", "print", "meet", "combine", "end", "receive", "end", "end"]
+    shown = ["print"] * done.stderr.count("\n")
+    assert kinds(load(tmp_path / "a")) == {"": one_run * 2, "killed": one_run,
+                                          "raises": [*one_run, "error", *shown]}[how]
+    if how == "raises":
+        error = load(tmp_path / "a").events[len(one_run)]
+        assert (error["code"], error["type"], error["site"]) == ("", "KeyError", [f"{script}:12"])
+
+
+def test_what_the_program_starts_is_not_recorded_over_it(tmp_path: Path) -> None:
+    program = ("import os, subprocess, sys, refdist\nprint('first')\nassert 'REFDIST_RECORD' not in os.environ\n"
+               "subprocess.run([sys.executable, '-c', 'import refdist'], check=True)\nprint('mine')")
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True, cwd=ROOT,
+                   env={**os.environ, "REFDIST_RECORD": str(tmp_path / "a"), "PYTHONPATH": str(ROOT)})
+    assert [event["text"] for event in load(tmp_path / "a").events] == ["first", "mine"]
+
+
+def test_the_command_records_simulated_workers(tmp_path: Path, script: str) -> None:
+    assert main(["run", "--workers", "2", "--record", str(tmp_path / "new" / "a"), script, ""]) == 0
+    found = load(tmp_path / "new" / "a")
+    assert kinds(found, 0) == kinds(found, 1) and found.sources[script] == PROGRAM
+    assert kinds(found, 0)[0] == "program" and kinds(found, 0)[-1] == "end"
+    assert [event["text"] for event in found.events if event.kind == "print"] == [
+        "replica 0", "replica 1", "replica 0", "replica 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["", "raises", "killed"])
+def test_processes_are_recorded_into_one_file(tmp_path: Path, script: str, how: str) -> None:
+    done = mpiexec(2, script, how, REFDIST_RECORD=str(tmp_path / "a"), REFDIST_TIMEOUT="20")
+    assert (done.returncode == 0) == (how == ""), done.stderr
+    found = load(tmp_path / "a")
+    for worker in range(2):
+        mine = [event for event in found.events if event.worker == worker]
+        assert {event.replica for event in mine if event.kind == "meet"} == {worker}
+        assert [event["exchange"] for event in mine if event.kind == "exchange"][:1] == [1]
+        assert next(event["text"] for event in mine if event.kind == "print") == f"replica {worker}"
+        assert sum(event.kind == "run" for event in mine) == (2 if how == "" or (how, worker) == ("killed", 0) else 1)
+    workers = [event.worker for event in found.events]
+    assert workers == sorted(workers), "by rank"
+    assert [event.id for event in found.events] == list(range(len(workers)))
+    if how == "":
+        assert [path.name for path in tmp_path.iterdir() if path.name != "script.py"] == ["a"]
+    if how == "killed":
+        assert [event["code"] for event in found.events if event.kind == "error"] == ["RD01"]
+
+
+def test_the_last_process_puts_the_parts_together(tmp_path: Path) -> None:
+    events = recorded().events
+    writers = [files.Writer(tmp_path / "a", rank, 3) for rank in range(3)]
+    for rank in (2, 0, 1):
+        for event in events[:rank + 1]:
+            writers[rank].event(event)
+    found: list[list[int]] = []
+    for rank in (1, 2, 0):
+        found.append([event.id for event in load(tmp_path / "a").events])
+        writers[rank].close()
+    found.append([event.id for event in load(tmp_path / "a").events])
+    assert found == [[0, 1, 2, 3, 4, 5]] * 4, "the same before and after"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_half_a_line_and_a_part_that_is_missing_are_left_out(tmp_path: Path) -> None:
+    events = recorded().events
+    writer = files.Writer(tmp_path / "a", 0, 2)
+    for event in events[:3]:
+        writer.event(event)
+    whole = (tmp_path / "a").read_text()
+    (tmp_path / "a").write_text(whole[:-10])
+    assert load(tmp_path / "a").events == events[:2]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    (None, "No such file"), ("", "not one of a recording"), ("{}\n", "not one of a recording"),
+    ("nonsense\n", "not JSON"), ("[1]\n", "not one of a recording"), ("\x80", "not one of a recording"),
+    ('{"format": "refdist recording", "version": 99, "rank": 0, "size": 1}\n', "not one of a recording of version"),
+])
+def test_what_is_not_a_recording_is_refused(tmp_path: Path, text: str | None, found: str) -> None:
+    if text is not None:
+        (tmp_path / "a").write_text(text)
+    with pytest.raises(refdist.errors.DataLossError, match=found):
+        load(tmp_path / "a")
+
+
+def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ValueError, match=r"RD25.*cannot be written"), refdist.insight.record_to(tmp_path / "a"):
+        pytest.fail("it must not begin")
+    assert refdist.journal.recording.value is None
+
+
+def test_what_is_printed_and_warned_of_is_shown_as_ever(capsys: Any) -> None:
+    before = sys.stdout, sys.stderr, warnings.showwarning
+    with warnings.catch_warnings(), refdist.record() as recording:
+        warnings.simplefilter("always")
+        print("one", "two", end="")
+        print(" three\nfour")
+        print("five", file=sys.stderr)
+        warnings.warn("six", UserWarning, stacklevel=1)
+    assert (sys.stdout, sys.stderr) == before[:2]
+    shown = capsys.readouterr()
+    assert shown.out == "one two three\nfour\n"
+    assert shown.err.startswith("five\n")
+    assert [(event["stream"], event["text"]) for event in recording.events if event.kind == "print"] == [
+        ("stdout", "one two three"), ("stdout", "four"), ("stderr", "five")]
+    [warned] = [event for event in recording.events if event.kind == "warning"]
+    assert (warned["text"], warned["category"]) == ("six", "UserWarning")
+    line = test_what_is_printed_and_warned_of_is_shown_as_ever.__code__.co_firstlineno + 7
+    assert warned["site"] == [f"{__file__}:{line}"]
+
+
+def test_replicas_may_be_in_the_middle_of_a_line() -> None:
+    def step() -> None:
+        context = refdist.get_replica_context()
+        assert context is not None
+        print(f"replica {context.replica_id_in_sync_group}", end="")
+        context.all_reduce("SUM", 1.0)
+        print(" has met")
+
+    with refdist.record() as recording:
+        refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
+    assert [(event.replica, event["text"]) for event in recording.events if event.kind == "print"] == [
+        (0, "replica 0 has met"), (1, "replica 1 has met")]
+
+
+def test_recordings_may_be_inside_each_other() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with refdist.record() as outer:
+        strategy.run(lambda: None)
+        with refdist.record() as inner:
+            strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+    assert len(inner.events) > 10 and len(outer.events) == len(inner.events) + 6
+    assert [event.kind for event in outer.events][6:] == [event.kind for event in inner.events]
+    assert inner.events[0].id == 0 and [event.parent for event in inner.events if event.kind == "replica"] == [0, 0]
+    assert refdist.journal.recording.value is None
