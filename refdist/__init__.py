@@ -5,6 +5,7 @@ way, never back:
 
     insight/           recordings of what happens, and what is made of them
     nn                 losses of programs with replicas
+    coordinator/       functions on the workers of parameter servers
     strategies/        what users call: one file per strategy, the replica context, how values are reduced
     input/             which replica gets which rows of a dataset
     checkpoints/       variables in files
@@ -28,7 +29,21 @@ _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
 
-from refdist import cluster_resolver, compat, config, data, errors, experimental, insight, nest, nn, random, tpu, train  # noqa: E402
+from refdist import (  # noqa: E402
+    cluster_resolver,
+    compat,
+    config,
+    coordinator,
+    data,
+    errors,
+    experimental,
+    insight,
+    nest,
+    nn,
+    random,
+    tpu,
+    train,
+)
 from refdist.array.backend import constant, set_backend  # noqa: E402
 from refdist.array.indexed_slices import IndexedSlices  # noqa: E402
 from refdist.backends.simulated.workers import simulate_workers  # noqa: E402
@@ -73,10 +88,10 @@ __all__ = [
     "MultiWorkerMirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ParameterServerStrategy", "PerReplica",
     "ReduceOp", "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Server", "Strategy", "StrategyExtended",
     "SyncOnReadVariable", "TPUStrategy", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
-    "array_module", "cluster_resolver", "compat", "config", "constant", "data", "device", "errors", "experimental",
-    "experimental_set_strategy", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context",
-    "insight", "nest", "nn", "random", "record", "set_backend", "simulate_workers", "tpu", "train",
-    "variable_creator_scope",
+    "array_module", "cluster_resolver", "compat", "config", "constant", "coordinator", "data", "device", "errors",
+    "experimental", "experimental_set_strategy", "get_replica_context", "get_strategy", "has_strategy",
+    "in_cross_replica_context", "insight", "nest", "nn", "random", "record", "set_backend", "simulate_workers",
+    "tpu", "train", "variable_creator_scope",
 ]
 
 cluster_resolver.launcher.set_tf_config()

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from refdist.checkpoints.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
+from refdist.coordinator import experimental as coordinator
 from refdist.data.iterator import Optional
 from refdist.missing import no_such_name
 from refdist.strategies.base import ValueContext
@@ -32,6 +33,7 @@ __all__ = [
     "TPUStrategy",
     "TerminationConfig",
     "ValueContext",
+    "coordinator",
     "partitioners",
 ]
 

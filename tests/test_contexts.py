@@ -40,6 +40,7 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "experimental_distribute_values_from_function":
         lambda w: w.strategy.experimental_distribute_values_from_function(lambda ctx: 1),
     "DistributedIterator.get_next": lambda w: w.iterator.get_next(),
+    "ClusterCoordinator.schedule": lambda w: refdist.coordinator.ClusterCoordinator(w.strategy).schedule(int),
     "extended.reduce_to": lambda w: w.strategy.extended.reduce_to("SUM", w.value, "CPU:0"),
     "extended.batch_reduce_to": lambda w: w.strategy.extended.batch_reduce_to("SUM", [(w.value, "CPU:0")]),
     "extended.broadcast_to": lambda w: w.strategy.extended.broadcast_to(np.ones(2), w.v),
@@ -103,6 +104,9 @@ def of(name: str, situation: str) -> World:
     """A world whose strategy is the one the cell is about."""
     if "logical_device" in name:
         return World(refdist.TPUStrategy())
+    if name.startswith("ClusterCoordinator"):
+        spec = refdist.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
+        return World(refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec)))
     return World(refdist.get_strategy() if situation == rules.DEFAULT else refdist.MirroredStrategy(["CPU:0", "CPU:1"]))
 
 

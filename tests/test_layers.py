@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "insight tpu",
     "experimental tpu_experimental train compat",
-    "nn",
+    "nn coordinator",
     "strategies",
     "input checkpoints random",
     "data variables cluster_resolver",

@@ -73,7 +73,12 @@ class ParameterServerStrategy(Strategy):
             raise errors.error("RD25", attempted, f"variable_partitioner is {variable_partitioner!r}",
                                "Pass one of refdist.experimental.partitioners, or None.")
         self._cluster_resolver = cluster_resolver
+        self._coordinator: object = None  # there is one for each strategy
         super().__init__(ParameterServerExtended(self, cluster_resolver, variable_partitioner))
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
+        raise errors.error("RD10", "copy.deepcopy of a ParameterServerStrategy", "the copy would be another strategy "
+                           "with the original's variables", "Make another one from its cluster resolver.")
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
@@ -110,7 +115,7 @@ class ParameterServerExtended(StrategyExtended):
         self.workers = spec.num_tasks("worker")
         self.lives = [0] * self.workers
         self.lost: set[int] = set()
-        self.pause: Callable[[], None] | None = None
+        self.pause: Callable[[str], None] | None = None
 
     def visit(self, device: str, what: str) -> None:
         """Called before every access to a variable on `device`.
@@ -119,7 +124,7 @@ class ParameterServerExtended(StrategyExtended):
             RD33: its server is gone.
         """
         if self.pause is not None:
-            self.pause()
+            self.pause(device)
         if self.lost and devices.parse(device).task in self.lost:
             raise served.lost(device, what)
 

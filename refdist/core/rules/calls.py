@@ -14,7 +14,7 @@ CALLS = Table(
     "every scope the default strategy is current; the column \"default\" is for calls on it and its replica context.  "
     "Source: tf.distribute.get_replica_context, and the pages of the calls; the column \"default\" was "
     "observed, TensorFlow 2.21.",
-    {"ok": "allowed", "-": "the default strategy has no logical devices"}, """
+    {"ok": "allowed", "-": "the default strategy has no logical devices, and no coordinator"}, """
                                                   outside  default  cross  update  replica  other cross  other replica
     Strategy.scope                                ok       ok       ok     RD09    RD09     RD10         RD10
     Strategy.run                                  ok       ok       ok     RD09    RD09     RD10         RD10
@@ -25,6 +25,7 @@ CALLS = Table(
     experimental_local_results                    ok       ok       ok     ok      ok       ok           ok
     experimental_distribute_values_from_function  ok       ok       ok     ok      ok       ok           ok
     DistributedIterator.get_next                  ok       ok       ok     ok      RD09     RD10         RD10
+    ClusterCoordinator.schedule                   ok       -        ok     RD09    RD09     RD10         RD10
     extended.reduce_to                            ok       ok       ok     ok      RD09     RD10         RD10
     extended.batch_reduce_to                      ok       ok       ok     ok      RD09     RD10         RD10
     extended.broadcast_to                         ok       ok       ok     ok      RD09     RD10         RD10

@@ -1,0 +1,116 @@
+"""Who goes on where several could: the choices that make one run of an asynchronous program.
+
+A run of such a program is decided by a few things only: which worker takes the next function, which of the functions in
+flight makes the next access to a variable, when the coordinator goes on, and when a task is lost.  All of them are
+choices of one kind: at a point of the program there is a list of options, and one is taken.  So a run is a list of
+numbers.  With the same numbers it is the same run, to the bit; with all lists of numbers one has all runs.
+
+Option 0 is always the quiet one: what runs goes on, and what is scheduled first runs first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import NamedTuple
+
+from refdist import errors
+from refdist.runtime import Field
+
+COORDINATOR, GO_ON, TAKE, LOSE = "coordinator", "go on", "take", "lose"
+
+
+class Option(NamedTuple):
+    """Something that can happen next.
+
+    Attributes:
+        action: "coordinator": the program of the coordinator goes on; "go on": the function on the worker does;
+            "take": the worker takes the next function; "lose": the task is lost.
+        task: the number of the worker; for "lose" the type and number, such as "ps 0".
+    """
+
+    action: str
+    task: int | str = ""
+
+
+Choose = Callable[[Sequence[Option]], int]
+
+
+class interleaving:  # noqa: N801 - used like a function
+    """Decides which of the functions of coordinators go on next, for the length of a `with` block.
+
+    Args:
+        choices: an int is the seed of a random choice at every point; a list has the number of the option to take at
+            each point, and where it ends, option 0 is taken; a function is called with the options and returns the
+            number of one.
+
+    Attributes:
+        taken: the numbers taken so far, at the points where there was more than one option; as `choices` they repeat
+            the run.
+        counts: how many options there were at each of these points.
+
+    >>> import refdist
+    >>> spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+    >>> def two_increments(choices):
+    ...     strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+    ...     with strategy.scope():
+    ...         v = refdist.Variable(0.0)
+    ...     coordinator = refdist.coordinator.ClusterCoordinator(strategy)
+    ...     with refdist.coordinator.interleaving(choices) as run:
+    ...         for _ in range(2):
+    ...             coordinator.schedule(lambda: v.assign(v + 1.0))
+    ...         coordinator.join()
+    ...     return float(v)
+    >>> two_increments([]), two_increments([0, 0, 0, 0, 1])
+    (2.0, 1.0)
+
+    Raises:
+        RD25: something else as `choices`; when it is asked, a number that is not an option's.
+    """
+
+    def __init__(self, choices: int | Sequence[int] | Choose) -> None:
+        self.taken: list[int] = []
+        self.counts: list[int] = []
+        self._given = list(choices) if isinstance(choices, (list, tuple)) else None
+        if self._given is not None and all(type(one) is int for one in self._given):
+            self._source: Choose = self._next_given
+        elif isinstance(choices, int) and not isinstance(choices, bool):
+            generator = random.Random(choices)
+            self._source = lambda options: generator.randrange(len(options))
+        elif callable(choices):
+            self._source = choices
+        else:
+            raise errors.error("RD25", "interleaving", f"choices is {choices!r}",
+                               "Pass a seed, a list of ints, or a function of a list of options.")
+
+    def _next_given(self, options: Sequence[Option]) -> int:
+        at = len(self.taken)
+        return self._given[at] if self._given is not None and at < len(self._given) else 0
+
+    def choose(self, options: Sequence[Option]) -> int:
+        """The number of the option that is taken.
+
+        Raises:
+            RD25: there is no option of that number.
+        """
+        number = self._source(options)
+        if type(number) is not int or not 0 <= number < len(options):
+            raise errors.error("RD25", "interleaving", f"choice {len(self.taken)} is {number!r}, of {len(options)} "
+                               "options", "Pass numbers from 0; a list belongs to one program.",
+                               kind=errors.InvalidValueError)
+        self.taken.append(number)
+        self.counts.append(len(options))
+        return number
+
+    def __enter__(self) -> interleaving:
+        self._before = current.value
+        current.value = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        current.value = self._before
+
+
+current: Field[interleaving | None] = Field("who decides which functions go on; None for option 0", lambda: None)

@@ -1,0 +1,111 @@
+"""What the simulated cluster handles: functions that were scheduled, workers, faults that are to come."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from refdist import errors, nest
+from refdist.array.convert import HoldsArray, copied, is_array, to_array
+from refdist.coordinator.strands import Turn
+from refdist.core import context_stack
+from refdist.core.call_site import Place
+from refdist.variables.values import is_splittable
+
+CANCELLED, LOST = "cancelled", "lost"
+
+
+class Stopped(BaseException):
+    """Unwinds a function that was stopped; not an Exception, so that it is not swallowed."""
+
+
+class Closure:
+    """A function that was scheduled.
+
+    Attributes:
+        call: the function with its arguments, called with the number of the worker.
+        name: of the function, for messages.
+        made: the line that scheduled it.
+        done, value, error: what came of it.
+        worker: the one that carries it out, while it does.
+        fate: why it was stopped: CANCELLED, LOST, or "".
+        turn: what it waits for when another strand has the turn.
+        asker: who goes on when it has been stopped; None where it goes on to the next choice.
+    """
+
+    __slots__ = ("asker", "call", "context", "done", "error", "fate", "frame", "made", "name", "turn", "value",
+                 "worker")
+
+    def __init__(self, call: Callable[[int], object], name: str, frame: context_stack.Frame,
+                 made: Place | None) -> None:
+        self.call: Callable[[int], object] | None = call
+        self.name = name
+        self.made = made
+        self.frame = frame
+        self.context = contextvars.copy_context()
+        self.done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.worker: Worker | None = None
+        self.fate = ""
+        self.turn = Turn()
+        self.asker: Turn | None = None
+
+    def finish(self, value: object, error: BaseException | None) -> None:
+        """Keeps what came of it, and lets go of the arguments."""
+        self.value, self.error, self.done = value, error, True
+        self.call = None
+
+    def cancel(self, why: str) -> None:
+        """It will not be carried out."""
+        self.finish(None, errors.error("RD32", f"function {self.name}", why))
+
+    def __str__(self) -> str:
+        return f"{self.name} (scheduled at {self.made})" if self.made else self.name
+
+
+class Worker:
+    """A simulated worker."""
+
+    __slots__ = ("alive", "closure", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.alive = True
+        self.closure: Closure | None = None
+
+
+class Fault:
+    """A task that will be lost.
+
+    Attributes:
+        task: "worker" or "ps", and the number.
+        left: after how many accesses; None for whenever the choices say so.
+    """
+
+    __slots__ = ("left", "task")
+
+    def __init__(self, task: tuple[str, int], left: int | None) -> None:
+        self.task = task
+        self.left = left
+
+
+def settled(result: object) -> Any:
+    """What a function has returned, as what is kept of it: variables are read, numbers become arrays."""
+    return nest.map_structure(_settled_leaf, result) if nest.is_nested(result) else _settled_leaf(result)
+
+
+def _settled_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, HoldsArray) and not is_splittable(leaf):
+        return leaf._read()
+    return to_array(leaf) if type(leaf) in (bool, int, float, complex) else snapshot(leaf)
+
+
+def snapshot(leaf: Any) -> Any:
+    """A copy of an array that the program can still write to; anything else as it is."""
+    return copied(leaf) if is_array(leaf) and getattr(leaf, "flags", _READ_ONLY).writeable else leaf
+
+
+_READ_ONLY = SimpleNamespace(writeable=False)  # the flags of an array that has none

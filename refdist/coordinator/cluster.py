@@ -1,0 +1,326 @@
+"""`Cluster`: the simulated workers of a coordinator, the queue of functions, and what happens to them.
+
+There is one queue.  A worker takes the function that waits longest, carries it out, and takes the next; so a worker has
+one function at a time, functions begin in the order in which they were scheduled, and end in any.  Exactly one strand
+(`strands`) runs at a time, either the program of the coordinator or one function, and at these points another one may
+get the turn: before every access to a variable of the strategy (`pause`), when a function has ended, and where the
+coordinator waits.  Who gets it is one of the choices (`choices`).
+
+The coordinator runs until it waits: for one function (`fetch`), for all of them (`join`), or for room in the queue.
+Nothing else makes functions go on unless the choices say so, and there are no clocks.  Where nothing could ever end the
+wait, because no worker is left, it is an error.
+
+Failures.  The first error of a function is kept, and the others go on, until the coordinator calls `schedule`, `join`
+or `done`: that call stops what runs, drops what waits, forgets the error and raises it.  A lost worker is not an error:
+its function goes to the end of the queue, and begins again; what it wrote stays written.  A function is stopped at an
+access, by an exception that is not an `Exception`.
+
+A function that waits for a variable to change would never let others go on; after `PATIENCE` accesses in a row option 0
+is somebody else.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from refdist import errors
+from refdist.coordinator import strands
+from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, current
+from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stopped, Worker, settled
+from refdist.coordinator.strands import Job, Turn
+from refdist.core import context_stack, devices
+from refdist.strategies.parameter_server import ParameterServerExtended
+from refdist.variables.served import here
+
+PATIENCE = 1000
+class _Mine(threading.local):
+    closure: Closure | None = None
+
+
+_mine = _Mine()
+
+
+def _always() -> bool:
+    return True
+
+
+class Cluster:
+    """The workers and the queue of one coordinator.
+
+    Attributes:
+        lock: held by the thread that plays the coordinator.
+        ready: whether the coordinator can go on, asked while it waits.
+    """
+
+    def __init__(self, extended: ParameterServerExtended) -> None:
+        self.lock = threading.RLock()
+        self.queue: deque[Closure] = deque()
+        self.error: BaseException | None = None
+        self.ready: Callable[[], bool] = _always
+        self._extended = extended
+        self._workers = [Worker(i) for i in range(extended.workers)]
+        self._rested = list(self._workers)  # those without a function, the one that rested longest first
+        self._faults: list[Fault] = []
+        self._turn = Turn()
+        self._failure: BaseException | None = None
+        self._in_a_row = 0
+        self._interrupted = False
+        extended.pause = self.pause
+
+    # What the coordinator asks for.
+
+    @property
+    def idle(self) -> bool:
+        """Whether all functions have ended."""
+        return not self.queue and not any(worker.closure for worker in self._workers)
+
+    def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        """Lets functions run until `ready()`.
+
+        Raises:
+            RD33: no worker is left.
+        """
+        while not ready():
+            if self._interrupted:
+                raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
+                                   "Make the strategy and the coordinator again.")
+            if not self._let_others(ready):
+                raise errors.error("RD33", attempted, f"no worker is left of {len(self._workers)}, and "
+                                   f"{len(self.queue)} functions wait for one",
+                                   "Start a worker again with refdist.coordinator.restart_task.")
+
+    def step(self) -> None:
+        """Lets something else happen, where there is anything."""
+        self._let_others(_always)
+
+    def _let_others(self, ready: Callable[[], bool]) -> bool:
+        option = self._chosen(())
+        if option is None:
+            return False
+        self.ready = ready
+        self._hand_over(option, self._turn)
+        return True
+
+    def raise_error(self) -> None:
+        """Raises the error that is kept, after it has stopped and dropped all functions.
+
+        Raises:
+            The first error of a function since the last call.
+        """
+        error, self.error = self.error, None
+        if error is None:
+            return
+        for worker in self._workers:
+            closure = worker.closure
+            if closure is not None:
+                self._stop(closure, CANCELLED)
+                closure.cancel(f"it was stopped on worker {worker.number}, because another function failed")
+        for closure in self.queue:
+            closure.cancel("it was dropped before it began, because another function failed")
+        self.queue.clear()
+        raise error
+
+    # Points where another strand may get the turn.
+
+    def pause(self, device: str = "") -> None:
+        """Called before an access to a variable on `device`, and when something was scheduled."""
+        mine = _mine.closure
+        if mine is None:
+            if not self.lock.acquire(blocking=False):
+                return  # a thread of the program, beside the one that plays the coordinator
+            try:
+                self._pause(None, device)
+            finally:
+                self.lock.release()
+        elif mine.fate or self._interrupted:
+            raise Stopped
+        else:
+            self._pause(mine, device)
+
+    def _pause(self, mine: Closure | None, device: str) -> None:
+        if self._faults and device:
+            self._count_down(mine, device)
+        self._in_a_row += 1
+        if current.value is None and self._in_a_row < PATIENCE:
+            return
+        worker = None if mine is None else mine.worker
+        first = Option(COORDINATOR) if worker is None else Option(GO_ON, worker.number)
+        option = self._chosen((first,))
+        if mine is not None and mine.fate:
+            raise Stopped
+        if option is None or option == first:
+            return
+        if mine is None:
+            self.ready = _always
+        self._hand_over(option, self._turn if mine is None else mine.turn)
+        if mine is not None and mine.fate:
+            raise Stopped
+
+    def _options(self, first: Sequence[Option]) -> list[Option]:
+        options = list(first)
+        coordinator = Option(COORDINATOR)
+        if coordinator not in options and _mine.closure is not None and self.ready():
+            options.append(coordinator)
+        for worker in self._workers:
+            if worker.closure is not None and Option(GO_ON, worker.number) not in first:
+                options.append(Option(GO_ON, worker.number))
+        if self.queue:
+            options += [Option(TAKE, worker.number) for worker in self._rested]
+        if options and self._in_a_row >= PATIENCE:
+            self._in_a_row = 0
+            options.append(options.pop(0))
+        if options:
+            options += [Option(LOSE, "{} {}".format(*fault.task)) for fault in self._faults if fault.left is None]
+        return options
+
+    def _chosen(self, first: Sequence[Option]) -> Option | None:
+        while True:
+            options = self._options(first)
+            source = current.value
+            number = source.choose(options) if source is not None and len(options) > 1 else 0
+            if not options or options[number].action != LOSE:
+                return options[number] if options else None
+            kind, _, task = str(options[number].task).partition(" ")
+            self.lose((kind, int(task)))
+            mine = _mine.closure
+            if mine is not None and mine.fate:
+                return None
+
+    def _hand_over(self, option: Option, turn: Turn) -> None:
+        self._in_a_row = 0
+        if option.action == COORDINATOR:
+            self._turn.give()
+        elif option.action == GO_ON:
+            closure = self._workers[int(option.task)].closure
+            assert closure is not None
+            closure.turn.give()
+        else:
+            strands.start(self._taken(int(option.task)))
+        try:
+            turn.wait()
+        except BaseException:  # KeyboardInterrupt, in the thread of the coordinator
+            self._interrupted = True
+            raise
+        failure = self._failure
+        if failure is not None and turn is self._turn:
+            self._failure = None
+            raise failure
+
+    # Carrying out.
+
+    def _taken(self, number: int) -> Job:
+        worker = self._workers[number]
+        self._rested.remove(worker)
+        worker.closure = closure = self.queue.popleft()
+        closure.worker = worker
+        return functools.partial(self._carry_out, closure)
+
+    def _carry_out(self, closure: Closure) -> Job | None:
+        worker = closure.worker
+        assert worker is not None and closure.call is not None
+        _mine.closure, here.worker = closure, worker.number
+        context_stack.state.top = closure.frame
+        try:
+            value = settled(closure.context.copy().run(closure.call, worker.number))
+            if not closure.fate:
+                closure.finish(value, None)
+        except Stopped:
+            pass
+        except BaseException as error:
+            if not closure.fate:
+                self._failed(closure, worker, error)
+        finally:
+            context_stack.state.top = context_stack.BOTTOM
+        worker.closure = closure.worker = None
+        if worker.alive:
+            self._rested.append(worker)
+        if closure.fate == LOST:
+            self._again(closure)
+        asker, closure.asker = closure.asker, None
+        try:
+            return self._next() if asker is None else asker.give()  # type: ignore[return-value]
+        except BaseException as error:  # of the choices, or of what they led to
+            self._failure = error
+            self._turn.give()
+            return None
+        finally:
+            _mine.closure = here.worker = None
+
+    def _next(self) -> Job | None:
+        option = self._chosen(())
+        self._in_a_row = 0
+        if option is not None and option.action == TAKE:
+            return self._taken(int(option.task))
+        closure = None if option is None or option.action == COORDINATOR else self._workers[int(option.task)].closure
+        (self._turn if closure is None else closure.turn).give()
+        return None
+
+    def _failed(self, closure: Closure, worker: Worker, error: BaseException) -> None:
+        if isinstance(error, StopIteration):
+            ended = errors.error("RD29", f"function {closure.name} on worker {worker.number}",
+                                 "there are no more elements in the dataset that it reads")
+            ended.__cause__ = error
+            error = ended
+        errors.explain_read_only(error)
+        error.add_note(f"raised on worker {worker.number} of {len(self._workers)} in {closure}")
+        self.error = self.error or error
+        closure.finish(None, error)
+
+    # Tasks that are lost.
+
+    def lose(self, task: tuple[str, int]) -> None:
+        """The task is lost now."""
+        self._faults = [fault for fault in self._faults if fault.task != task]
+        kind, number = task
+        if kind == "ps":
+            self._extended.lost.add(number)
+            return
+        worker = self._workers[number]
+        if not worker.alive:
+            return
+        worker.alive = False
+        self._extended.lives[number] += 1
+        if worker in self._rested:
+            self._rested.remove(worker)
+        if worker.closure is not None:
+            self._stop(worker.closure, LOST)
+
+    def add_fault(self, task: tuple[str, int], left: int | None) -> None:
+        """The task will be lost after so many accesses, or when the choices say so."""
+        self._faults.append(Fault(task, left))
+
+    def restart(self, number: int) -> None:
+        """The worker is there again, with nothing of what it had."""
+        worker = self._workers[number]
+        if not worker.alive:
+            worker.alive = True
+            if worker.closure is None:
+                self._rested.append(worker)
+
+    def _count_down(self, mine: Closure | None, device: str) -> None:
+        ps = ("ps", devices.parse(device).task)
+        worker = None if mine is None or mine.worker is None else ("worker", mine.worker.number)
+        for fault in list(self._faults):
+            if fault.left is not None and fault.task in (ps, worker):
+                if fault.left <= 0:
+                    self.lose(fault.task)
+                fault.left -= 1
+        if mine is not None and mine.fate:
+            raise Stopped
+
+    def _stop(self, closure: Closure, fate: str) -> None:
+        closure.fate = fate
+        if closure is not _mine.closure:
+            closure.asker = asker = Turn()
+            closure.turn.give()
+            asker.wait()
+
+    def _again(self, closure: Closure) -> None:
+        closure.fate = ""
+        if self.error is not None:
+            closure.cancel("its worker was lost after another function had failed")
+        else:
+            self.queue.append(closure)

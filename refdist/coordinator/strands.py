@@ -1,0 +1,68 @@
+"""Strands: pieces of a program of which exactly one runs at a time, and which can be left in the middle.
+
+Each has a thread, and hands the turn over by releasing the lock for which the next one waits.  Threads, because a
+function may have to be left anywhere: in the function that `strategy.run` calls on several replicas, say.  Those are
+greenlets, which may be resumed only from the address in the C stack that they were started from (`core/lockstep`); a
+thread that waits keeps its whole stack, greenlets included, as it is.  Functions that are not left in the middle cost
+almost nothing: the thread in which one has ended carries out the next one, and threads are parked and used again.
+
+Nothing here decides who is next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from refdist.core import call_site
+
+# What a thread carries out; it returns what the same thread does next, or None after it has given the turn to another.
+Job = Callable[[], "Job | None"]
+
+
+class Turn:
+    """What a strand waits for: `wait` ends when another strand calls `give`, or has called it before."""
+
+    __slots__ = ("give", "wait")
+
+    def __init__(self) -> None:
+        lock = threading.Lock()
+        lock.acquire()
+        self.wait: Callable[[], object] = lock.acquire
+        self.give: Callable[[], object] = lock.release
+
+
+class _Thread:
+    """A thread that carries out jobs, and is parked between them."""
+
+    __slots__ = ("job", "turn")
+
+    def __init__(self, job: Job) -> None:
+        self.job: Job | None = job
+        self.turn = Turn()
+        threading.Thread(target=self._work, name="refdist worker", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            job, self.job = self.job, None
+            while job is not None:
+                job = job()
+            _parked.append(self)
+            self.turn.wait()
+
+
+_parked: list[_Thread] = []
+
+
+def start(job: Job) -> None:
+    """Gives the turn to a job, which is carried out in a thread of its own."""
+    try:
+        thread = _parked.pop()
+    except IndexError:
+        _Thread(job)
+        return
+    thread.job = job
+    thread.turn.give()
+
+
+call_site.end_at(_Thread._work.__code__)

@@ -1,0 +1,211 @@
+"""Results that a worker still has to compute, and objects of which each worker has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.array.convert import is_array, to_numpy
+from refdist.coordinator.closures import Closure
+from refdist.coordinator.cluster import Cluster
+from refdist.input.distributed import DistributedDataset
+from refdist.variables.served import here
+
+
+class RemoteValue:
+    """The result of a scheduled function, which may not have run yet.
+
+    Source: tf.distribute.coordinator.RemoteValue.
+    """
+
+    __slots__ = ("_closure", "_cluster")
+
+    def __init__(self, closure: Closure, cluster: Cluster) -> None:
+        self._closure = closure
+        self._cluster = cluster
+
+    def fetch(self) -> Any:
+        """Waits for the function and returns its result, with NumPy's arrays and numbers.
+
+        Raises:
+            Whatever the function has raised, as often as it is asked for.
+            RD32: the function was cancelled.  RD33: no worker is left.  RD09: called in a scheduled function.
+
+        Source: tf.distribute.coordinator.RemoteValue.fetch.
+        """
+        return nest.map_structure(_as_numpy, self._wait("RemoteValue.fetch"))
+
+    def get(self) -> Any:
+        """Waits for the function and returns its result.
+
+        Raises:
+            As `fetch`.
+
+        Source: tf.distribute.coordinator.RemoteValue.get.
+        """
+        return self._wait("RemoteValue.get")
+
+    def _wait(self, attempted: str) -> Any:
+        closure = self._closure
+        if not closure.done:
+            not_on_a_worker(attempted)
+            with self._cluster.lock:
+                self._cluster.wait(lambda: closure.done, attempted)
+        if closure.error is not None:
+            raise closure.error
+        return closure.value
+
+    def __repr__(self) -> str:
+        return f"<RemoteValue of {self._closure.name}>"
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return to_numpy(leaf)[()] if is_array(leaf) else leaf
+
+
+def not_on_a_worker(attempted: str) -> None:
+    """Raises where the code runs in a scheduled function.
+
+    Raises:
+        RD09: it does.
+    """
+    if here.worker is not None:
+        raise errors.error("RD09", attempted, f"it was called in a scheduled function, on worker {here.worker}",
+                           "Call it in the program that schedules the functions.")
+
+
+def experimental_get_current_worker_index() -> np.int64:
+    """The number of the worker, in a scheduled function or in the function of a per-worker dataset.
+
+    Raises:
+        RD09: called anywhere else.
+
+    Source: tf.distribute.coordinator.experimental_get_current_worker_index.
+    """
+    if here.worker is None:
+        raise errors.error("RD09", "experimental_get_current_worker_index", "it was called on the coordinator",
+                           "Call it in a scheduled function, or in the function given to create_per_worker_dataset.")
+    return np.int64(here.worker)
+
+
+class PerWorkerValue:
+    """An object of which each worker has its own; a scheduled function that gets it as an argument gets the worker's.
+
+    Args:
+        values: a RemoteValue for each worker.
+
+    Raises:
+        RD25: something else.
+
+    Source: tf.distribute.coordinator.PerWorkerValue.
+    """
+
+    def __init__(self, values: Sequence[RemoteValue]) -> None:
+        if not isinstance(values, (list, tuple)) or not all(isinstance(one, RemoteValue) for one in values):
+            raise errors.error("RD25", "PerWorkerValue", f"values is {values!r}", "Pass a list of RemoteValues.")
+        self._values = tuple(values)
+
+    def _of(self, worker: int) -> Any:
+        if worker >= len(self._values) or not self._values[worker]._closure.done:
+            raise errors.error("RD25", "PerWorkerValue", f"it has no value for worker {worker} yet",
+                               "Pass one RemoteValue for each worker, and join before it is used.")
+        return self._values[worker].get()
+
+
+class PerWorkerDataset(PerWorkerValue):
+    """A dataset of which each worker reads its own copy, whole.
+
+    Source: tf.distribute.coordinator.ClusterCoordinator.create_per_worker_dataset.
+    """
+
+    def __init__(self, datasets: Sequence[Any], lives: Sequence[int]) -> None:
+        self._datasets = datasets
+        self._lives = lives
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of the elements that a worker reads."""
+        return self._datasets[0].element_spec
+
+    def __iter__(self) -> PerWorkerIterator:
+        not_on_a_worker("iterating over a per-worker dataset")
+        return PerWorkerIterator(self._datasets, self._lives)
+
+    def _of(self, worker: int) -> Any:
+        return self._datasets[worker]
+
+
+class PerWorkerIterator(PerWorkerValue):
+    """An iterator of which each worker has its own; one of a worker that was lost begins again.
+
+    Source: tf.distribute.coordinator.ClusterCoordinator.create_per_worker_dataset.
+    """
+
+    __iter__ = None  # the coordinator has nothing to iterate over
+
+    def __init__(self, datasets: Sequence[Any], lives: Sequence[int]) -> None:
+        self._datasets = datasets
+        self._lives = lives
+        # By worker: how often it had been lost when its iterator was made, and the iterator or why there is none.
+        self._made: dict[int, tuple[int, Any]] = {}
+
+    def _of(self, worker: int) -> Any:
+        life, iterator = self._made.get(worker, (-1, None))
+        if life != self._lives[worker]:
+            try:
+                iterator = iter(self._datasets[worker])
+            except Exception as error:
+                error.add_note(f"raised when the iterator of worker {worker} was made")
+                iterator = error
+            self._made[worker] = self._lives[worker], iterator
+        if isinstance(iterator, Exception):
+            raise iterator
+        return iterator
+
+    def __next__(self) -> Any:
+        raise self._not_here("next")
+
+    def get_next(self) -> Any:
+        """Not on the coordinator.
+
+        Raises:
+            RD20: always.
+        """
+        raise self._not_here("get_next")
+
+    def _not_here(self, attempted: str) -> errors.RefdistError:
+        return errors.error("RD20", f"{attempted} of a per-worker iterator", "the elements are those of a worker",
+                            "Pass the iterator to a scheduled function as an argument.")
+
+
+def per_worker_datasets(given: object, workers: int) -> list[Any]:
+    """The dataset of each worker.
+
+    Raises:
+        RD25: neither a dataset nor a function that returns one.
+        Whatever the function raises.
+    """
+    attempted = "create_per_worker_dataset"
+    if not callable(given):
+        return [_dataset(given, attempted)] * workers
+    return [_dataset(_on_worker(i, given), f"the dataset_fn of {attempted}") for i in range(workers)]
+
+
+def _on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
+    here.worker = worker
+    try:
+        return dataset_fn()
+    finally:
+        here.worker = None
+
+
+def _dataset(found: object, attempted: str) -> Any:
+    if isinstance(found, DistributedDataset) or (hasattr(found, "element_spec") and hasattr(found, "__iter__")
+                                                 and not hasattr(found, "__next__")):
+        return found
+    raise errors.error("RD25", attempted, f"got {errors.type_of(found)}",
+                       "Pass a refdist.data.Dataset, a distributed dataset, or a function without arguments that "
+                       "returns one.", kind=errors.InvalidValueError)

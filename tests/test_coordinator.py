@@ -1,0 +1,782 @@
+"""ClusterCoordinator, simulated: order, results, errors, lost tasks, datasets, and what the choices decide."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_parameter_servers import Fixed, made, strategy
+
+import refdist
+from refdist.coordinator import ClusterCoordinator, choices, cluster_coordinator, interleaving, restart_task, stop_task
+from refdist.coordinator.cluster import PATIENCE
+from refdist.data import Dataset
+from refdist.errors import CancelledError, OutOfRangeError, UnavailableError
+
+index = refdist.coordinator.experimental_get_current_worker_index
+
+
+def coordinator(*args: Any, **options: Any) -> Any:
+    return ClusterCoordinator(strategy(*args, **options))
+
+
+def variable(c: Any, value: Any = 0.0, **options: Any) -> Any:
+    return made(c.strategy, value, **options)
+
+
+def fail() -> None:
+    raise KeyError("fail")
+
+
+def all_runs(program: Callable[[], Any]) -> list[Any]:
+    """What a program returns for every list of choices."""
+    found, prefix = [], []
+    while True:
+        with interleaving(prefix) as run:
+            found.append(program())
+        taken, counts = run.taken, run.counts
+        while taken and taken[-1] + 1 == counts[len(taken) - 1]:
+            taken.pop()
+        if not taken:
+            return found
+        prefix = [*taken[:-1], taken[-1] + 1]
+
+
+def test_one_coordinator_for_each_strategy() -> None:
+    """P95, P96."""
+    s = strategy()
+    assert ClusterCoordinator(s) is ClusterCoordinator(s) and ClusterCoordinator(s).strategy is s
+    assert ClusterCoordinator(strategy()) is not ClusterCoordinator(s)
+    older = refdist.experimental.coordinator
+    assert older.ClusterCoordinator is ClusterCoordinator
+    assert older.PerWorkerValues is refdist.coordinator.PerWorkerValue
+    for other in (refdist.MirroredStrategy(["GPU:0"]), None, refdist.get_strategy()):
+        with pytest.raises(ValueError, match=r"RD25.*ParameterServerStrategy"):
+            ClusterCoordinator(other)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match=r"RD10.*deepcopy"):
+        __import__("copy").deepcopy(s)
+
+
+def test_functions_run_in_the_scope_of_the_strategy() -> None:
+    """P99, P120, P85."""
+    c = coordinator()
+
+    def where() -> Any:
+        return (refdist.get_strategy() is c.strategy, refdist.in_cross_replica_context(),
+                refdist.get_replica_context() is None)
+
+    assert c.schedule(where).fetch() == (True, True, True)
+    with c.strategy.scope():
+        assert c.schedule(where).fetch() == (True, True, True)
+
+    def step(x: Any) -> Any:
+        part = c.strategy.run(lambda y: (y + 1.0, refdist.get_replica_context().replica_id_in_sync_group), args=(x,))
+        return c.strategy.reduce("MEAN", part[0], axis=None), part[1], c.strategy.gather(x, axis=0)
+
+    mean, number, gathered = c.schedule(step, args=(np.array([1.0]),)).fetch()
+    assert (mean.tolist(), number, gathered.tolist()) == ([2.0], 0, [1.0])
+
+
+@pytest.mark.parametrize("call", ["schedule", "join", "done", "fetch", "create_per_worker_dataset", "iter"])
+def test_a_scheduled_function_does_not_schedule_or_wait(call: str) -> None:
+    """P120."""
+    c = coordinator()
+    other = c.schedule(int)
+    dataset = c.create_per_worker_dataset(Dataset.range(2))
+    calls = {"schedule": lambda: c.schedule(int), "join": c.join, "done": c.done, "fetch": lambda: late[0].fetch(),
+             "create_per_worker_dataset": lambda: c.create_per_worker_dataset(Dataset.range(1)),
+             "iter": lambda: iter(dataset)}
+    late: list[Any] = []
+    c.schedule(calls[call])
+    late.append(c.schedule(int))
+    with pytest.raises(RuntimeError, match=r"RD09.*in a scheduled function, on worker 1"):
+        c.join()
+    assert other.fetch() == 0
+
+
+@pytest.mark.parametrize("fn", [3, None, "f"])
+def test_what_cannot_be_scheduled(fn: Any) -> None:
+    """P98."""
+    c = coordinator()
+    with pytest.raises(TypeError, match=r"RD25.*Pass a function"):
+        c.schedule(fn)
+    for args, kwargs in ((np.array([1, 2]), None), (None, [1])):
+        with pytest.raises((TypeError, ValueError), match="RD25"):
+            c.schedule(int, args=args, kwargs=kwargs)
+    assert c.done()
+
+
+def test_arguments_and_results() -> None:
+    """P98, P102, P105, P106, P107, P109, P110."""
+    c = coordinator()
+    v = variable(c, 7.0)
+    r = c.schedule(lambda x, y=None: [x, {"y": y}], args=[np.int32(1)], kwargs={"y": (2.5, None, "s")})
+    assert c.fetch(r) == [1, {"y": (2.5, None, "s")}]
+    assert c.fetch([r, 5, {"k": (r,)}])[2]["k"][0][0] == 1 and c.fetch(None) is None and c.fetch(()) == ()
+    results = [c.schedule(fn).fetch() for fn in (lambda: v, lambda: 3, lambda: 2.5, lambda: True, lambda: None, tuple,
+                                                 lambda: v.assign_add(1.0), lambda: np.arange(2))]
+    assert [type(one).__name__ for one in results] == [
+        "float32", "int32", "float32", "bool", "NoneType", "tuple", "float32", "ndarray"]
+    assert results[0] == 7.0 and results[6] == 8.0
+    assert r.get() is r.get() and not isinstance(c.schedule(lambda: 3).get(), np.generic) and "RemoteValue" in repr(r)
+    for wrong in ((r,), ([r],), ({"a": (r,)},)):
+        with pytest.raises(ValueError, match=r"RD25.*RemoteValue"):
+            c.schedule(print, args=wrong)
+    with pytest.raises(ValueError, match="RD25"):
+        c.schedule(print, kwargs={"x": r})
+    assert c.schedule(lambda x: x + 1, args=(r.fetch()[0],)).fetch() == 2 and c.done()
+    c.schedule(lambda x: x)
+    with pytest.raises(TypeError, match="missing 1 required"):
+        c.join()
+
+
+def test_arrays_are_those_of_the_time_of_the_call() -> None:
+    c = coordinator()
+    x, y = np.zeros(2), np.zeros(2)
+    r, s = c.schedule(lambda a: a.sum(), args=(x,)), c.schedule(lambda: y)
+    x[:] = 1.0
+    assert r.fetch() == 0.0 and s.fetch().tolist() == [0.0, 0.0]
+    y[:] = 1.0
+    assert s.fetch().tolist() == [0.0, 0.0]
+
+
+def test_functions_begin_in_order_on_workers_in_turn() -> None:
+    """P114, P116."""
+    for workers, where in ((1, [0] * 5), (2, [0, 1, 0, 1, 0]), (3, [0, 1, 2, 0, 1])):
+        c = coordinator(workers)
+        began: list[tuple[int, int]] = []
+
+        def f(i: int, began: list[tuple[int, int]] = began) -> None:
+            began.append((i, int(index())))
+
+        values = [c.schedule(f, args=(i,)) for i in range(5)]
+        c.join()
+        assert began == list(zip(range(5), where, strict=True)) and c.fetch(values) == [None] * 5
+
+
+def test_nothing_runs_before_the_coordinator_waits_and_fetch_waits_for_one() -> None:
+    """P111, P112, P113."""
+    c, ran = coordinator(), []
+    assert c.done() and c.join() is None
+    a, b, d = (c.schedule(ran.append, args=(i,)) for i in range(3))
+    assert ran == []
+    b.fetch()
+    assert ran == [0, 1] and not c.done() and ran == [0, 1, 2] and c.done()
+    assert (a.fetch(), d.fetch()) == (None, None)
+
+
+def test_a_loop_of_done_comes_to_an_end() -> None:
+    c, ran, times = coordinator(), [], 0
+    for i in range(5):
+        c.schedule(ran.append, args=(i,))
+    while not c.done():
+        times += 1
+    assert ran == [0, 1, 2, 3, 4] and times == 5
+
+
+def test_schedule_waits_when_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P117, P142."""
+    monkeypatch.setattr(cluster_coordinator, "QUEUE_LIMIT", 2)
+    c, ran = coordinator(), []
+    for i in range(5):
+        c.schedule(ran.append, args=(i,))
+    assert ran == [0, 1, 2]
+    c.join()
+    assert ran == [0, 1, 2, 3, 4]
+    for f in (fail, int):
+        c.schedule(f)
+    with pytest.raises(KeyError, match="fail"):
+        c.schedule(int)
+    assert c.done()
+
+
+def test_several_threads_may_schedule_and_fetch() -> None:
+    """P118, P119, P121."""
+    c = coordinator()
+    v = variable(c)
+
+    def program() -> None:
+        for _ in range(20):
+            c.schedule(v.assign_add, args=(1.0,)).fetch()
+
+    threads = [threading.Thread(target=program) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    c.join()
+    assert float(v) == 80.0
+
+
+# --- Variables -------------------------------------------------------------------------------------------------
+
+def counted(workers: int, functions: int, add: Callable[[Any], object]) -> float:
+    c = coordinator(workers, 1)
+    v = variable(c)
+    for _ in range(functions):
+        c.schedule(add, args=(v,))
+    c.join()
+    return float(v)
+
+
+def test_updates_are_lost_by_reading_before_another_writes() -> None:
+    """P184."""
+    def read_and_write(v: Any) -> None:
+        v.assign(v + 1.0)
+
+    assert set(all_runs(lambda: counted(2, 2, read_and_write))) == {1.0, 2.0}
+    assert set(all_runs(lambda: counted(1, 3, read_and_write))) == {3.0}
+    found = set()
+    for seed in range(200):
+        with interleaving(seed):
+            found.add(counted(4, 3, read_and_write))
+    assert found == {1.0, 2.0, 3.0}
+
+
+def test_assign_add_loses_nothing_whatever_happens() -> None:
+    """P183, P204."""
+    def add(v: Any) -> None:
+        v.assign_add(1.0)
+
+    assert set(all_runs(lambda: counted(2, 2, add))) == {2.0}
+    for seed in range(100):
+        with interleaving(seed):
+            assert counted(4, 5, add) == 5.0
+
+
+def test_a_sharded_variable_is_read_in_parts() -> None:
+    """P76, P68, P69."""
+    def program(partitioner: Any) -> float:
+        c = coordinator(2, 2, partitioner)
+        v = variable(c, np.zeros(2))
+        c.schedule(lambda: v.assign_add([1.0, 1.0], read_value=False))
+        seen = c.schedule(lambda: v.numpy())
+        c.join()
+        return float(np.ptp(seen.fetch()))
+
+    assert set(all_runs(lambda: program(None))) == {0.0}
+    assert set(all_runs(lambda: program(Fixed(2)))) == {0.0, 1.0}
+    c = coordinator(2, 2, Fixed(2))
+    v = variable(c, np.arange(4.0))
+    assert c.schedule(lambda x: x[1:3], args=(v,)).fetch().tolist() == [1.0, 2.0]
+    assert c.schedule(lambda: refdist.nn.embedding_lookup(v, [3, 0])).fetch().tolist() == [3.0, 0.0]
+
+
+def test_the_coordinator_is_one_more_client() -> None:
+    """P179, P180, P181, P32, P124."""
+    def program() -> Any:
+        c = coordinator(1, 1)
+        v = variable(c)
+        r = c.schedule(lambda: (v.read_value(), v.read_value()))
+        v.assign(5.0)
+        return tuple(map(float, r.fetch()))
+
+    assert set(all_runs(program)) == {(0.0, 0.0), (0.0, 5.0), (5.0, 5.0)}
+    c, outside = coordinator(), refdist.Variable(1.0)
+    v = variable(c)
+    for i in range(3):
+        v.assign(float(i))
+        assert c.schedule(lambda: v + 0.0).fetch() == i
+        c.schedule(lambda: v.assign_add(1.0, read_value=False)).fetch()
+        assert float(v) == i + 1
+    assert c.schedule(lambda: outside + 1.0).fetch() == 2.0
+
+
+def test_variables_made_in_a_function_are_on_the_servers() -> None:
+    """P37."""
+    c, kept = coordinator(), {}
+
+    def f() -> Any:
+        if "v" not in kept:
+            kept["v"] = refdist.Variable(1.0)
+        return kept["v"].assign_add(1.0)
+
+    assert c.fetch([c.schedule(f) for _ in range(3)]) == [2.0, 3.0, 4.0]
+    assert kept["v"].device == "/job:ps/replica:0/task:0/device:CPU:0"
+
+
+def test_a_function_that_waits_for_another_lets_it_run() -> None:
+    c = coordinator(2, 1)
+    v = variable(c)
+
+    def wait() -> int:
+        times = 0
+        while float(v) < 1.0:
+            times += 1
+        return times
+
+    waited = c.schedule(wait)
+    c.schedule(v.assign, args=(1.0,))
+    c.join()
+    assert waited.fetch() == PATIENCE - 1
+
+
+def test_replicas_of_a_worker_update_together() -> None:
+    """Functions are left in the middle of a run of several replicas, too."""
+    def program() -> Any:
+        c = coordinator(2, 1, num_accelerators={"GPU": 2})
+        v = variable(c, aggregation=refdist.VariableAggregation.SUM)
+        seen = [c.schedule(lambda: c.strategy.run(lambda: v.assign_add(1.0, read_value=False))) for _ in range(2)]
+        c.join()
+        return float(v), [one.fetch() for one in seen]
+
+    found = all_runs(program)
+    assert len(found) > 5 and all(one == (4.0, [None, None]) for one in found)
+
+
+# --- Choices ---------------------------------------------------------------------------------------------------
+
+def run_with(numbers: Any) -> tuple[Any, interleaving]:
+    c = coordinator(3, 2)
+    v, w = variable(c), variable(c, 1.0)
+    order: list[int] = []
+
+    def f(i: int) -> Any:
+        order.append(i)
+        v.assign(v + w)
+        w.assign_add(v / 3.0)
+        return int(index())
+
+    with interleaving(numbers) as run:
+        values = [c.schedule(f, args=(i,)) for i in range(5)]
+        c.join()
+    return (order, c.fetch(values), float(v), float(w)), run
+
+
+@given(st.integers())
+def test_a_seed_is_a_run_and_its_choices_repeat_it(seed: int) -> None:
+    first, run = run_with(seed)
+    assert run_with(seed)[0] == first and run_with(run.taken)[0] == first
+    assert first[0] == [0, 1, 2, 3, 4] and len(run.taken) == len(run.counts)
+    assert all(0 <= one < count for one, count in zip(run.taken, run.counts, strict=True))
+
+
+def test_seeds_differ() -> None:
+    assert len({str(run_with(seed)[0]) for seed in range(20)}) > 5
+    assert run_with([])[0] == run_with(lambda options: 0)[0]
+
+
+def test_a_function_sees_the_options_that_it_chooses_from() -> None:
+    seen: list[list[tuple[str, Any]]] = []
+
+    def last(options: Sequence[Any]) -> int:
+        seen.append([tuple(one) for one in options])
+        return len(options) - 1
+
+    _, run = run_with(last)
+    assert seen[0] == [("coordinator", ""), ("take", 0), ("take", 1), ("take", 2)] and run.taken[0] == 3
+    assert seen[1] == [("go on", 2), ("coordinator", "")]
+
+
+@pytest.mark.parametrize("numbers", [None, "a", 1.5, [1.5], [True], True])
+def test_bad_choices(numbers: Any) -> None:
+    with pytest.raises(TypeError, match=r"RD25.*choices is"):
+        interleaving(numbers)
+
+
+@pytest.mark.parametrize("number", [-1, 99, 1.0, True, None])
+def test_a_choice_that_is_not_there(number: Any) -> None:
+    """Wherever it is asked for: by schedule, where a function goes on, or where one has ended."""
+    for at in range(6):
+        counter = itertools.count()
+        with pytest.raises(ValueError, match=r"RD25.*options"):
+            run_with(lambda options, at=at, counter=counter: number if next(counter) == at else 0)
+    assert run_with(3)[0] == run_with(3)[0]
+
+
+def test_the_block_ends_with_what_was_before() -> None:
+    with interleaving([]) as outer, interleaving(0):
+        pass
+    assert outer.taken == [] and choices.current.value is None
+
+
+# --- Errors ----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("call", ["join", "done", "schedule"])
+def test_an_error_is_raised_once_and_drops_what_waits(call: str) -> None:
+    """P132, P134, P140, P138."""
+    c, ran = coordinator(), []
+    failed = c.schedule(fail)
+    with pytest.raises(KeyError, match="fail"):
+        failed.fetch()
+    with pytest.raises(KeyError, match="fail") as caught:
+        {"join": c.join, "done": c.done, "schedule": lambda: c.schedule(ran.append, args=(1,))}[call]()
+    assert "raised on worker 0 of 2 in fail (scheduled at" in caught.value.__notes__[0]
+    assert c.done() and c.join() is None and ran == []
+    assert c.schedule(lambda: 2).fetch() == 2
+    for _ in range(2):
+        with pytest.raises(KeyError, match="fail"):
+            failed.fetch()
+
+
+def test_functions_go_on_until_the_coordinator_looks() -> None:
+    """P138, P133."""
+    c, ran = coordinator(1), []
+    c.schedule(fail)
+    b = c.schedule(ran.append, args=(1,))
+    b.fetch()
+    assert ran == [1]
+    with pytest.raises(KeyError):
+        c.join()
+
+
+def test_join_stops_what_runs_and_drops_what_waits() -> None:
+    """P139, P141."""
+    def program() -> Any:
+        c, ended = coordinator(2, 1), []
+        v, w = variable(c), variable(c)
+
+        def f() -> None:
+            try:
+                v.assign_add(1.0)
+                w.assign_add(1.0)
+            except BaseException:
+                ended.append("stopped")
+                w.assign_add(7.0)
+                raise
+            finally:
+                ended.append("finally")
+
+        values = []
+        with pytest.raises(KeyError):
+            for fn in (f, fail, f):
+                values.append(c.schedule(fn))
+            c.join()
+        assert c.done()
+        kinds = []
+        for value in values:
+            try:
+                kinds.append(str(value.fetch()))
+            except (CancelledError, KeyError) as error:
+                kinds.append(type(error).__name__ + ("RD32" in str(error)) * " RD32")
+        before = float(v), float(w)
+        again = [c.schedule(f) for _ in range(2)]
+        c.join()
+        assert c.fetch(again) == [None, None] and (float(v), float(w)) == (before[0] + 2, before[1] + 2)
+        return kinds, *before, "stopped" in ended
+
+    found = []
+    for seed in range(300):
+        with interleaving(seed):
+            found.append(program())
+    dropped = "CancelledError RD32"
+    assert (["None", "KeyError", dropped], 1.0, 1.0, False) in found, "the third had not begun"
+    assert ([dropped, "KeyError", dropped], 1.0, 0.0, True) in found, "the first was stopped in the middle"
+    assert (["None", "KeyError"], 1.0, 1.0, False) in found, "schedule raised the error"
+    assert all(kinds[1] == "KeyError" and first >= second for kinds, first, second, _ in found)
+    assert all(stopped for _, first, second, stopped in found if first > second)
+
+
+def test_of_two_errors_the_first_is_raised() -> None:
+    """P134."""
+    c = coordinator()
+    a, b = c.schedule(fail), c.schedule(lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        b.fetch()
+    with pytest.raises(KeyError):
+        c.join()
+    assert c.done()
+    with pytest.raises(KeyError):
+        a.fetch()
+
+
+# --- Tasks that are lost ---------------------------------------------------------------------------------------
+
+def test_a_lost_worker_s_function_begins_again_at_the_end_of_the_queue() -> None:
+    """P186, P187, P188."""
+    c, began = coordinator(2, 1), []
+    v = variable(c)
+
+    def f(i: int) -> int:
+        began.append((i, int(index())))
+        v.assign_add(1.0)
+        v.assign_add(1.0)
+        return i
+
+    values = [c.schedule(f, args=(i,)) for i in range(4)]
+    stop_task(c, "worker", 0, after=1)
+    c.join()
+    assert c.fetch(values) == [0, 1, 2, 3] and float(v) == 9.0
+    assert began == [(0, 0), (1, 1), (2, 1), (3, 1), (0, 1)]
+    stop_task(c, "worker", 0)  # it is gone already
+    restart_task(c, "worker", 0)
+    restart_task(c, "worker", 0)
+    assert sorted(int(one) for one in c.fetch([c.schedule(index) for _ in range(4)])) == [0, 0, 1, 1]
+
+
+def test_a_worker_may_be_lost_at_any_moment() -> None:
+    """P186: at least once; what was written stays."""
+    def program() -> Any:
+        c = coordinator(2, 1)
+        v, w = variable(c), variable(c)
+
+        def f() -> None:
+            v.assign_add(1.0)
+            w.assign_add(1.0)
+
+        stop_task(c, "worker", 0, after=None)
+        value = c.schedule(f)
+        c.join()
+        assert value.fetch() is None
+        return float(v), float(w)
+
+    assert set(all_runs(program)) == {(1.0, 1.0), (2.0, 1.0)}
+
+
+def test_a_function_that_was_lost_after_an_error_is_cancelled() -> None:
+    """P194."""
+    c = coordinator(2, 1)
+    v = variable(c)
+
+    def f() -> None:
+        v.assign_add(1.0)
+        v.assign_add(1.0)
+
+    with interleaving([1, 1, 2]):  # worker 0 begins f, the coordinator goes on, worker 1 fails
+        a, b = c.schedule(f), c.schedule(fail)
+    assert float(v) == 0.0
+    stop_task(c, "worker", 0)
+    with pytest.raises(CancelledError, match=r"RD32.*f: its worker was lost"):
+        a.fetch()
+    with pytest.raises(KeyError):
+        c.join()
+    with pytest.raises(KeyError):
+        b.fetch()
+    assert c.done() and float(v) == 0.0
+
+
+def test_without_workers_waiting_is_an_error() -> None:
+    """P5, P190: TensorFlow waits for ever."""
+    c = coordinator(2)
+    stop_task(c, "worker", 0)
+    stop_task(c, "worker", 1)
+    r = c.schedule(lambda: 3)
+    for wait in (c.join, r.fetch):
+        with pytest.raises(UnavailableError, match=r"RD33.*no worker is left of 2, and 1 functions wait"):
+            wait()
+    assert not c.done()
+    restart_task(c, "worker", 1)
+    assert r.fetch() == 3 and c.done()
+
+
+def test_iterators_and_variables_of_a_worker_that_comes_back_begin_again() -> None:
+    """P189, P190, P191."""
+    c = coordinator(1)
+    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(100)))
+    own, served = variable(c, per_worker_variable=True), variable(c)
+
+    def f(i: Any) -> Any:
+        served.assign_add(1.0)
+        return int(next(i)), float(own.assign_add(1.0))
+
+    old = [c.schedule(f, args=(it,)) for _ in range(3)]
+    assert c.fetch(old) == [(0, 1.0), (1, 2.0), (2, 3.0)] and [float(one) for one in own.read_all()] == [3.0]
+    stop_task(c, "worker", 0)
+    restart_task(c, "worker", 0)
+    assert c.fetch([c.schedule(f, args=(it,)) for _ in range(2)]) == [(0, 1.0), (1, 2.0)]
+    assert c.fetch(old)[2] == (2, 3.0) and float(served) == 5.0 and float(own) == 0.0
+
+
+@pytest.mark.parametrize("call", ["join", "done", "schedule"])
+def test_a_lost_server_takes_its_variables_with_it(call: str) -> None:
+    """P195, P197, P198."""
+    c = coordinator()
+    v, w = variable(c, 1.0), variable(c, 2.0)
+    stop_task(c, "ps", 1)
+    for use in (w.numpy, lambda: w.assign(1.0), lambda: w + 1.0):
+        with pytest.raises(UnavailableError, match=r"RD33.*parameter server 1"):
+            use()
+    assert float(v) == 1.0 and c.schedule(lambda: 3).fetch() == 3 and c.schedule(lambda: v + 1.0).fetch() == 2.0
+
+    def both() -> None:
+        v.assign_add(1.0)
+        w.assign_add(1.0)
+
+    r = c.schedule(both)
+    with pytest.raises(UnavailableError, match="RD33"):
+        r.fetch()
+    with pytest.raises(UnavailableError, match="RD33"):
+        {"join": c.join, "done": c.done, "schedule": lambda: c.schedule(int)}[call]()
+    assert c.done() and float(v) == 2.0, "what was written before stays"
+    with pytest.raises(UnavailableError, match="RD33"):
+        made(c.strategy, 1.0), made(c.strategy, 1.0)
+    with pytest.raises(refdist.errors.UnsupportedError, match="RD20"):
+        restart_task(c, "ps", 1)
+    again = ClusterCoordinator(refdist.ParameterServerStrategy(c.strategy.cluster_resolver))
+    assert again.schedule(lambda: variable(again)).fetch() == 0.0
+
+
+def test_a_server_is_lost_after_so_many_accesses() -> None:
+    c = coordinator(2, 2)
+    v, w = variable(c), variable(c)
+    stop_task(c, "ps", 0, after=3)
+    for _ in range(3):
+        c.schedule(lambda: [v.assign_add(1.0), w.assign_add(1.0)])
+    c.join()
+    with pytest.raises(UnavailableError):
+        v.numpy()
+    assert float(w) == 3.0
+
+
+@pytest.mark.parametrize("arguments", [("worker", 2), ("chief", 0), ("ps", -1), ("evaluator", 0)])
+def test_tasks_that_cannot_be_lost(arguments: Any) -> None:
+    c = coordinator()
+    for call in (stop_task, restart_task):
+        with pytest.raises(ValueError, match="RD17"):
+            call(c, *arguments)
+    for after in (-1, 1.5, True):
+        with pytest.raises(TypeError, match="RD25"):
+            stop_task(c, "worker", 0, after=after)  # type: ignore[arg-type]
+
+
+# --- Datasets --------------------------------------------------------------------------------------------------
+
+def batches() -> Any:
+    return Dataset.range(4).batch(2)
+
+
+@pytest.mark.parametrize("form", ["fn", "dataset", "distributed", "from function", "fn from function"])
+def test_every_form_of_dataset(form: str) -> None:
+    """P146, P147, P156, P177."""
+    c = coordinator()
+    s = c.strategy
+    from_function = lambda: s.distribute_datasets_from_function(lambda ctx: batches())  # noqa: E731
+    given = {"fn": batches, "dataset": batches(), "distributed": s.experimental_distribute_dataset(batches()),
+             "from function": from_function(), "fn from function": from_function}[form]
+    dataset = c.create_per_worker_dataset(given)
+    it = iter(dataset)
+    assert [one.tolist() for one in c.fetch([c.schedule(next, args=(it,)) for _ in range(4)])] == [
+        [0, 1], [0, 1], [2, 3], [2, 3]]
+    assert dataset.element_spec.dtype == np.int64
+    assert isinstance(it, refdist.coordinator.PerWorkerValue)
+
+
+def test_every_worker_has_its_own_copy_and_iter_begins_again() -> None:
+    """P148, P151, P152, P154, P168."""
+    c, called = coordinator(2), []
+    dataset = c.create_per_worker_dataset(lambda: called.append(int(index())) or Dataset.range(9).shard(2, index()))
+    assert called == [0, 1]
+    a, b = iter(dataset), iter(dataset)
+    f = lambda i: (int(index()), int(next(i)))  # noqa: E731
+    assert c.fetch([c.schedule(f, args=(a,)) for _ in range(4)]) == [(0, 0), (1, 1), (0, 2), (1, 3)]
+    assert c.fetch([c.schedule(f, args=(b,)) for _ in range(2)]) == [(0, 0), (1, 1)]
+    assert c.schedule(lambda p, q, k: int(next(p) + next(q["z"]) + k), args=(a, {"z": b}),
+                      kwargs={"k": 100}).fetch() == 106 and called == [0, 1]
+
+
+def test_a_function_may_read_a_whole_dataset() -> None:
+    """P161, P162, P163."""
+    c = coordinator(1)
+    dataset = c.create_per_worker_dataset(lambda: Dataset.range(4))
+    assert c.schedule(lambda d: int(sum(d)), args=(dataset,)).fetch() == 6
+    assert c.schedule(lambda i: int(sum(i)), args=(iter(dataset),)).fetch() == 6
+    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(1)))
+    values = [c.schedule(lambda i: bool(i.get_next_as_optional().has_value()), args=(it,)) for _ in range(2)]
+    assert c.fetch(values) == [True, False]
+
+
+def test_the_end_of_a_dataset_is_an_error() -> None:
+    """P165, P144, P145."""
+    c = coordinator(1)
+    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(2)))
+    values = [c.schedule(next, args=(it,)) for _ in range(2)]
+    c.schedule(next, args=(it,))
+    with pytest.raises(OutOfRangeError, match=r"RD29.*worker 0"):
+        c.join()
+    assert c.fetch(values) == [0, 1]
+
+    def odd(i: Any) -> int:
+        x = int(next(i))
+        if x == 1:
+            raise KeyError(x)
+        return x
+
+    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(9)))
+    first = [c.schedule(odd, args=(it,)) for _ in range(2)]
+    with pytest.raises(KeyError):
+        c.join()
+    assert first[0].fetch() == 0 and c.schedule(odd, args=(it,)).fetch() == 2, "the failed function has used one"
+
+
+@pytest.mark.parametrize("given", [[1, 2], None, lambda: [1, 2], lambda: None, iter([1]), lambda: iter(batches())])
+def test_what_is_not_a_dataset(given: Any) -> None:
+    """P146."""
+    with pytest.raises(ValueError, match=r"RD25.*create_per_worker_dataset"):
+        coordinator().create_per_worker_dataset(given)
+
+
+def test_errors_of_datasets() -> None:
+    """P166, P167, P159, P160, P169."""
+    c = coordinator()
+
+    def broken() -> Any:
+        raise KeyError("broken")
+
+    with pytest.raises(KeyError, match="broken"):
+        c.create_per_worker_dataset(broken)
+    with pytest.raises(TypeError, match="ctx"):
+        c.create_per_worker_dataset(lambda ctx: batches())
+
+    class Broken:
+        element_spec = None
+
+        def __iter__(self) -> Any:
+            raise KeyError("no iterator")
+
+    made_once = iter(c.create_per_worker_dataset(Broken()))
+    for _ in range(2):
+        c.schedule(next, args=(made_once,))
+        with pytest.raises(KeyError, match="no iterator") as caught:
+            c.join()
+        assert any("iterator of worker" in note for note in caught.value.__notes__)
+    it = iter(c.create_per_worker_dataset(batches))
+    for call in (lambda: next(it), it.get_next):
+        with pytest.raises(NotImplementedError, match=r"RD20.*argument"):
+            call()
+    with pytest.raises(TypeError):
+        iter(it)
+    c.schedule(lambda: next(it))
+    with pytest.raises(NotImplementedError, match="RD20"):
+        c.join()
+
+
+def test_values_of_workers_by_hand() -> None:
+    """P158."""
+    c = coordinator()
+    for wrong in ([1, 2], 3):
+        with pytest.raises(TypeError, match="RD25"):
+            refdist.coordinator.PerWorkerValue(wrong)  # type: ignore[arg-type]
+    parts = refdist.coordinator.PerWorkerValue([c.schedule(lambda i=i: i) for i in range(2)])
+    c.join()
+    assert c.fetch([c.schedule(lambda x: int(x) + 10, args=(parts,)) for _ in range(2)]) == [10, 11]
+    c.schedule(lambda x: x, args=(refdist.coordinator.PerWorkerValue([]),))
+    with pytest.raises(TypeError, match=r"RD25.*no value for worker"):
+        c.join()
+
+
+def test_the_number_of_the_worker_is_known_on_workers_only() -> None:
+    """P153."""
+    c = coordinator()
+    assert c.schedule(lambda: c.strategy.run(index)).fetch().dtype == np.int64
+    for call in (index, lambda: c.strategy.run(index)):
+        with pytest.raises(RuntimeError, match="RD09"):
+            call()
+
+
+def test_variables_of_each_worker_count_what_it_did() -> None:
+    """P41."""
+    c = coordinator(3)
+    v = variable(c, per_worker_variable=True)
+    for _ in range(7):
+        c.schedule(lambda: v.assign_add(1.0, read_value=False))
+    c.join()
+    assert [float(one) for one in v.read_all()] == [3.0, 2.0, 2.0] and float(v) == 0.0
+    c.schedule(v.read_all)
+    with pytest.raises(RuntimeError, match="RD09"):
+        c.join()
