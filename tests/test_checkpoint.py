@@ -456,3 +456,4 @@ def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Pat
     for name in os.listdir(tmp_path):
         assert name.startswith(".") or name == files.INDEX or list_variables(tmp_path / name)
     assert weights(mpiexec(2, RESUMED, str(tmp_path), "0", "never")) == unkilled
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")], "what the kill left is removed"

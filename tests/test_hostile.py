@@ -131,6 +131,18 @@ def test_a_folder_that_became_a_link_is_not_followed_to_delete(tmp_path: Path) -
     assert os.listdir(tmp_path / "other") == ["ckpt-1.safetensors"]
 
 
+def test_an_old_checkpoint_that_cannot_be_deleted_is_named_after_the_save(folder: Path) -> None:
+    v = refdist.Variable(7.0)
+    index(folder, all=["a" * 300, "ckpt-0", "ckpt-2"])
+    (folder / "ckpt-0.safetensors").mkdir()
+    manager = CheckpointManager(Checkpoint(v=v), folder, 1)
+    with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*ckpt-0.safetensors cannot be deleted: .*was saved"):
+        manager.save(checkpoint_number=3)
+    v.assign(0.0)
+    assert str(CheckpointManager(Checkpoint(v=v), folder, 1).restore_or_initialize()).endswith("ckpt-3")
+    assert float(v) == 7.0
+
+
 @pytest.mark.parametrize("name", ["../ckpt", "/tmp/ckpt", "", "a\0b", 5, None])
 def test_a_manager_writes_to_its_folder_only(tmp_path: Path, name: Any) -> None:
     with pytest.raises(ValueError, match=r"RD25.*checkpoint_name is .*Pass the beginning of the name of a file in the"):

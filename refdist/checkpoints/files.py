@@ -27,7 +27,6 @@ import os
 import stat
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import IO, Any
@@ -270,10 +269,21 @@ def exists(path: str) -> bool:
 
 
 def delete(folder: str, name: str) -> None:
-    """Deletes a checkpoint that the index of a folder named, unless a folder in it has become a link since."""
-    if is_inside(folder, name):
-        with suppress(FileNotFoundError):
-            os.unlink(file_of(os.path.join(folder, name)))
+    """Deletes a checkpoint that the index of a folder named, unless a folder in it has become a link since.
+
+    Raises:
+        RD31: it cannot be deleted.
+    """
+    path = file_of(os.path.join(folder, name))
+    if not is_inside(folder, name) or not os.path.lexists(path):
+        return
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise errors.error("RD31", "deleting an old checkpoint", f"{path} cannot be deleted: {error.strerror}",
+                           "Delete it; the new one was saved.") from error
 
 
 def _is_path(text: str) -> bool:

@@ -25,11 +25,11 @@ if __name__ == "__main__":
     manager.restore_or_initialize()
     replace = os.replace
 
-    def dying(source: str, target: str) -> None:
+    def dying(source: str, target: str, **folders: int) -> None:
         named = "promised" if os.path.basename(target) == files.INDEX else "written"
         if int(step.numpy()) == kill_at and where == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
+        replace(source, target, **folders)
         if int(step.numpy()) == kill_at and where == named:
             os.kill(os.getpid(), signal.SIGKILL)
 

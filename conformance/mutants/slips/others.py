@@ -21,10 +21,8 @@ SLIPS = (
          "    if context_stack.frame().kind in (context_stack.REPLICA, context_stack.UPDATE):",
          "    if context_stack.frame().kind == context_stack.UPDATE:"),
     Slip("files are numbered from 0", "checkpoints.numbered", _CHECKPOINT,
-         "        self.save_counter.assign_add(np.int64(1))\n"
-         '        path = self._write(f"{prefix}-{int(self.save_counter)}", attempted, writes)',
-         '        path = self._write(f"{prefix}-{int(self.save_counter)}", attempted, writes)\n'
-         "        self.save_counter.assign_add(np.int64(1))"),
+         '        path = self._write(f"{prefix}-{number}", attempted, writes)',
+         '        path = self._write(f"{prefix}-{number - 1}", attempted, writes)'),
     Slip("restore goes on with the numbers from before", "checkpoints.numbered", _CHECKPOINT,
          '        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}\n'
          "        return own if self._save_counter is None else",
