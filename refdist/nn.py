@@ -169,7 +169,7 @@ def _size(value: object, attempted: str) -> int:
 def _quotient(losses: Array, size: int) -> Any:
     own = dtype_of(losses)
     dtype = np.dtype(rules.MEAN_DTYPE.get(own.name, own))
-    with on_device_of(losses):
+    with on_device_of(losses), np.errstate(all="ignore"):
         total = as_array(xp_of(losses).sum(losses, dtype=native(dtype, losses)))
     # The size in the dtype of the losses, which may round it.
     return current_backend().divide(total, size if dtype.kind == "c" else float(dtype.type(size)))

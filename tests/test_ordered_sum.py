@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import refdist
 from refdist.array import ordered_sum as sums
 from refdist.array import transport
 from refdist.array.transport import summed
@@ -36,6 +37,26 @@ def by_element(arrays: list[Any]) -> bytes:
             total = np.add(total, array[place], dtype=out.dtype)
         out[place] = total
     return out.tobytes()
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_is_infinite_without_a_warning() -> None:
+    """NumPy's warning would name a line of refdist's own."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    for large in (np.float32(3e38), np.full(3, 3e38, np.float32), np.full(9_000_000, 6e4, np.float16)):
+        value = strategy.experimental_distribute_values_from_function(lambda context, large=large: large)
+        for found in (strategy.reduce("SUM", value, axis=None), strategy.reduce("MEAN", value, axis=None)):
+            assert np.isinf(found).all()
+        if large.ndim:
+            assert np.isinf(strategy.reduce("SUM", value, axis=0))
+    variable = refdist.Variable(np.full(3, 3e38, np.float32))
+    variable.assign_add(variable)
+    variable.assign_sub(-np.full(3, 3e38, np.float32))
+    variable.scatter_mul(refdist.IndexedSlices(np.float32([3e38]), [0]))
+    assert np.isinf(variable.numpy()).all()
+    variable.assign_sub(variable)
+    assert np.isnan(variable.numpy()).all()
+    assert np.isinf(refdist.nn.compute_average_loss(np.full(3, 3e38, np.float32)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -55,6 +55,7 @@ class Simulated(Backend):
     def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
         return [array] * len(devices)
 
+    @np.errstate(all="ignore")
     def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
         mine: Any = array
         rows: Any = indices
@@ -68,9 +69,13 @@ class Simulated(Backend):
             _AT[operation].at(changed, rows, new)
         return frozen(changed)
 
+    @np.errstate(all="ignore")
+    def difference(self, array: Array, other: Array) -> Any:
+        return super().difference(array, other)
+
+    @np.errstate(all="ignore")
     def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return super().divide(total, count, dtype)
+        return super().divide(total, count, dtype)
 
 
 def _divide_integers(array: NDArray[np.integer], indices: NDArray[np.integer], divisors: NDArray[np.integer]) -> None:

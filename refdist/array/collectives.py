@@ -282,5 +282,5 @@ def reduce_axes(part: Array, axes: tuple[int, ...], attempted: str) -> tuple[Any
     dtype = part.dtype
     if isinstance(dtype, np.dtype):
         dtype = dtype.newbyteorder("=")  # NumPy takes no other
-    with on_device_of(part):
+    with on_device_of(part), np.errstate(all="ignore"):
         return as_array(xp_of(part).sum(part, axis=tuple(positive), dtype=dtype)), count

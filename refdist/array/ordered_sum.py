@@ -15,6 +15,9 @@ Where two NaNs meet, the first one is kept.  Which one an addition keeps depends
 float32 NumPy's takes the first in whole vectors and the second in what is left at the end of an array, so the bits
 would depend on where a transport cuts it.  So the end of a sum is looked at for NaNs, and all of it where vectors take
 the second, too, or where arrays are not contiguous.  To look at all of every sum would cost 10 % of it.
+
+A sum that is too large is infinite, as on a GPU and in TensorFlow; NumPy's warning about that would name a line of this
+file.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ _VECTORS = 64  # numbers that fill whole vectors of any processor
 _LARGE = 1 << 24  # bytes; below, blocks are not worth it where memory for the sum is allocated too
 
 
+@np.errstate(all="ignore")
 def ordered_sum(arrays: Sequence[npt.NDArray[np.generic]],
                 out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
     """The sum of arrays of one shape and dtype, left to right.
