@@ -132,7 +132,8 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "del x[...]": lambda x: operator.delitem(x, 0), "x ^ y": lambda x: x ^ 1,
     "x.mean": lambda x: x.mean(), "x.shape": lambda x: x.shape, "x.dtype": lambda x: x.dtype,
     "x.numpy": lambda x: x.numpy(), "x.T": lambda x: x.T, "format(x, '.3f')": lambda x: f"{x:.3f}",
-    "using a PerReplica as an array": np.mean, "using a PerReplica as an array:": lambda x: np.ones(2) + x,
+    "np.add": lambda x: np.ones(2) + x, "np.multiply": lambda x: np.float32(2) * x,
+    "np.equal": lambda x: np.ones(2) == x, "np.sqrt": np.sqrt, "using a PerReplica as an array": np.mean,
 }
 
 
@@ -141,7 +142,7 @@ def test_a_per_replica_value_has_no_operation_of_arrays_and_says_so(operation: s
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     value = strategy.run(lambda: np.ones(2))
     kind = kind_of(operation)
-    text = operation.rstrip(":") if operation.startswith("using") else f"{operation} of a PerReplica"
+    text = operation if operation.startswith("using") else f"{operation} of a PerReplica"
     for where, call in (("outside any scope", lambda: OPERATIONS[operation](value)),
                         ("in the cross-replica context of Mirrored", lambda: in_scope(strategy, operation, value))):
         with pytest.raises(kind, match="RD19") as caught:
@@ -169,7 +170,12 @@ def test_in_a_replica_a_captured_value_is_still_several(operation: str) -> None:
     value = strategy.run(lambda: np.float32(refdist.get_replica_context().replica_id_in_sync_group))
     with pytest.raises(kind_of(operation), match=r"RD19.*in replica 0 of 2.*Pass it to the function.*np.asarray\(x\)"):
         strategy.run(lambda: OPERATIONS[operation](value))
-    assert strategy.run(lambda: float(np.add(value, 1))).values == (1.0, 2.0)
+    assert strategy.run(lambda: float(np.asarray(value) + 1)).values == (1.0, 2.0)
+
+
+def test_the_base_class_of_distributed_values_has_no_objects() -> None:
+    with pytest.raises(TypeError, match=r"RD25.*base class.*experimental_distribute_values_from_function"):
+        refdist.DistributedValues((1, 2))
 
 
 def test_a_per_replica_value_can_be_compared_copied_printed_and_looked_at() -> None:

@@ -37,6 +37,9 @@ class DistributedValues(HoldsArray):
     __slots__ = ("__weakref__", "_devices", "_values")
 
     def __init__(self, values: Sequence[object], component_devices: Sequence[str] = ()) -> None:
+        if type(self) is DistributedValues:
+            raise errors.error("RD25", "DistributedValues", "it is the base class of distributed values",
+                               "Use `strategy.experimental_distribute_values_from_function`.")
         self._values = tuple(values)
         if not self._values:
             raise errors.error("RD25", type(self).__name__, "there is no value", "Pass one value per replica.",
@@ -100,6 +103,10 @@ class PerReplica(DistributedValues):
         if name in _OF_ARRAYS:
             raise self._several(f"x.{name}", errors.InvalidAttributeError)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
+        # Otherwise an array on the left would take this replica's component, and one on the right would be refused.
+        raise self._several(f"np.{ufunc.__name__}")
 
     def __format__(self, spec: str) -> str:
         if spec:
