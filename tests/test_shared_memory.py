@@ -20,7 +20,7 @@ SHARED = str(HERE / "shared.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["too_little"],
+@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["gathers"], ["too_little"],
                                        ["too_little", "later"]], ids=" ".join)
 def test_what_workers_do_with_results(arguments: list[str]) -> None:
     done = mpiexec(2, SHARED, *arguments)

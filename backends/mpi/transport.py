@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import os
 import pickle
 import struct
@@ -37,7 +38,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from refdist import errors, journal
 from refdist.array.connection import ConnectableTransport, Group
@@ -218,13 +218,14 @@ class MPITransport(ConnectableTransport):
         data = np.frombuffer(pickle.dumps(value), np.uint8)
         sizes = np.zeros(self.size, np.int64)
         self._wait(self._comm.Iallgather(np.array([data.size], np.int64), sizes))
-        return [pickle.loads(part.tobytes()) for part in self._gather_bytes(data, sizes)]
+        return [pickle.loads(part.tobytes()) for part in self._gather_bytes(data, sizes.tolist())]
 
-    def _gather_bytes(self, data: Bytes, sizes: npt.NDArray[np.int64]) -> list[Bytes]:
-        everything = np.empty(int(sum(sizes)), np.uint8)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._wait(self._comm.Iallgatherv(data, [everything, (sizes, offsets[:-1])]))
-        return [everything[offsets[i]:offsets[i + 1]] for i in range(self.size)]
+    def _gather_bytes(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
+        # Parts of one array, one after another.
+        ends = np.cumsum(sizes, dtype=np.int64)
+        everything = np.empty(ends[-1], np.uint8)
+        self._wait(self._comm.Iallgatherv(data, [everything, (np.array(sizes, np.int64), ends - sizes)]))
+        return np.split(everything, ends[:-1])
 
     def _all(self, call: CollectiveCall, data: bytes) -> Sequence[bytearray | memoryview]:
         """The data of all workers."""
@@ -233,7 +234,7 @@ class MPITransport(ConnectableTransport):
             first = _HEADER.size
             return [self._in[start + first:start + first + size]
                     for start, size in zip(self._starts, sizes, strict=True)]
-        parts = self._gather_bytes(np.frombuffer(data, np.uint8), np.array(sizes, np.int64))
+        parts = self._gather_bytes(np.frombuffer(data, np.uint8), sizes)
         return [part.data for part in parts]
 
     # The contract.
@@ -272,16 +273,29 @@ class MPITransport(ConnectableTransport):
             return self._concatenated(call, parts, axis)
 
     def _concatenated(self, call: CollectiveCall, parts: list[list[HostArray]], axis: int) -> list[Any]:
-        if any(part.dtype.hasobject or part.dtype.kind in "US" for column in parts for part in column):
-            return concatenated(self._objects(call, parts), axis)
-        shapes = self._objects(call, [[part.shape for part in column] for column in parts])
-        mine = b"".join([part.tobytes() for column in parts for part in column])
-        sizes = [sum(int(np.prod(shape)) * column[0].dtype.itemsize
-                     for column, others in zip(parts, theirs, strict=True) for shape in others)
-                 for theirs in shapes]
-        everyone = self._gather_bytes(np.frombuffer(mine, np.uint8), np.array(sizes, np.int64))
-        return concatenated([_unpacked(data, theirs, parts)
-                             for data, theirs in zip(everyone, shapes, strict=True)], axis)
+        shapes = [[part.shape for part in column] for column in parts]
+        whole = sum(part.nbytes for column in parts for part in column) <= _SMALL or any(
+            column[0].dtype.hasobject or column[0].dtype.kind in "US" for column in parts)
+        everyone = self._objects(call, (shapes, parts if whole else None))
+        if all(theirs is not None for _, theirs in everyone):
+            return concatenated([theirs for _, theirs in everyone], axis)
+        return [self._gather_column(column, [theirs[i] for theirs, _ in everyone], axis)
+                for i, column in enumerate(parts)]
+
+    def _gather_column(self, column: list[HostArray], shapes: list[list[tuple[int, ...]]], axis: int) -> HostArray:
+        dtype = column[0].dtype
+        flat = [part.reshape(-1).view(np.uint8) for part in column]
+        gathered = self._gather_bytes(flat[0] if len(flat) == 1 else np.concatenate(flat),
+                                      [sum(map(math.prod, theirs)) * dtype.itemsize for theirs in shapes])
+        one, *others = (shape for theirs in shapes for shape in theirs)
+        if dtype.isnative and math.prod(one[:axis]) == 1:
+            # Nothing comes before the axis, so they already lie one after another.
+            length = sum(shape[axis] for shape in (one, *others))
+            everything: Any = gathered[0].base
+            result: HostArray = frozen(everything.view(dtype).reshape(*one[:axis], length, *one[axis + 1:]))
+            return result
+        return concatenated([[_unpacked(data, theirs, dtype)]
+                             for data, theirs in zip(gathered, shapes, strict=True)], axis)[0]
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         with journal.span("exchange", called=call, contributed=array):
@@ -313,17 +327,9 @@ def _numpy(columns: Columns) -> list[list[HostArray]]:
     return [[np.asarray(part, order="C") for part in column] for column in columns]
 
 
-def _unpacked(data: Bytes, shapes: Sequence[Sequence[tuple[int, ...]]],
-              columns: list[list[HostArray]]) -> list[list[HostArray]]:
-    found, start = [], 0
-    for column, theirs in zip(columns, shapes, strict=True):
-        dtype, parts = column[0].dtype, []
-        for shape in theirs:
-            stop = start + int(np.prod(shape)) * dtype.itemsize
-            parts.append(data[start:stop].view(dtype).reshape(shape))
-            start = stop
-        found.append(parts)
-    return found
+def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.generic]) -> list[HostArray]:
+    ends = np.cumsum([math.prod(shape) * dtype.itemsize for shape in shapes])
+    return [part.view(dtype).reshape(shape) for part, shape in zip(np.split(data, ends[:-1]), shapes, strict=True)]
 
 
 def _level() -> str:

@@ -103,7 +103,10 @@ def gathers() -> Any:
     texts = s.run(lambda: np.array(["replica" + "'" * me().replica_id_in_sync_group] * 2))
     wide = s.run(lambda: np.ones((2, me().replica_id_in_sync_group)))
     large = s.run(lambda: np.full(30_000 + me().replica_id_in_sync_group, 1.5))
-    return [s.gather(values, axis=0), s.gather(texts, axis=0), s.gather(wide, axis=-1), s.gather(large, axis=0),
+    uneven = s.run(lambda: [numbers("float64", 6000 * me().replica_id_in_sync_group).reshape(shape)
+                            for shape in ((-1, 1), (3, -1))])  # nothing, little, and much
+    return [s.gather(uneven[0], axis=0), s.gather(uneven[1], axis=1),
+            s.gather(values, axis=0), s.gather(texts, axis=0), s.gather(wide, axis=-1), s.gather(large, axis=0),
             plain(s.run(lambda: me().all_gather([np.array([me().replica_id_in_sync_group])], axis=0)))]
 
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import sys
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -119,6 +120,16 @@ def too_little() -> None:
     assert first is None or is_full(first, 1)
     assert len(said) == (rank == 0), said
     assert all("sums are sent from now on" in str(one.message) and one.filename == __file__ for one in said)
+
+
+def gathers() -> None:
+    """A result of 16 MB and no other copy of it."""
+    mine = np.full((1, 1_000_000), rank, np.float64)
+    tracemalloc.start()
+    found = strategy.gather(mine, axis=0)
+    _, peak = tracemalloc.get_traced_memory()
+    assert found.tolist()[1][:2] == [1, 1] and found.nbytes == 16_000_000 and not found.flags.writeable
+    assert peak < 1.1 * found.nbytes, peak
 
 
 def large() -> None:
