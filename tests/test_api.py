@@ -50,7 +50,7 @@ NOT_PLANNED = {
         data.Dataset.ignore_errors data.Dataset.load data.Dataset.random data.Dataset.rejection_resample
         data.Dataset.save data.Dataset.snapshot data.Dataset.unique""",
     "indexing that NumPy writes with brackets": """
-        Variable.gather_nd Variable.scatter_nd_add Variable.scatter_nd_sub Variable.scatter_nd_update""",
+        Variable.scatter_nd_add Variable.scatter_nd_sub Variable.scatter_nd_update""",
 }
 # Parameters that have no meaning here.
 PARAMETERS_LEFT_OUT = {

@@ -99,6 +99,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
                                     "aggregation": refdist.VariableAggregation.NONE, "shape": ()}),
     "Variable.assign": (VARIABLE.assign, {"value": np.ones((2, 2))}),
     "Variable.scatter_add": (VARIABLE.scatter_add, {"sparse_delta": SLICES}),
+    "Variable.gather_nd": (VARIABLE.gather_nd, {"indices": [[0]]}),
     "Variable.sparse_read": (VARIABLE.sparse_read, {"indices": [0]}),
     "IndexedSlices": (refdist.IndexedSlices, {"values": np.ones((1, 2)), "indices": np.array([0]),
                                               "dense_shape": [2, 2]}),

@@ -131,6 +131,7 @@ def test_every_way_of_writing_keeps_the_arrays(two: Any) -> None:
     for method, row in (("add", 3.0), ("sub", 1.0), ("mul", 4.0), ("div", 2.0), ("min", 1.5), ("max", 2.5)):
         getattr(one, f"scatter_{method}")(refdist.IndexedSlices([row], [0]))
     assert host(one.sparse_read([[0], [1]])) == [[2.5], [1]]
+    assert host(one.gather_nd([[1], [0]])) == [1, 2.5]
     two.run(lambda: other.assign_add([1.0, number() + 1.0]))
     assert host(other.read_value()) == [7, 9]
     shares.assign(xp.asarray([7, 8], device=strict_world.Apart.gpus[0], dtype=xp.int32))

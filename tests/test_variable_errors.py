@@ -31,7 +31,7 @@ VALUES = [*INITIAL, np.ones((2, 3)), True, [3, 4], np.uint8([1, 2]), b"x", np.ar
               ([1.0], [0]), (np.ones((1, 3)), [1]), ([1.0], [5]), ([1.0], [-1]), ([1], [0]), ([True], [0]),
               (["q"], [0]), ([0], [0]), ([1, 2], [0, 0]), ([1j], [0]), ([1.0], [7], [2]), ([1.0], [0], [2, 3])])]
 METHODS = ["assign", "assign_add", "assign_sub", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div",
-           "scatter_min", "scatter_max", "scatter_update", "batch_scatter_update", "sparse_read"]
+           "scatter_min", "scatter_max", "scatter_update", "batch_scatter_update", "gather_nd", "sparse_read"]
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.pow, operator.matmul, operator.lt,
              operator.and_, operator.lshift, operator.getitem]
 ALONE: list[Callable[[Any], Any]] = [float, int, bool, len, list, operator.index, operator.neg, operator.invert, abs,

@@ -108,7 +108,7 @@ def _shape(part: Part) -> tuple[int, ...]:
 def _rigid(part: Part, axis: int | None) -> Any:
     shape = _shape(part)
     if isinstance(part, IndexedSlices):
-        return ("rows of", *shape[1:])
+        return ("rows of", *shape[1:], *(("in", *part.shape) if part.shape is not None else ()))
     if axis is None or not shape:
         return shape
     axis %= len(shape)

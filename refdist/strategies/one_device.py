@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from refdist import config
 from refdist.core import rules
 from refdist.strategies.alone import warn_of_copies
@@ -30,6 +32,11 @@ class OneDeviceStrategy(Strategy):
     def __init__(self, device: str | config.LogicalDevice) -> None:
         warn_of_copies("OneDeviceStrategy")
         super().__init__(OneDeviceExtended(self, worker_devices=[config.check_device(device)]))
+
+    def _reduce_leaf(self, op: rules.ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
+        # The page of OneDeviceStrategy.reduce says that without an axis the value is simply returned, so that the MEAN
+        # of ints is made of ints.
+        return super()._reduce_leaf(rules.ReduceOp.SUM if axes is None else op, value, axes)
 
 
 class OneDeviceExtended(StrategyExtended):

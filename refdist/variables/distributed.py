@@ -187,7 +187,7 @@ class _Shared(Variable):
 
     def _assign_result(self) -> Any:
         returns = rules.RETURNS[self._kind]
-        if returns == rules.ALL_COPIES:
+        if returns == rules.ALL_COPIES and self._strategy.num_replicas_in_sync > 1:
             return Mirrored([variable._array for variable in self._copies], self._devices)
         return self._read() if returns == rules.A_READ else self._local_copy()._array
 

@@ -1,4 +1,5 @@
-"""The new array that assign, assign_add and scatter_* compute from the old one and a value, and the checks they need.
+"""The new array that assign, assign_add and scatter_* compute from the old one and a value, the parts of one that are
+read, and the checks that these need.
 
 These are pure functions: they store nothing, and know nothing of replicas and copies.
 """
@@ -14,7 +15,19 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import aliases, astype, cast, dtype_of, frozen, has_dtype, kept, kind_of, to_array, xp_of
+from refdist.array.convert import (
+    aliases,
+    astype,
+    cast,
+    dtype_of,
+    frozen,
+    has_dtype,
+    kept,
+    kind_of,
+    on_device_of,
+    to_array,
+    xp_of,
+)
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import rules
@@ -99,6 +112,30 @@ def _prepare_slices(variable: ResourceVariable, operation: str, attempted: str, 
                            f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
                            kind=errors.InvalidArgumentError)
     return IndexedSlices(values, indices, value.dense_shape)
+
+
+def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
+    """The parts of an array on `device` at `indices`, whose last dimension counts through the array's first ones.
+
+    Raises:
+        RD25: indices that are not integers, or of parts that do not exist.
+    """
+    depth = indices.shape[-1] if indices.ndim else array.ndim + 1
+    exist = kind_of(dtype_of(indices)) in "iu" and depth <= array.ndim
+    for i in range(depth if exist else 0):
+        lowest, highest = collectives.bounds(indices[..., i])
+        exist = exist and lowest >= 0 and highest < array.shape[i]
+    if not exist:
+        raise errors.error("RD25", attempted, f"indices are {indices} and the variable has shape {array.shape}",
+                           "Pass integer indices of what exists.", kind=errors.InvalidArgumentError)
+    indices = current_backend().put(indices, device)
+    xp, inner = xp_of(array), array.shape[depth:]
+    with on_device_of(array):
+        places = xp.sum(indices[..., :0], axis=-1, dtype=xp.int64)
+        for i in range(depth):
+            places = places * array.shape[i] + indices[..., i]
+        found = xp.take(xp.reshape(array, (-1, *inner)), xp.reshape(places, (-1,)), axis=0)
+        return frozen(xp.reshape(found, (*places.shape, *inner)))
 
 
 def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) -> Any:

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refdist import errors, journal
-from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import dtype_of, frozen, kind_of, on_device_of, short, to_array, to_numpy, xp_of
+from refdist.array.convert import dtype_of, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
@@ -27,7 +26,7 @@ from refdist.core.interfaces import Written
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
-from refdist.variables.operations import prepare, update
+from refdist.variables.operations import gathered, prepare, update
 from refdist.variables.values import DistributedValues
 
 
@@ -121,17 +120,19 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         Raises:
             RD25: indices that are not integers, or of rows that do not exist.
         """
-        rows, wanted = self._read(), to_array(indices, argument="indices")
-        lowest, highest = collectives.bounds(wanted) if kind_of(dtype_of(wanted)) in "iu" else (-1, -1)
-        if rows.ndim == 0 or lowest < 0 or highest >= rows.shape[0]:
-            raise errors.error("RD25", f"sparse_read of variable {self.name}", f"indices are {wanted} and the variable "
-                               f"has shape {rows.shape}", "Pass integer indices of existing rows.",
-                               kind=errors.InvalidArgumentError)
-        wanted = current_backend().put(wanted, context_stack.frame().device or self.device)
-        xp = xp_of(rows)
-        with on_device_of(rows):
-            found = xp.take(rows, xp.reshape(wanted, (-1,)), axis=0)
-            return frozen(xp.reshape(found, (*wanted.shape, *rows.shape[1:])))
+        return self._gathered(to_array(indices, argument="indices")[..., None], "sparse_read")
+
+    def gather_nd(self, indices: object, name: str | None = None) -> Any:
+        """The parts at `indices`, as a read-only array; the last dimension of `indices` has the indices of one part.
+
+        Raises:
+            RD25: indices that are not integers, or of parts that do not exist.
+        """
+        return self._gathered(to_array(indices, argument="indices"), "gather_nd")
+
+    def _gathered(self, indices: Array, method: str) -> Any:
+        device = context_stack.frame().device or self.device
+        return gathered(self._read(), indices, device, f"{method} of variable {self.name}")
 
     @property
     def name(self) -> str:
