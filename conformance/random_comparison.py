@@ -1,15 +1,18 @@
 """Comparing two implementations on random programs: what differs, how often, and the shortest program that shows it.
 
 **Classes.** Many programs show one difference, and a program may show several. So a difference has a class: the
-operation, the kind of strategy, and how the results differ (another kind of error, another dtype, other numbers). Every
-class is reported once, with how often it was seen, and with one program. Only the first difference of a program counts,
-because what comes after it may be its consequence; programs are short, so that no class hides others for long.
+operation, the kind of strategy, and how the results differ (a refusal, another dtype, other numbers). Every class is
+reported once, with how often it was seen, and with one program. Only the first difference of a program counts, because
+what comes after it may be its consequence; programs are short, so that no class hides others for long. One cause should
+be few classes: that an implementation refuses what the other one does counts, and not what the other one had instead,
+nor, of two refusals, which error each is. The errors that a program raises by itself count as they are.
 
 **Packs.** What costs most is to begin: a process for each program, in some implementations. So several programs for one
 strategy are asked as one long program, in which every statement has its result. A program whose results are equal
-there is done. One that differs in a new way is asked alone, and that answer counts; if it does not differ alone, that
-is a class, too. A pack without an answer is divided in two, down to single programs; what follows a crash is asked
-again.
+there is done, and so is one that differs in a way that is known. One that differs in a new way is asked alone, and that
+answer counts; if it does not differ alone, the programs before it have left something behind, which is one class for
+all operations. A pack without an answer is divided in two, down to single programs; what follows a crash, or something
+left behind, is asked again.
 
 **Where a program crashes** is known only if the implementation says so before it ends; most cannot. So the beginnings
 of such a program are asked, until it is known with which operation the crash comes.
@@ -47,6 +50,9 @@ PACK = 8  # programs that are asked together
 SHRINKS = 60  # programs that are asked to find a shorter one
 NOTHING: Result = {"object": "nothing"}  # where there is no result
 UNSUPPORTED = "unsupported"
+ANOTHER_REFUSAL = "another refusal"
+REFUSALS = ("value", "type", "lookup", "context", "unsupported")  # the errors with which a call is refused
+ON_PURPOSE = "on purpose"  # what the errors say that a program raises by itself
 
 
 class _Shows(Exception):
@@ -63,7 +69,7 @@ class Kind:
 
     Attributes:
         operation: what the statement does.
-        strategy: the kind of strategy, with " 1" where it has one replica.
+        strategy: the kind of strategy, with " 1" if it has one replica.
         difference: how the results differ.
     """
 
@@ -75,8 +81,8 @@ class Kind:
         return f"{self.operation} @ {self.strategy}: {self.difference}"
 
     def after_others(self) -> Kind:
-        """The class of what differs only where other programs have been run before."""
-        return replace(self, difference=f"{self.difference}, after other programs")
+        """The class of what differs only where other programs have been run before, whatever the operation is."""
+        return replace(self, operation="anything after other programs")
 
 
 @dataclass(frozen=True)
@@ -99,14 +105,19 @@ class Found:
 class Comparison:
     """Compares two implementations.
 
+    Args:
+        one, other: the implementations.
+        known: which classes are only counted: they are neither asked alone nor made as short as possible.
+
     Attributes:
         done: how many programs were compared.
         left_out: how many more one of the two does not run.
         found: the classes of differences.
     """
 
-    def __init__(self, one: Tester, other: Tester) -> None:
+    def __init__(self, one: Tester, other: Tester, known: Callable[[Kind], bool] = lambda kind: False) -> None:
         self.one, self.other = one, other
+        self._known = known
         self.done = self.left_out = 0
         self.found: dict[Kind, Found] = {}
         # Of the programs of a batch, and what they are shrunk to.
@@ -120,7 +131,7 @@ class Comparison:
         Args:
             count: how many.
             start: which ones.
-            shrink: which classes to make as short as possible.
+            shrink: which of the classes that are not known to make as short as possible.
         """
         for first in range(0, count, BATCH):
             self._batch([f"{start} {number}" for number in range(first, min(first + BATCH, count))], shrink)
@@ -144,8 +155,9 @@ class Comparison:
                     self.found[difference.kind] = Found(0, difference)
                     new[difference.kind] = which
                 self.found[difference.kind].count += 1
-        for kind in filter(shrink, new):
-            self._shrink(kind, new[kind])
+        for kind in new:
+            if not self._known(kind) and shrink(kind):
+                self._shrink(kind, new[kind])
 
     def _drawn(self, which: str) -> list[RandomProgram]:
         """The program of a seed; it comes after the simplest one of all, with which Hypothesis begins."""
@@ -208,11 +220,13 @@ class Comparison:
         end = 0
         for number, one in enumerate(pack, 1):
             start, end = end, end + len(one.statements)
-            found = first_difference(joined, mine, theirs, range(start, end))
-            if found and found.kind not in self._alike:
-                found = self._alone(one) or replace(found, kind=found.kind.after_others())
+            found, left_behind = first_difference(joined, mine, theirs, range(start, end)), False
+            if found and found.kind not in self._alike and not self._known(found.kind):
+                alone = self._alone(one)
+                left_behind = alone is None
+                found = alone or replace(found, kind=found.kind.after_others())
             self._differences[one] = found
-            if found and "crash" in found.kind.difference and number < len(pack):
+            if found and (left_behind or "crash" in found.kind.difference) and number < len(pack):
                 # Nothing says that the implementation is still in order.
                 self._ask(pack[number:])
                 return
@@ -270,35 +284,49 @@ def _lost(reply: Reply, one: RandomProgram) -> str:
 
 
 def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements: range) -> Difference | None:
-    """The first of some statements on which two answers differ; none if the other one does not do it."""
+    """The first of some statements on which two answers differ; none if the other one does not do it.
+
+    What follows another refusal is not its consequence, and counts before it.
+    """
+    refusal: Difference | None = None
     pairs = [[comparable(answer, one.strategy) for answer in answers]
              for answers in zip(mine.answers, theirs.answers, strict=True)]
     for i in statements:
         for worker, (expected, found) in enumerate(pairs):
             if i not in expected and i not in found:
                 continue
-            kind = _how(expected.get(i, NOTHING), found.get(i, NOTHING))
-            if kind == UNSUPPORTED:
-                return None
-            if kind:
-                operation = one.statements[i][1] if i != BEFORE else "making the strategy"
-                said = f"worker {worker}: " if len(pairs) > 1 else ""
-                return Difference(Kind(operation, _place(one.strategy), kind),
-                                  replace(one, statements=one.statements[:i + 1]), said + shown(found.get(i, NOTHING)))
-    return None
+            how = _how(expected.get(i, NOTHING), found.get(i, NOTHING))
+            if how == UNSUPPORTED:
+                return refusal
+            if not how or (how == ANOTHER_REFUSAL and refusal):
+                continue
+            operation = one.statements[i][1] if i != BEFORE else "making the strategy"
+            said = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(found.get(i, NOTHING))
+            beginning = replace(one, statements=one.statements[:i + 1])
+            difference = Difference(Kind(operation, _place(one.strategy), how), beginning, said)
+            if how != ANOTHER_REFUSAL:
+                return difference
+            refusal = difference
+    return refusal
 
 
 def _place(strategy: str) -> str:
     workers, replicas = size(strategy)
-    return strategy.partition(" ")[0] + (" 1" if workers * replicas == 1 and " " in strategy else "")
+    return strategy.partition(" ")[0] + (" 1" if workers * replicas == 1 else "")
 
 
 def _how(expected: Result, found: Result) -> str:
     """How two results differ, in a few words without their numbers; nothing if they do not."""
     for _, one, other in places(expected, found):
+        errors = _error(one), _error(other)
+        if errors[1] == "raises unsupported":
+            return UNSUPPORTED
+        if any(errors):
+            return f"{errors[1] or 'a result'} instead of {errors[0] or 'a result'}" if errors[0] != errors[1] \
+                else ANOTHER_REFUSAL
         kinds = _kind(one), _kind(other)
         if kinds[0] != kinds[1]:
-            return UNSUPPORTED if kinds[1] == "raises unsupported" else f"{kinds[1]} instead of {kinds[0]}"
+            return f"{kinds[1]} instead of {kinds[0]}"
         if isinstance(one, dict) and isinstance(other, dict) and one.get("dtype") != other.get("dtype"):
             return f"dtype {other['dtype']} instead of {one['dtype']}"
         if isinstance(one, dict) and isinstance(other, dict) and one.get("shape") != other.get("shape"):
@@ -307,12 +335,18 @@ def _how(expected: Result, found: Result) -> str:
     return ""
 
 
+def _error(result: Result) -> str:
+    """What error a result is; nothing if it is none."""
+    if not isinstance(result, dict) or "error" not in result:
+        return ""
+    by_itself = ON_PURPOSE in str(result.get("message"))
+    return "a refusal" if result["error"] in REFUSALS and not by_itself else f"raises {result['error']}"
+
+
 def _kind(result: Result) -> str:
     """What a result is, without its numbers."""
     if not isinstance(result, dict):
         return "None" if result is None else type(result).__name__
-    if "error" in result:
-        return f"raises {result['error']}"
     return "array" if "dtype" in result else next(iter(result))
 
 

@@ -25,7 +25,11 @@ def returned(w: Writer) -> None:
 
 
 def op(w: Writer) -> str:
-    return w.pick(*OPS) if not w.chance(20) else w.pick('"MAX"', '"sum"', "None", "1")
+    """A reduce op, or what is none: the operation is then called so."""
+    if not w.chance(20):
+        return w.pick(*OPS)
+    w.operation(f"{w.current} with what is not an op")
+    return w.pick('"MAX"', "None", "1")
 
 
 def all_reduce(w: Writer) -> None:
@@ -114,7 +118,7 @@ def merge_call(w: Writer) -> None:
     what, value = contribution(w)
     merge = w.name("merge_")
     call = _cross(w, what, "value")
-    inner = w._operation
+    inner = w.current
     w.operation(f"merge_call: {inner}")
     w.say(f"def {merge}(strategy, value):\n    return {call}\n")
     w.say(w.run(f"return replica().merge_call({merge}, args=({value},))"))

@@ -90,8 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     known = known_classes(options.known) if options.known else {}
     one, other = tester(options.adapter, options.limit), tester(options.against, options.limit)
     try:
-        comparison = Comparison(one, other)
-        comparison.run(options.programs, options.seed, lambda kind: clause_of(kind, known) is None)
+        comparison = Comparison(one, other, lambda kind: clause_of(kind, known) is not None)
+        comparison.run(options.programs, options.seed)
         print(page(comparison, known, options.seed))
     finally:
         one.close()

@@ -164,13 +164,13 @@ def updated(w: Writer) -> None:
     else:
         value = {"an array": array, "a number": w.array((), v.dtype)}.get(what) or w.pick(*(x for x, _ in w.values))
         args = f"args=({value},)"
-    call = f"strategy.extended.update({name}, {function}, {args}{grouped})"
+    call, result = f"strategy.extended.update({name}, {function}, {args}{grouped})", w.name("r")
     if where == "in merge_call":
         merge = w.function(f"return {call}", arguments="strategy", kind="merge_")
-        w.say(f"r = {w.run(f'return replica().merge_call({merge})')}")
+        w.say(f"{result} = {w.run(f'return replica().merge_call({merge})')}")
     else:
-        w.say(f"r = {call}" if where == "outside" else f"with strategy.scope():\n    r = {call}\n")
-    w.say(*(["r"] if returns and not (where == "in merge_call" and grouped) else []))
+        w.say(f"{result} = {call}" if where == "outside" else f"with strategy.scope():\n    {result} = {call}\n")
+    w.say(*([result] if returns and not (where == "in merge_call" and grouped) else []))
     _read(w, name)
 
 

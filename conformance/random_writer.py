@@ -35,7 +35,7 @@ def slices(values, indices, shape):
 STRATEGIES = ("Mirrored 2", "Mirrored 2", "Mirrored 1", "Mirrored 3", "Mirrored 5", "Mirrored 8", "Central 2",
               "Central 1", "Central 3", "OneDevice", "Default", "MultiWorker 2x1", "MultiWorker 2x2")
 STEPS = 5  # operations of a program, at most
-OPS = ('"SUM"', '"MEAN"', "tf.distribute.ReduceOp.SUM", "tf.distribute.ReduceOp.MEAN")
+OPS = ('"SUM"', '"MEAN"', '"sum"', "tf.distribute.ReduceOp.SUM", "tf.distribute.ReduceOp.MEAN")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (2,), (2, 2), (3, 1))
 DTYPES = ("float32", "float64", "int32", "int64")
 AGGREGATIONS = ("SUM", "MEAN", "ONLY_FIRST_REPLICA", "NONE")
@@ -83,6 +83,7 @@ class Writer:
         count: how many replicas there are.
         kind: of the strategy, such as "Mirrored".
         several: whether there are several workers.
+        current: what the statements do that are being written.
     """
 
     def __init__(self, draw: st.DrawFn, strategy: str) -> None:
@@ -94,8 +95,9 @@ class Writer:
         self.variables: list[Variable] = []
         self.values: list[tuple[str, int]] = []  # arrays, distributed: name and rank
         self._statements: list[tuple[str, str]] = []
-        self._names = 0
-        self._operation = ""
+        # Where numbers begin, so that no program of a pack has a name that an earlier one has defined.
+        self._names = draw(st.integers(0, 10 ** 6))
+        self.current = ""
 
     # Choosing.
 
@@ -121,10 +123,10 @@ class Writer:
 
     def operation(self, name: str) -> None:
         """Says what the statements that follow do."""
-        self._operation = name
+        self.current = name
 
     def say(self, *statements: str) -> None:
-        self._statements += [(one, self._operation) for one in statements]
+        self._statements += [(one, self.current) for one in statements]
 
     def name(self, kind: str) -> str:
         self._names += 1

@@ -60,6 +60,15 @@ def double_mean(right: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
+def of_another_kind(right: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return right(*args, **kwargs)
+        except ValueError as error:
+            raise KeyError(str(error)) from error
+    return run
+
+
 def without_scatter(right: Callable[..., Any]) -> Callable[..., Any]:
     def scatter(*args: Any, **kwargs: Any) -> Any:
         raise KeyError("scatter")
@@ -181,8 +190,8 @@ def test_errors_and_a_lost_process_are_differences() -> None:
     assert all("all_gather" in kind.operation for kind in found)
     assert all(".all_gather(" in one.difference.example.program().example.source for one in found.values())
     raising = compared(Liar((refdist.Variable, "scatter_add", without_scatter)), 200).found
-    assert raising and all(kind.operation.startswith("scatter_add") and kind.difference.startswith("raises lookup")
-                           for kind in raising)
+    assert {kind.difference for kind in raising} == {"a refusal instead of a result", "another refusal"}
+    assert all(kind.operation.startswith("scatter_add") for kind in raising)
 
 
 def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
@@ -194,8 +203,44 @@ def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
             return Reply([{**answer, max(answer): None} for answer in reply.answers])
 
     found = compared(Tired(Simulated()), 60).found
-    assert found and all(kind.difference.endswith("after other programs") for kind in found)
+    assert found and all(kind.operation == "anything after other programs" for kind in found)
     assert all(len(one.difference.example.program().observe) >= 25 for one in found.values())
+
+
+def test_which_refusal_it_is_counts_only_for_errors_that_a_program_raises() -> None:
+    found = compared(Liar((refdist.Strategy, "run", of_another_kind)), 120).found
+    refusals = {kind for kind in found if kind.difference == "another refusal"}
+    own = set(found) - refusals
+    assert own and {kind.difference for kind in own} == {"raises lookup instead of raises value"}
+    assert all(kind.operation.startswith("an error in") for kind in own)
+    assert refusals and not any(kind.operation.startswith("an error in") for kind in refusals
+                                if "outside of the scope" not in kind.operation and "NONE" not in kind.operation)
+
+
+def test_another_refusal_hides_nothing_that_follows() -> None:
+    """A program that differs otherwise, too, is counted under that."""
+    alone = compared(Liar(REDUCE), 60).found
+    both = compared(Liar(REDUCE, (refdist.Strategy, "run", of_another_kind)), 60).found
+    assert {kind: one.count for kind, one in both.items() if kind in alone} \
+        == {kind: one.count for kind, one in alone.items()}
+
+
+def test_known_classes_are_counted_and_not_looked_at() -> None:
+    asked: list[int] = []
+
+    class Counting(Liar):
+        def ask(self, program: Program, case: Case | None = None) -> Reply:
+            asked.append(1)
+            return super().ask(program, case)
+
+    def found(known: bool) -> tuple[dict[Kind, int], int]:
+        asked.clear()
+        comparison = Comparison(InProcess(Simulated()), Counting(GATHER), lambda kind: known)
+        comparison.run(30)
+        return {kind: one.count for kind, one in comparison.found.items()}, len(asked)
+
+    (known, few), (new, many) = found(True), found(False)
+    assert known == new and known and few <= 30 < many
 
 
 @pytest.mark.parametrize("lacks", [{"all_gather", "workers", "Central"}, {"variables", "datasets", "dtypes"},

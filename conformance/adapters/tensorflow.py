@@ -34,7 +34,7 @@ from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-DEVICES = 6
+DEVICES = 8
 # The kinds that are not another author's, where a strategy of that author is tested.
 OTHERS = {"Default", "OneDevice", "Central", "workers", "replicas on workers"}
 LIMIT = 20.0  # seconds that a case may take
