@@ -103,12 +103,26 @@ def test_a_late_start_names_the_workers_that_have_not_arrived() -> None:
 def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
     one = desk(3)
     for rank in range(3):
-        one.take(said(rank, "mpiexec died", label="launcher"), rank, 1.0)
+        one.take(said(rank, "mpiexec died", label="launcher", if_first=True), rank, 1.0)
+        one.take(change(rank, "ended", 137, if_first=True), rank, 1.0)
     assert one.due(1.0)[0] == "[launcher] mpiexec died\n"
+    told = desk(3)
+    for rank in range(3):
+        told.take(said(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
+        told.take(change(rank, "ended", 143, if_first=True), rank, 1.0)
+    assert (told.due(1.0)[0], told.status) == ("[workers 0-2] ended by SIGTERM\n", 143)
     other = desk(3)
     other.take(said(0, "KeyError"), 0, 1.0)
-    other.take(said(1, "mpiexec died", label="launcher"), 1, 1.0)
+    other.take(said(1, "mpiexec died", label="launcher", if_first=True), 1, 1.0)
     assert other.due(1.3) == ("[worker 0] KeyError\n", [(rank, {"answer": "printed", "status": 70}) for rank in (0, 1)])
+
+
+def test_what_others_miss_is_no_news_after_an_exception() -> None:
+    one = desk(3)
+    one.take(said(1, "KeyError", weak=False), 1, 1.0)
+    one.take(said(0, "worker 1 died", weak=True), 0, 1.0)
+    assert one.due(1.3)[0] == "[worker 1] KeyError\n"
+    assert one.status == 70
 
 
 def test_the_next_process_takes_over_the_desk_of_one_that_is_gone() -> None:

@@ -49,9 +49,9 @@ def main(size: int, command: list[str]) -> int:
 
 
 def _options(mpiexec: str) -> list[str]:
-    # OpenMPI's counts cores, and ends all processes silently when one dies.
+    # OpenMPI's counts cores.
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
-    return ["--oversubscribe", "--with-ft", "ulfm"] if "Open MPI" in version else []
+    return ["--oversubscribe"] if "Open MPI" in version else []
 
 
 class _Launch:
@@ -70,20 +70,22 @@ class _Launch:
             command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {name}"}, start_new_session=True,
             preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
         self._watch(self._mpiexec.pid)
-        self._proxies: dict[int, tuple[int, str]] = {}  # children of mpiexec, by what becomes readable when they end
+        self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them
+        self._proxies: dict[int, tuple[int, str]] = {}  # those, by what becomes readable when they end
         self._cause = ""  # what was lost first, if no supervisor says it
+        self._is_proxy = False  # whether that is a child of mpiexec, which then returns any status
         self._seen: set[int] = set()  # workers whose supervisors have said that they are there
         self._supervisors: dict[int, int] = {}  # those workers, by what becomes readable when the supervisor ends
-        self._started = time.monotonic()
+        self._childless = time.monotonic()  # when mpiexec had a child for the last time
         self._told = self._killed = False  # mpiexec, by this process
         self._kill_at = math.inf
 
     def run(self) -> int:
         while self._mpiexec.poll() is None:
             self._step()
-        self._line.work()
+        self._look(0)
         self._line.close()
-        status = self._desk.status or self._lost(self._mpiexec.returncode)
+        status = self._desk.cause or self._lost(self._mpiexec.returncode)
         processes.end_descendants(0 if status else LINGER_SECONDS)
         for job in {state["job"] for state in self._desk.states.values()}:
             processes.remove_shared_memory(job)
@@ -97,9 +99,19 @@ class _Launch:
             self._killed = True
             self._mpiexec.kill()
             return
-        starting = len(self._seen) < self._size
+        starting = len(self._seen) < min([self._size, *(state["size"] for state in self._desk.states.values())])
         left = min(self._kill_at, self._line.next(), now + START_SECONDS if starting else math.inf) - now
-        events = self._waiting.poll(None if left == math.inf else max(left, 0))
+        self._look(None if left == math.inf else max(left, 0))
+        if starting:
+            self._find_proxies(now)
+        for rank in self._desk.states.keys() - self._seen:
+            self._seen.add(rank)
+            ends = self._watch(self._desk.states[rank]["supervisor"])
+            if ends is not None:
+                self._supervisors[ends] = rank
+
+    def _look(self, seconds: float | None) -> None:
+        events = self._waiting.poll(seconds)
         self._line.work()  # what supervisors have said before they ended
         for descriptor, _ in events:  # in the order in which they happened
             if descriptor == self._woken.fileno():
@@ -110,34 +122,32 @@ class _Launch:
                 if state["state"] != "ended":
                     self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
             elif descriptor in self._proxies:
-                self._proxy_died(descriptor, now)
-        if starting:
-            self._find_proxies()
-            if not self._proxies and now > self._started + HOLD_SECONDS:
-                # One that dies at once is not seen, and MPICH's mpiexec waits for it for ever.
-                self._blame(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
-                self._kill_at = now
-        for rank in self._desk.states.keys() - self._seen:
-            self._seen.add(rank)
-            ends = self._watch(self._desk.states[rank]["supervisor"])
-            if ends is not None:
-                self._supervisors[ends] = rank
+                self._proxy_died(descriptor)
 
-    def _find_proxies(self) -> None:
-        for pid in processes.children(self._mpiexec.pid):
-            known = {pid: ends for ends, (pid, _) in self._proxies.items()}
-            ends, found = known.get(pid) or self._watch(pid), processes.facts(pid)
-            if ends is not None and found is not None:
-                self._proxies[ends] = pid, found.name  # which changes when it has just been started
+    def _find_proxies(self, now: float) -> None:
+        children = processes.children(self._mpiexec.pid)
+        for pid in children:
+            found = processes.facts(pid)
+            # It has its name when it has begun its program.
+            if found is not None and found.name.startswith("hydra_pmi") and pid not in self._seen_proxies:
+                self._seen_proxies.add(pid)
+                if (ends := self._watch(pid)) is not None:
+                    self._proxies[ends] = pid, found.name
+        if any(map(processes.alive, children)):
+            self._childless = now
+        elif now > self._childless + HOLD_SECONDS:
+            self._blame(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
+            self._kill_at = now  # it would wait for ever
 
-    def _proxy_died(self, descriptor: int, now: float) -> None:
+    def _proxy_died(self, descriptor: int) -> None:
         self._waiting.unregister(descriptor)
         pid, name = self._proxies.pop(descriptor)
         going_on = [state for state in self._desk.states.values() if state["state"] != "ended"]
-        if going_on or not self._desk.states:
+        if not self._cause and (going_on or not self._desk.states):
+            self._is_proxy = True
             self._blame(f"{name} (process {pid}) died")
         # MPICH's mpiexec waits for it for ever.
-        self._kill_at = min(self._kill_at, now + (LINGER_SECONDS if going_on else HOLD_SECONDS))
+        self._kill_at = min(self._kill_at, time.monotonic() + (LINGER_SECONDS if going_on else HOLD_SECONDS))
 
     def _blame(self, cause: str) -> None:
         if not self._cause and not self._desk.status:
@@ -162,9 +172,11 @@ class _Launch:
             self._cause = f"the supervisor of {named(missing)} was killed when it started"
         if code < 0 and not self._killed:
             self._cause = f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}"
-        if not (code < 0 or code in _KILLED):
+        if self._desk.status and not self._cause:
+            return self._desk.status
+        if code >= 0 and code not in _KILLED and not (code and (self._is_proxy or self._desk.status)):
             return code
-        if not self._desk.spoken and self._cause:
+        if self._cause and not self._desk.blamed:
             _write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
         return 128 + signal.SIGKILL
 

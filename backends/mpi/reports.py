@@ -78,14 +78,16 @@ class Desk:
     """The reports and states of the workers of a host.
 
     Attributes:
-        spoken: whether anything was printed.
         states: the last state of each worker.
+        cause: the exit status of the worker, or process of the launcher, that failed first and by itself; 0 for none.
+        blamed: whether the report of a process of the launcher was printed.
     """
 
     def __init__(self) -> None:
-        self.spoken = False
-        self._status = self._weak = 0
-        self._over = False
+        self.blamed = False
+        self.cause = 0
+        self._weak = 0
+        self._over = self._failed = self._raised = False
         self.states: dict[int, Message] = {}
         self._senders: dict[int, Any] = {}
         self._quiet: set[int] = set()  # workers that have ended, or whose report was printed
@@ -98,19 +100,22 @@ class Desk:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of".
                 A change of its "state" ("running", "starting", "joined", "ended"), with its "process"; or a "text" to
                 be printed, and for how long it may "wait" for the same from others; "label" is whom it is about where
-                that is not the worker; with "missing", the workers that have not arrived are added.  A "weak" status
-                is of a worker that fails because of another one.
+                that is not the worker; with "missing", the workers that have not arrived are added; with "if_first", it
+                is printed only if no worker has failed before.  A "weak" status
+                is of a worker that fails because of another one, "weak" false of one that has raised by itself.
             sender: to whom the answer goes.
             now: the time.
         """
         rank = message["rank"]
-        if "label" in message and self.status:
-            # The launcher ends because of the worker that has failed before.
-            message = {**message, "text": ""}
+        if (message.get("if_first") and self._failed) or (message.get("weak") and self._raised):
+            # The launcher ends workers, or others miss one, because of one that has failed before and said why.
+            message = {**message, "text": ""} if "text" in message else message
+        self._failed = self._failed or bool(message["status"] and not message.get("if_first"))
+        self._raised = self._raised or message.get("weak") is False
         if message.get("weak"):
             self._weak = self._weak or message["status"]
         else:
-            self._status = self._status or message["status"]
+            self.cause = self.cause or message["status"]
         if "text" in message:
             self._waiting.append((now + message["wait"], message, sender))
             return
@@ -129,7 +134,8 @@ class Desk:
                 groups.setdefault((message.get("label", ""), said), set()).add(message["rank"])
             text = "".join(prefixed(label or named(ranks), said) for (label, said), ranks in groups.items())
             answers = [(sender, {"answer": "printed", "status": self.status}) for _, _, sender in self._waiting]
-            self._waiting, self.spoken = [], True
+            self.blamed = self.blamed or any(label for label, said in groups if said)
+            self._waiting = []
             self._quiet |= reporting
         ended = {rank for rank, found in self.states.items() if found["state"] == "ended"}
         if self._is_everyone(ended) and not self._over:
@@ -147,7 +153,7 @@ class Desk:
     @property
     def status(self) -> int:
         """The exit status of the worker that failed first; 0 for none."""
-        return self._status or self._weak
+        return self.cause or self._weak
 
     def next(self) -> float:
         """When `due` has something to do at the latest."""

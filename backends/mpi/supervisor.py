@@ -73,6 +73,7 @@ class Supervisor:
         self._joined = self._finished = False  # what the worker has said
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
         self._failed = self._broken = False  # whether this process has said it; because of a process of the launcher
+        self._if_first = False  # that is left out when a worker has failed before
         self._told = 0  # the last signal by which the worker was told to end
         self._limit = self._wanted = 0.0  # seconds left for the start, of how many; 0 for no limit
         self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
@@ -169,7 +170,8 @@ class Supervisor:
             self._tell("ended")
             self._leave()
         elif code < 0 and self._told and -code in (self._told, signal.SIGKILL):
-            self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS)
+            self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS,
+                       if_first=True)
         elif not self._joined:
             self._fail(f"{how} before it joined the others", MERGE_SECONDS)
         else:
@@ -183,7 +185,7 @@ class Supervisor:
         if self._end_at == _NEVER and not self._finished:
             self._broken = True
             self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
-                       MERGE_SECONDS, label="launcher", status=128 + signal.SIGKILL)
+                       MERGE_SECONDS, label="launcher", if_first=True, status=128 + signal.SIGKILL)
         return _CLOSED
 
     def _answered(self, answer: Message) -> None:
@@ -219,17 +221,19 @@ class Supervisor:
     def _tell(self, state: str) -> None:
         self._line.send({**self._who, "state": state, "process": self._child, "supervisor": os.getpid(),
                          "job": self._job, "joined": self._joined, "status": self._status or 0,
-                         "weak": self._weak and self._status == FAILED})
+                         "if_first": self._if_first,
+                         **({"weak": True} if self._weak and self._status == FAILED else {})})
 
     def _report(self, text: str, wait: float, **more: object) -> None:
         if not self._line.send({**self._who, "text": text, "wait": wait, **more}):
             self._answered({"answer": "printed", "status": self._known})
 
-    def _fail(self, text: str, wait: float, status: int = 0, **more: object) -> None:
+    def _fail(self, text: str, wait: float, status: int = 0, if_first: bool = False, **more: object) -> None:
         """Reports why the job cannot go on, and ends it without waiting for reports of the others."""
         if not self._failed:
             self._failed, self._end_at = True, time.monotonic() + wait + 1
-            self._report(text, wait, status=status or self._status or FAILED, **more)
+            self._if_first = if_first
+            self._report(text, wait, status=status or self._status or FAILED, if_first=if_first, **more)
             if self._status is None:
                 processes.kill(self._child)
             else:

@@ -35,8 +35,8 @@ while True:
 """
 # What is said of it; that of the launch command, only if mpiexec has started somebody who can say it.
 SAYS = {"worker": r"\[worker {rank}\] was killed by SIGKILL",
-        "supervisor": r"\[launcher\] the supervisor of workers? .*\b{rank}\b.* was killed",
-        "proxy": r"\[launcher\] \S+ \(process {pid}\) died",
+        "supervisor": r"\[launcher\] the supervisor of (worker {rank} \(process {pid}\) was|.* was killed when it)",
+        "proxy": r"\[launcher\] (\S+ \(process {pid}\) died|what mpiexec .* has started died at once)",
         "mpiexec": r"\[launcher\] \S+ \(process {pid}\) (was killed by SIGKILL|died)",
         "launcher": r"\[launcher\] python -m refdist launch \(process {pid}\) died"}
 
