@@ -41,7 +41,7 @@ _CHUNK_CROWDED = 1 << 24  # oversubscribed host: larger chunks, because every ba
 _BLOCKS = 64  # bits of the mask in a header
 _COPIED = 1 << 17  # bytes of results that are copied out
 
-Columns = Sequence[Sequence[HostArray]]  # for every result, the contiguous arrays of this process's replicas
+Columns = Sequence[Sequence[HostArray]]  # for every result this process's arrays, contiguous and in its byte order
 Wait = Callable[[Request], None]
 
 
@@ -102,11 +102,11 @@ class Layout:
             sources = [part.view(dtype) for block in blocks for part in (
                 [array[a:b] for array in self._bytes[i]] if block is None
                 else block[:, at - origin:at - origin + b - a])]
-            ordered_sum(sources, result[at:at + b - a].view(dtype.newbyteorder("=")))
+            ordered_sum(sources, result[at:at + b - a].view(dtype))
 
     def views(self, result: Bytes) -> list[HostArray]:
         """The arrays that all bytes of the sum are, one for each column."""
-        return [result[offset:offset + size].view(dtype.newbyteorder("=")).reshape(shape) for offset, size, dtype, shape
+        return [result[offset:offset + size].view(dtype).reshape(shape) for offset, size, dtype, shape
                 in zip(self.offsets, self._sizes, self._dtypes, self._shapes, strict=True)]
 
 
@@ -250,7 +250,7 @@ class MessageReducer:
     def _unordered(self, columns: Columns) -> list[HostArray]:
         totals, waiting = [], []
         for column in columns:
-            total = ordered_sum(column, np.empty_like(column[0], column[0].dtype.newbyteorder("=")))
+            total = ordered_sum(column, np.empty_like(column[0]))
             totals.append(total)
             flat = total.reshape(-1)
             step = max(_CHUNK // total.itemsize, 1)

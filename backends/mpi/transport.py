@@ -288,7 +288,7 @@ class MPITransport(ConnectableTransport):
         gathered = self._gather_bytes(flat[0] if len(flat) == 1 else np.concatenate(flat),
                                       [sum(map(math.prod, theirs)) * dtype.itemsize for theirs in shapes])
         one, *others = (shape for theirs in shapes for shape in theirs)
-        if dtype.isnative and math.prod(one[:axis]) == 1:
+        if math.prod(one[:axis]) == 1:
             # Nothing comes before the axis, so they already lie one after another.
             length = sum(shape[axis] for shape in (one, *others))
             everything: Any = gathered[0].base
@@ -324,7 +324,10 @@ class MPITransport(ConnectableTransport):
 
 
 def _numpy(columns: Columns) -> list[list[HostArray]]:
-    return [[np.asarray(part, order="C") for part in column] for column in columns]
+    # Contiguous and in the byte order of the machine, which the results have, too.
+    found = [[np.asarray(part, order="C") for part in column] for column in columns]
+    return [[part if part.dtype.isnative else part.astype(part.dtype.newbyteorder("=")) for part in column]
+            for column in found]
 
 
 def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.generic]) -> list[HostArray]:

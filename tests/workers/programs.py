@@ -61,6 +61,21 @@ def sums() -> Any:
             for dtype in DTYPES for size in sizes]
 
 
+def byte_orders() -> Any:
+    """Arrays in the other byte order, small and large; results are in that of the machine."""
+    s = strategy()
+    found = []
+    for dtype in (">f4", ">i8", ">c16"):
+        for size in (3, 50_000):
+            def step(dtype: str = dtype, size: int = size) -> Any:
+                mine = numbers(dtype, size)
+                return me().all_reduce("SUM", mine), me().all_gather(mine, axis=0)
+            total, gathered = s.run(step)
+            found += [plain(total), plain(gathered), s.reduce("MEAN", s.run(lambda step=step: step()[0]), axis=None)]
+    assert all(np.asarray(one).dtype.isnative for one in refdist.nest.flatten(found))
+    return found
+
+
 def large_sums() -> Any:
     """Several pieces of what is staged at once; earlier results stay as they were."""
     s = strategy()
