@@ -70,3 +70,4 @@ def recorded() -> refdist.insight.Recording:
 
 if __name__ == "__main__":
     recorded().save(PATH)
+    PATH.write_text(PATH.read_text().replace(f"{Path(__file__).parents[1]}/", ""))

@@ -29,7 +29,7 @@ def local(event: Event) -> Event:
     fields = {name: [Path(place).name for place in value] if name == "site" else value
               for name, value in event.fields.items()}
     if "text" in fields and event.kind == "error":
-        fields["text"] = fields["text"].partition("(")[0]
+        fields["text"] = fields["text"].partition(":")[0]
     return Event.of_json({**event.as_json(), **fields})
 
 
@@ -126,6 +126,14 @@ def test_a_summary_says_what_the_array_holds(array: Any, expected: dict[str, Any
     array = np.asarray(array)
     assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, **expected}
     json.loads(json.dumps(found, allow_nan=False))
+
+
+def test_lines_of_what_has_called_the_program_are_left_out() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with refdist.record() as recording:
+        strategy.run(lambda: None)
+    line = test_lines_of_what_has_called_the_program_are_left_out.__code__.co_firstlineno + 3
+    assert recording.events[0]["site"] == [f"{__file__}:{line}"] and list(recording.sources) == [__file__]
 
 
 def test_an_array_that_is_written_to_later_was_recorded_before() -> None:

@@ -33,7 +33,8 @@ _CALL = {
     "op": '"SUM", "MEAN", or null for a call without a reduce op',
     "axis": "the axis of a gather, or null",
     "bytes": "the size of what is contributed",
-    "site": 'the places in the program that led to the call, innermost first, each "file:line"',
+    "site": 'the places in the program that led to the call, innermost first, each "file:line"; without those of what '
+            "has called the program itself",
 }
 
 # Kind -> what it is, and its fields with what each means.

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 
 from refdist import journal
 from refdist.core.launcher import launched
 from refdist.insight import files
 from refdist.insight.console import Console
+from refdist.insight.difference import Difference, difference
 from refdist.insight.events import Event, renumbered
+from refdist.insight.picture import picture_of
 from refdist.insight.stream import Raw, Stream, event_of
+from refdist.insight.summary import Summary, summary_of
+from refdist.insight.trace import trace_of
 
 VARIABLE = "REFDIST_RECORD"
 
@@ -57,6 +63,32 @@ class Recording:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the recording to a file, which `refdist.insight.load` reads."""
         files.write(path, self.events, self.sources)
+
+    def summary(self) -> Summary:
+        """Calls and bytes by kind and by line, steps, and who waits for whom."""
+        return summary_of(self.events)
+
+    def svg(self) -> str:
+        """A picture: a lane for each replica, a column for each rendezvous."""
+        return picture_of(self.events)
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file for Perfetto or chrome://tracing."""
+        Path(path).write_text(json.dumps(trace_of(self.events)))
+
+    def diff(self, other: Recording) -> Difference | None:
+        """The first event at which another recording differs; None where there is none.
+
+        >>> import refdist
+        >>> def recorded(value):
+        ...     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        ...     with refdist.record() as recording:
+        ...         _ = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", value))
+        ...     return recording
+        >>> recorded(1.0).diff(recorded(1.0)) is None, recorded(1.0).diff(recorded(2.0)).fields
+        (True, ('contributed',))
+        """
+        return difference(self.events, other.events)
 
     def __len__(self) -> int:
         return len(self.events)

@@ -15,7 +15,9 @@ Replicas take turns, and each ends what it began, so the stacks need no more tha
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import sysconfig
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ from refdist.insight import values
 from refdist.insight.events import KINDS, Event
 
 Site = call_site.Site
+_INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class Raw(NamedTuple):
@@ -213,6 +216,14 @@ def _places(error: BaseException) -> Site:
     return tuple(reversed(places))
 
 
+def places_of(site: tuple[object, ...]) -> list[str]:
+    """The places of a site, "file:line", without what has called the program: a launcher, a notebook, pytest."""
+    places = [str(place) for place in site]
+    while len(places) > 1 and places[-1].startswith(("<frozen ", *_INSTALLED)):
+        places.pop()
+    return places
+
+
 def event_of(raw: Raw) -> Event:
     """The event that was handed on."""
     fields = dict(raw.fields)
@@ -220,7 +231,7 @@ def event_of(raw: Raw) -> Event:
         if name in fields:
             fields[name] = values.summaries(fields[name])
     if "site" in fields:
-        fields["site"] = [str(place) for place in fields["site"]]
+        fields["site"] = places_of(fields["site"])
     if "signature" in fields:
         signature = fields.pop("signature")
         fields["op"] = None if signature.op is None else signature.op.name

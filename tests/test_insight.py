@@ -1,0 +1,245 @@
+"""What is made of recordings: summaries, differences, traces and pictures."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded import PATH
+
+import refdist
+from refdist.insight import Recording, load
+from refdist.insight.summary import Calls
+
+
+def rc() -> Any:
+    return refdist.get_replica_context()
+
+
+@pytest.fixture(scope="module")
+def kept() -> Recording:
+    return load(PATH)
+
+
+def recorded(step: Any, replicas: int = 2) -> Recording:
+    """The recording of one run, with or without an error."""
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(replicas)])
+    with refdist.record() as recording:
+        try:
+            strategy.run(step)
+        except (refdist.errors.RefdistError, ZeroDivisionError):
+            return recording
+    return recording
+
+
+# --- The summary ---------------------------------------------------------------------------------------------
+
+def test_a_summary_counts_calls_and_bytes() -> None:
+    def step() -> None:
+        for _ in range(3):
+            rc().all_reduce("SUM", np.zeros(4, np.float32))
+        rc().all_gather([np.zeros(2, np.int64), np.zeros(1, np.int32)], 0)
+
+    found = recorded(step, 3).summary()
+    line = step.__code__.co_firstlineno
+    assert found.kinds == [Calls("all_reduce", 3, 3 * 3 * 16), Calls("all_gather", 1, 3 * 20)]
+    assert [one.what for one in found.lines] == [
+        f"{__file__}:{line + 2} all_reduce", f"{__file__}:{line + 3} all_gather"]
+    assert found.counts["runs"] == 1 and found.counts["replicas"] == 3 and found.counts["errors"] == 0
+    assert [(one.who, one.rendezvous, one.last) for one in found.waiting] == [
+        ("replica 0", 4, 0), ("replica 1", 4, 0), ("replica 2", 4, 4)]
+    assert found.waiting[0].seconds > found.waiting[1].seconds > found.waiting[2].seconds == 0.0
+    assert "all_gather           1     60" in str(found)
+
+
+def test_a_summary_says_who_is_waited_for() -> None:
+    with refdist.config.replica_order(3):
+        found = recorded(lambda: [rc().all_reduce("SUM", 1.0) for _ in range(2)], 4).summary()
+    assert sum(one.last for one in found.waiting) == 2 and max(one.last for one in found.waiting) == 2
+    [last] = [one for one in found.waiting if one.last]
+    assert last.who != "replica 3" and last.seconds == 0.0
+
+
+def test_a_summary_of_workers(kept: Recording) -> None:
+    found = kept.summary()
+    assert found.counts == {"workers": 2, "replicas": 4, "runs": 9, "steps": 4, "rows": 8, "variables": 2, "writes": 4,
+                            "warnings": 0, "errors": 1}
+    assert {one.who for one in found.waiting} == {*(f"replica {i}" for i in range(4)), "worker 0", "worker 1"}
+    assert str(Recording().summary()).startswith("0 workers")
+
+
+# --- Differences ---------------------------------------------------------------------------------------------
+
+def test_the_first_difference_has_both_sides() -> None:
+    def program(rank: int) -> Recording:
+        return recorded(lambda: [rc().all_reduce("SUM", float(i == 2 and rc().replica_id_in_sync_group == rank))
+                                 for i in range(4)])
+
+    one, same, other = (program(rank) for rank in (1, 1, 5))
+    assert one.diff(same) is None
+    found = one.diff(other)
+    assert found is not None and found.mine is not None and found.theirs is not None
+    assert (found.mine["rendezvous"], found.mine.replica, found.fields) == (3, 1, ("contributed",))
+    assert found.mine["contributed"][0]["items"] == 1.0 and found.theirs["contributed"][0]["items"] == 0.0
+    assert one.events[:found.number] == other.events[:found.number]
+    text = str(found)
+    assert text.startswith(f"event {found.number} differs in contributed\n  this: meet all_reduce (")
+    assert "on worker 0, replica 1, run 1" in text
+
+
+def test_a_recording_that_goes_on_differs_where_the_other_ends() -> None:
+    one = recorded(lambda: None)
+    longer = Recording([*one.events, one.events[0]])
+    found = one.diff(longer)
+    assert found is not None and (found.number, found.mine, found.theirs) == (len(one.events), None, one.events[0])
+    assert str(found) == f"only the other recording has event 6: run on worker 0, run 1 ({__file__})".replace(
+        f" ({__file__})", "").replace("run on", f"run ({one.events[0]['site'][0]}) on")
+    back = longer.diff(one)
+    assert back is not None and str(back).startswith("only this recording")
+
+
+def test_times_and_folders_do_not_count(kept: Recording) -> None:
+    moved = [type(event).of_json({**event.as_json(), "time": 0, **(
+        {"site": [f"/elsewhere/{place}" for place in event["site"]]} if "site" in event.fields else {})})
+        for event in kept.events]
+    assert kept.diff(Recording(moved)) is None
+    moved[5] = type(moved[5]).of_json({**moved[5].as_json(), "worker": 7})
+    found = kept.diff(Recording(moved))
+    assert found is not None and found.fields == ("worker",)
+
+
+# --- Traces --------------------------------------------------------------------------------------------------
+
+# What the Trace Event Format asks of each phase: fields that it must have, and those that it may have beside them.
+_TIMED = {"name": str, "cat": str, "ph": str, "ts": float, "pid": int, "tid": int}
+PHASES: dict[str, tuple[dict[str, type], dict[str, type]]] = {
+    "X": ({**_TIMED, "dur": float}, {"args": dict}),
+    "i": (_TIMED, {"s": str, "args": dict}),
+    "s": ({**_TIMED, "id": int}, {"args": dict}),
+    "f": ({**_TIMED, "id": int}, {"bp": str, "args": dict}),
+    "M": ({"name": str, "ph": str, "pid": int, "args": dict}, {"tid": int}),
+}
+METADATA = {"process_name": {"name": str}, "thread_name": {"name": str}, "thread_sort_index": {"sort_index": int}}
+
+
+@pytest.fixture(scope="module")
+def trace(kept: Recording, tmp_path_factory: Any) -> Any:
+    path = tmp_path_factory.mktemp("trace") / "trace.json"
+    kept.trace(path)
+    return json.loads(path.read_text(), parse_constant=pytest.fail)
+
+
+def test_every_field_is_that_of_the_trace_event_format(trace: Any) -> None:
+    assert set(trace) <= {"traceEvents", "displayTimeUnit", "otherData"} and trace["displayTimeUnit"] in ("ms", "ns")
+    for event in trace["traceEvents"]:
+        needed, allowed = PHASES[event["ph"]]
+        assert needed.keys() <= event.keys() <= {**needed, **allowed}.keys(), event
+        assert all(isinstance(event[name], {**needed, **allowed}[name]) for name in event), event
+        assert event.get("ts", 0.0) >= 0 and event.get("dur", 0.0) >= 0
+        assert event.get("s", "t") in ("g", "p", "t") and event.get("bp", "e") == "e"
+        if event["ph"] == "M":
+            assert {name: type(value) for name, value in event["args"].items()} == METADATA[event["name"]]
+    assert set(Counter(event["ph"] for event in trace["traceEvents"])) == set(PHASES)
+
+
+def test_tracks_have_names_and_an_order(trace: Any) -> None:
+    used = {(event["pid"], event["tid"]) for event in trace["traceEvents"] if event["ph"] != "M"}
+    for name in ("thread_name", "thread_sort_index"):
+        named = [(event["pid"], event["tid"]) for event in trace["traceEvents"] if event["name"] == name]
+        assert set(named) == used and len(named) == len(used)
+    assert [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"] == [
+        "worker 0", "worker 1"]
+    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in trace["traceEvents"]
+             if event["name"] == "thread_name"}
+    assert names[1, 4] == "replica 3 on worker:1 GPU:1" and names[1, 0] == "all replicas"
+
+
+def test_slices_of_a_track_nest(trace: Any) -> None:
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for slices in tracks.values():
+        open_until: list[float] = []
+        for begin, end in sorted(slices, key=lambda one: (one[0], -one[1])):
+            while open_until and open_until[-1] <= begin:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1] + 1e-6
+            open_until.append(end)
+
+
+def test_arrows_begin_and_end_in_slices(trace: Any, kept: Recording) -> None:
+    slices = [(event["pid"], event["tid"], event["ts"], event["ts"] + event["dur"]) for event in trace["traceEvents"]
+              if event["ph"] == "X"]
+    arrows: dict[int, dict[str, Any]] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] in ("s", "f"):
+            assert event["ph"] not in arrows.setdefault(event["id"], {})
+            arrows[event["id"]][event["ph"]] = event
+            assert any((pid, tid) == (event["pid"], event["tid"]) and begin <= event["ts"] <= end + 1e-6
+                       for pid, tid, begin, end in slices)
+    done = {(event.worker, event["rendezvous"]) for event in kept.events if event.kind == "combine"}
+    ids = {event.id for event in kept.events if event.kind in ("meet", "receive")
+           and (event.worker, event["rendezvous"]) in done}
+    assert set(arrows) == ids
+    for both in arrows.values():
+        assert both["s"]["ts"] <= both["f"]["ts"] and both["s"]["cat"] == both["f"]["cat"]
+        assert 0 in (both["s"]["tid"], both["f"]["tid"]) and both["s"]["tid"] != both["f"]["tid"]
+
+
+def test_what_was_killed_lasts_to_the_end_of_the_trace(kept: Recording, tmp_path: Path) -> None:
+    Recording(kept.events[:20]).trace(tmp_path / "a")
+    events = [event for event in json.loads((tmp_path / "a").read_text())["traceEvents"] if event["ph"] == "X"]
+    assert max(event["ts"] + event["dur"] for event in events) == pytest.approx(
+        (kept.events[19].time - kept.events[0].time) / 1000)
+    Recording().trace(tmp_path / "b")
+    assert json.loads((tmp_path / "b").read_text())["traceEvents"] == []
+
+
+# --- Pictures ------------------------------------------------------------------------------------------------
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def columns(svg: str) -> list[tuple[list[str], list[str], int]]:
+    """Of each column the texts, the colours and how many dots."""
+    return [([one.text or "" for one in group.iter(f"{SVG}text")],
+             sorted({one.get("fill", "") for one in group.iter(f"{SVG}circle")}),
+             len(list(group.iter(f"{SVG}circle")))) for group in ElementTree.fromstring(svg).iter(f"{SVG}g")]
+
+
+def test_a_picture_has_a_column_for_each_rendezvous_and_a_red_one_where_they_do_not_meet() -> None:
+    def step() -> None:
+        rc().all_reduce("SUM", 1.0)
+        if rc().replica_id_in_sync_group == 2:
+            rc().all_gather(np.ones(1), 0)
+        else:
+            rc().all_reduce("SUM", 2.0)
+
+    recording = recorded(step, 4)
+    line = step.__code__.co_firstlineno
+    good, bad = columns(recording.svg())
+    assert good == ([f"all_reduce test_insight.py:{line + 1}"], ["#1565c0"], 4)
+    assert bad == (["all_reduce", *[str(line + 5)] * 2, str(line + 3), str(line + 5)], ["#c62828"], 4)
+    texts = [one.text for one in ElementTree.fromstring(recording.svg()).iter(f"{SVG}text")]
+    assert texts[:4] == [f"replica {i}" for i in range(4)]
+
+
+def test_a_picture_of_workers(kept: Recording) -> None:
+    found = columns(kept.svg())
+    exchanges = {event["exchange"] for event in kept.events if event.kind == "exchange"}
+    met = {(event.worker, event["rendezvous"]) for event in kept.events if event.kind == "meet"}
+    assert len(found) == len(exchanges) + len(met)
+    assert [number for _, colours, number in found if colours == ["#c62828"]] == [2]
+    assert ElementTree.fromstring(Recording().svg()) is not None
+
+
+def test_a_long_recording_shows_its_end() -> None:
+    recording = recorded(lambda: [rc().all_reduce("SUM", float(i)) for i in range(450)])
+    assert len(columns(recording.svg())) == 400
+    assert "<title>450 rendezvous of 2 lanes</title>" in recording.svg()
