@@ -28,7 +28,7 @@ import sys
 import time
 
 from refdist.backends.mpi import processes
-from refdist.backends.mpi.reports import Line, named, prefixed
+from refdist.backends.mpi.reports import Line, Message, named, prefixed
 from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
@@ -106,9 +106,12 @@ class _Launch:
             self._find_proxies(now)
         for rank in self._desk.states.keys() - self._seen:
             self._seen.add(rank)
-            ends = self._watch(self._desk.states[rank]["supervisor"])
+            state = self._desk.states[rank]
+            ends = self._watch(state["supervisor"])
             if ends is not None:
                 self._supervisors[ends] = rank
+            if not processes.alive(state["supervisor"]):  # which is older than what will be read next
+                self._supervisor_died(state)
 
     def _look(self, seconds: float | None) -> None:
         events = self._waiting.poll(seconds)
@@ -118,11 +121,17 @@ class _Launch:
                 self._pass_on(self._woken.recv(64))
             elif descriptor in self._supervisors:
                 self._waiting.unregister(descriptor)
-                state = self._desk.states[self._supervisors.pop(descriptor)]
-                if state["state"] != "ended":
-                    self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
+                self._supervisor_died(self._desk.states[self._supervisors.pop(descriptor)])
             elif descriptor in self._proxies:
                 self._proxy_died(descriptor)
+
+    def _supervisor_died(self, state: Message) -> None:
+        if state["state"] != "ended":
+            self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
+
+    def _is_one_host(self) -> bool:
+        # Workers of other hosts do not tell this one that they have started.
+        return all(state["size"] == self._size for state in self._desk.states.values())
 
     def _find_proxies(self, now: float) -> None:
         children = processes.children(self._mpiexec.pid)
@@ -168,8 +177,13 @@ class _Launch:
     def _lost(self, code: int) -> int:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
         missing = set(range(self._size)) - self._seen
-        if code in _KILLED and not self._cause and missing:
-            self._cause = f"the supervisor of {named(missing)} was killed when it started"
+        if code in _KILLED and missing and self._is_one_host():
+            if self._is_proxy or not self._cause:  # the proxy has ended because of it
+                self._cause = f"the supervisor of {named(missing)} was killed when it started"
+            else:
+                self._cause += f", or that of {named(missing)} when it started"
+        if code > 0 and missing and not self._cause and not self._desk.status and self._is_one_host():
+            _write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
         if code < 0 and not self._killed:
             self._cause = f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}"
         if self._desk.status and not self._cause:

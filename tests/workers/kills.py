@@ -35,8 +35,10 @@ while True:
 """
 # What is said of it; that of the launch command, only if mpiexec has started somebody who can say it.
 SAYS = {"worker": r"\[worker {rank}\] was killed by SIGKILL",
-        "supervisor": r"\[launcher\] the supervisor of (worker {rank} \(process {pid}\) was|.* was killed when it)",
-        "proxy": r"\[launcher\] (\S+ \(process {pid}\) died|what mpiexec .* has started died at once)",
+        "supervisor": r"\[launcher\] the supervisor of (worker {rank} \(process {pid}\) was|.* when it started)|"
+                      r"mpiexec ended .* before .* had started",
+        "proxy": r"\[launcher\] (\S+ \(process {pid}\) died|what mpiexec .* has started died at once|"
+                 r"mpiexec ended .* before .* had started|mpiexec .* was killed by SIGPIPE)",
         "mpiexec": r"\[launcher\] \S+ \(process {pid}\) (was killed by SIGKILL|died)",
         "launcher": r"\[launcher\] python -m refdist launch \(process {pid}\) died"}
 
@@ -109,7 +111,7 @@ def killed(source: random.Random, job: str) -> Outcome:
             rank = variable(pid, "PMI_RANK") if pid else ""
         except OSError:
             pid = 0
-    somebody = bool(tree(done.pid)["supervisor"])
+    somebody = bool(tree(done.pid)["worker"])
     os.kill(pid, signal.SIGKILL)
     at = time.monotonic()
     wrong = []
@@ -124,7 +126,7 @@ def killed(source: random.Random, job: str) -> Outcome:
         wrong.append(f"left: {left}")
     if memory := set(os.listdir(SHARED)) - before:
         wrong.append(f"memory left: {memory}")
-    if done.returncode not in (-9, 137):
+    if done.returncode not in (-9, 137, 255):  # mpiexec's own, where it was starting
         wrong.append(f"exit status {done.returncode}")
     if not re.search(SAYS[kind].format(rank=rank, pid=pid), text) and (kind != "launcher" or somebody):
         wrong.append(f"killed {kind} {rank} (process {pid}) after {at - started:.2f} s; nothing names it in:\n{text}")
