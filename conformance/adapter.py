@@ -48,8 +48,9 @@ class Adapter(ABC):
 
     @abstractmethod
     def strategy(self, kind: str) -> Any:
-        """A strategy: "Default", "OneDevice", "Mirrored N", "Central N" (N replicas on one worker) or "MultiWorker WxR"
-        (this worker's, of W workers with R replicas each)."""
+        """A strategy: "Default", "OneDevice", "Mirrored N", "Central N" (N replicas on one worker), "MultiWorker WxR"
+        (this worker's, of W workers with R replicas each) or "TPU N" (a replica on each of the N cores of a TPU, whose
+        chips have two cores and are in a row or a square)."""
 
     def use(self, name: str, make: Callable[[list[str]], Any]) -> None:
         """Takes another author's strategy for "Mirrored N": `make(devices)` makes it, with a replica on each device.

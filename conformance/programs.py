@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from refdist.conformance.notation import NotAResult, parsed
 from refdist.conformance.results import Result
 
-STRATEGY = re.compile(r"Default|OneDevice|(?:Mirrored|Central) [1-9]\d*|MultiWorker [1-9]\d*x[1-9]\d*")
+STRATEGY = re.compile(r"Default|OneDevice|(?:Mirrored|Central) [1-9]\d*|MultiWorker [1-9]\d*x[1-9]\d*|TPU [1248]")
 _FOR = re.compile(r"# for ([a-z_]\w*) in (.+)")
 
 

@@ -60,7 +60,7 @@ MESSAGES = {
         "only_python": "in place of `programs`: why only Python can run the example; answer with `skip`",
     },
     "strategy": {
-        "kind": "Default, OneDevice, Mirrored, Central or MultiWorker",
+        "kind": "Default, OneDevice, Mirrored, Central, MultiWorker or TPU",
         "workers": "how many workers there are; 1 for every other kind than MultiWorker",
         "replicas": "how many replicas each worker has",
     },

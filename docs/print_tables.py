@@ -153,7 +153,7 @@ needs is read off its program. Everything else an implementation has to have to 
 ## Strategies
 
 "Mirrored 3" has three replicas on one worker, "Central 2" two with the variables in one place; "MultiWorker 2x1" has
-two workers with one replica each.
+two workers with one replica each, and "TPU 8" a replica on each of the eight cores of a TPU.
 
 {strategies}
 ## Kinds of errors

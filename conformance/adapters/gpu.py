@@ -10,6 +10,7 @@ class GPU(Simulated):
     """refdist with its arrays on GPUs; what an example makes outside replicas is on the host, as it is in a program."""
 
     name = "refdist (GPU)"
+    lacks = frozenset({"TPUs"})
 
     def __init__(self) -> None:
         refdist.set_backend("gpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import refdist
@@ -14,6 +15,8 @@ from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
 DEVICES = 16
+# The meshes of TPUs, by the number of cores.
+MESHES = {1: "1x1x1x1", 2: "1x1x1x2", 4: "2x1x1x2", 8: "2x2x1x2"}
 
 
 class Simulated(Adapter):
@@ -35,10 +38,17 @@ class Simulated(Adapter):
             return refdist.OneDeviceStrategy("GPU:0")
         if name == "Central":
             return refdist.CentralStorageStrategy(devices, "CPU:0")
+        if name == "TPU":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the TPU of another case is lost
+                return refdist.TPUStrategy(refdist.cluster_resolver.TPUClusterResolver.connect(""))
         return refdist.MirroredStrategy(devices) if name == "Mirrored" else refdist.MultiWorkerMirroredStrategy()
 
     def run(self, program: Program) -> list[Answer]:
         workers, replicas = size(program.strategy)
+        if program.strategy.startswith("TPU"):
+            with refdist.config.temporary_devices(cpu=DEVICES, gpu=DEVICES, tpu=MESHES[replicas]):
+                return [self.execute(program, {})]
         if not program.strategy.startswith("MultiWorker"):
             return [self.execute(program, {})]
         answers: list[Answer] = [{} for _ in range(workers)]

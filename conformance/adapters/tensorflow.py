@@ -48,7 +48,7 @@ class TensorFlow(Adapter):
     """tf.distribute, eagerly; each worker is a process."""
 
     name = "TensorFlow"
-    lacks = frozenset({"replicas on workers"})  # A worker without GPUs has one replica.
+    lacks = frozenset({"replicas on workers", "TPUs"})  # A worker without GPUs has one replica.
 
     _make: Callable[[list[str]], Any] | None = None
 

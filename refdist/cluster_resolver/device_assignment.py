@@ -80,7 +80,7 @@ class DeviceAssignment:
             taken[core] = replica, logical
             try:
                 task = topology.task_ordinal_at_coordinates(core)
-            except errors.OutOfRangeError as error:
+            except errors.NotFoundError as error:
                 raise _wrong(attempted, f"{core} is not in the mesh of shape {topology.mesh_shape.tolist()}",
                              "Assign cores of the mesh.") from error
             if task < 0:
@@ -111,7 +111,7 @@ class DeviceAssignment:
         """Where a logical core of a replica is in the mesh.
 
         Raises:
-            RD24: no such replica or core (IndexError).
+            RD24: no such replica or core.
         """
         x, y, z, core = self._cores[self._checked(replica, self.num_replicas, "replica"),
                                     self._checked(logical_core, self.num_cores_per_replica, "logical_core")].tolist()
@@ -144,7 +144,7 @@ class DeviceAssignment:
     def _checked(self, number: int, count: int, what: str) -> int:
         if not 0 <= number < count:
             raise errors.error("RD24", "DeviceAssignment", f"{what} is {number}, and there are {count}",
-                               "Numbers begin with 0.", kind=errors.OutOfRangeError)
+                               "Numbers begin with 0.", kind=errors.NotFoundError)
         return number
 
     @classmethod

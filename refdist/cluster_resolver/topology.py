@@ -140,14 +140,14 @@ class Topology:
         return core
 
     def _device_at(self, coordinates: Iterable[int], attempted: str) -> tuple[int, int]:
-        return self._devices.get(self._inside(coordinates, attempted, errors.OutOfRangeError), (-1, -1))
+        return self._devices.get(self._inside(coordinates, attempted, errors.NotFoundError), (-1, -1))
 
     def _named(self, coordinates: Iterable[int], attempted: str) -> tuple[int, int]:
-        core = self._inside(coordinates, attempted, errors.OutOfRangeError)
+        core = self._inside(coordinates, attempted, errors.NotFoundError)
         if core not in self._devices:
             raise errors.error("RD24", attempted, f"there is no device at {core}",
                                "`missing_devices` has the coordinates of those that are missing.",
-                               kind=errors.OutOfRangeError)
+                               kind=errors.NotFoundError)
         return self._devices[core]
 
 
