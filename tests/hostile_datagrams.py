@@ -21,6 +21,7 @@ SIZE, TURN = 4, 5
 TRUE = [Message(kind, rank, number, turn, text)
         for kind, turn in ((datagrams.ASK, 9), (datagrams.ANSWER, TURN)) for rank in (1, 2, 3)
         for number, text in ((0, ""), (7, "all_reduce (train.py:40)"), (2**63, "Grüße, 東京 " * 200))]
+TRUE += [Message(datagrams.LOST, rank) for rank in (1, 2, 3)]
 
 
 class Listener(Watch):
@@ -88,8 +89,8 @@ KINDS: dict[str, Callable[[random.Random], bytes]] = {
     "of another job, renumbered": lambda draw: KEY.job + _other(draw, draw.randbytes(8), KEY.secret)[8:],
     # These have the seal of the job, as no stranger's would.
     "of a worker that does not exist": lambda draw: _sealed(
-        _head(draw, draw.choice((1, 2)), draw.randrange(SIZE, 2**32))),
-    "of this worker itself": lambda draw: _sealed(_head(draw, draw.choice((1, 2)), 0)),
+        _head(draw, draw.choice((1, 2, 3)), draw.randrange(SIZE, 2**32))),
+    "of this worker itself": lambda draw: _sealed(_head(draw, draw.choice((1, 2, 3)), 0)),
     "of no known kind": lambda draw: _sealed(_head(draw, draw.choice((0, draw.randrange(10, 256))), 1)),
     "a text that is not UTF-8": lambda draw: _sealed(_head(draw, 2, 1) + b"\xff" + draw.randbytes(9)),
     "longer than a packet": lambda draw: _sealed(_head(draw, 2, 1) + b"a" * 1400),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import queue
 import re
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from hostile_datagrams import KEY, SIZE, TRUE, TURN, Listener, attack, hostile
 from test_workers import mpiexec
 
 from refdist.backends.mpi import datagrams
-from refdist.backends.mpi.datagrams import ANSWER, ASK, Message
+from refdist.backends.mpi.datagrams import ANSWER, ASK, LOST, Message, Notice
 from refdist.backends.mpi.watch import Endpoint, Watch
 
 
@@ -33,6 +36,8 @@ def test_a_worker_believes_and_answers_those_of_its_job() -> None:
         if message.kind == ASK:
             answer = Message(ANSWER, 0, 3, message.turn, "all_gather (train.py:41)")
             assert (listener.given_up, listener.sent) == (message.number, [(message.rank, answer)])
+        elif message.kind == LOST:
+            assert listener.dead() == [message.rank]
         else:
             assert listener._answers.keys() == {message.rank}
 
@@ -50,11 +55,12 @@ def test_what_was_given_up_stays_so_when_an_older_question_comes_again() -> None
 
 def connected(keys: int = 1) -> list[Watch]:
     """Three workers of each of so many jobs."""
+    notices: list[Notice] = []
     jobs = [[Watch(rank) for rank in range(3)] for _ in range(keys)]
     for job in jobs:
         found = [watch.listen(True) for watch in job]
         for watch in job:
-            watch.join(found)
+            watch.join(found, notices.append)
     return [watch for job in jobs for watch in job]
 
 
@@ -86,7 +92,8 @@ def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
     mine, _ = watch.listen(True)
     watch._turn = TURN
     watch.entered(3, "all_reduce (train.py:40)")
-    watch.join([(mine, KEY), *[(Endpoint(mine.host, friend.getsockname()[1], mine.process), KEY)] * (SIZE - 1)])
+    others = Endpoint(mine.host, friend.getsockname()[1], mine.process)
+    watch.join([(mine, KEY), *[(others, KEY)] * (SIZE - 1)], lambda _: None)
     for i, (_, datagram) in enumerate(hostile(4000)):
         stranger.sendto(datagram, ("127.0.0.1", mine.port))
         if i % 20 == 0:
@@ -100,6 +107,23 @@ def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
     assert watch._answers == {}
 
 
+def test_all_workers_learn_at_once_from_a_supervisor_that_one_is_dead() -> None:
+    notices: queue.Queue[Notice] = queue.Queue()
+    watches = [Watch(rank) for rank in range(3)]
+    found = [watch.listen(True) for watch in watches]
+    for watch in watches:
+        watch.join(found, notices.put if watch.rank == 1 else lambda _: None)
+    assert [watch.dead() for watch in watches] == [[], [], []]
+    notice = notices.get(timeout=30)
+    # What the supervisor receives.
+    Notice(**json.loads(json.dumps(notice._asdict()))).send()
+    watches[0].entered(1, "all_reduce (train.py:40)")
+    while not all(watch.dead() for watch in (watches[0], watches[2])):
+        time.sleep(0)
+    assert [watch.dead() for watch in watches] == [[1], [], [1]]
+    assert re.search(r"worker 1 on .* is dead$", watches[0].report(), re.MULTILINE)
+
+
 @pytest.mark.parametrize(("one_host", "address"), [(True, "127.0.0.1"), (False, "0.0.0.0")])
 def test_a_job_on_one_host_listens_to_that_host_only(one_host: bool, address: str) -> None:
     watch = Watch(0)
@@ -108,10 +132,10 @@ def test_a_job_on_one_host_listens_to_that_host_only(one_host: bool, address: st
 
 
 PORTS = """
-import refdist
+import os, refdist
 watch = refdist.MultiWorkerMirroredStrategy().extended.transport._watch
 assert watch._socket.getsockname()[0] == "127.0.0.1"
-print(watch._key)
+os.write(1, f"{watch._key}{os.linesep}".encode())
 """
 
 

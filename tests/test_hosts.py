@@ -33,10 +33,10 @@ def hosts(tmp_path_factory: Any) -> Iterator[Namespaces]:
     found.remove()
 
 
-def on_hosts(hosts: Namespaces, ranks: str, *arguments: str, **environment: str) -> Any:
+def on_hosts(hosts: Namespaces, ranks: str, *arguments: str, limit: float = 100, **environment: str) -> Any:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **UCX, **environment}
     return subprocess.run(hosts.command(ranks, f"{sys.executable} {' '.join(arguments)}"), env=env, cwd=ROOT,
-                          capture_output=True, text=True, timeout=100)
+                          capture_output=True, text=True, timeout=limit)
 
 
 @pytest.mark.parametrize("ranks", ["1,1,1", "2,2"])
@@ -50,12 +50,30 @@ def test_hosts_give_the_bits_of_simulated_workers(hosts: Namespaces, tmp_path: P
         assert equal(simulated, real), name
 
 
-def test_a_worker_that_is_killed_on_another_host_is_named(hosts: Namespaces) -> None:
-    done = on_hosts(hosts, "1,1,1", str(HERE / "faults.py"), "kill", "1", SECONDS="3", **OFI)
+# What goes wrong with worker 1: how long the others wait for it, what is said of it, and what the others say.
+MISSED = r"\[worker {n}\] .*\[RD01\] all_reduce \(.*\): {why}:"
+LINE = r"\[worker {n}\]   worker 1 on {host} \(process \d+\) {state}"
+ROWS = {
+    "kill": ("90", r"\[worker 1\] was killed by SIGKILL", "worker 1 died", "is dead"),
+    "segv": ("90", r"\[worker 1\] was killed by SIGSEGV", "worker 1 died", "is dead"),
+    "os._exit": ("90", r"\[worker 1\] ended with exit status 4 before the end", "worker 1 died", "is dead"),
+    "stop": ("3", "", "not all workers arrived within 3 s", "does not answer"),
+    "linger": ("3", "", "not all workers arrived within 3 s", r"is elsewhere .* was 1: all_reduce \(.*\)"),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_other_hosts_say_what_has_become_of_a_worker(hosts: Namespaces, kind: str) -> None:
+    seconds, once, why, state = ROWS[kind]
+    # A death is told long before the limit, which is longer than this test waits.
+    done = on_hosts(hosts, "1,1,1", str(HERE / "faults.py"), kind, "1", SECONDS=seconds, limit=60, **OFI)
     assert done.returncode != 0
-    # Of two survivors one may be stuck in the MPI library, which then is ended by the other.
-    line = rf"\[worker [02]\]   worker 1 on {hosts.names[1]} \(process \d+\) does not answer"
-    assert re.search(line, done.stderr), done.stderr
+    assert "came through" not in done.stdout
+    assert re.search(once, done.stderr), done.stderr
+    lines = [[re.search(line.format(n=n, why=why, host=hosts.names[1], state=state), done.stderr)
+              for line in (MISSED, LINE)] for n in (0, 2)]
+    # Of two survivors of a death one may be stuck in the MPI library, which then is ended by the other.
+    assert (any if "died" in why else all)(map(all, lines)), done.stderr
 
 
 def test_a_link_that_is_cut_is_seen_from_both_ends(hosts: Namespaces, tmp_path: Path) -> None:

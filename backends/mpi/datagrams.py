@@ -7,30 +7,39 @@ take one from one job to another.
 
     job 8 | kind 1 | rank 4 | number 8 | turn 4 | text, UTF-8 | seal 16
 
-One of this job's own that is sent once more is not recognized; it says nothing new.  A rendezvous that was given up
-stays so, and an answer counts only in the turn in which it was asked for.  A question is answered to where the worker
-that asks is known to be, not to where the datagram came from, so strangers get no answer.
+One of this job's own that is sent once more is not recognized; it says nothing new.  A rendezvous that was given up,
+and a worker that is dead, stay so, and an answer counts only in the turn in which it was asked for.  A question is
+answered to where the worker that asks is known to be, not to where the datagram came from, so strangers get no answer.
 
-Datagrams get lost, so a question is asked again until there is an answer.  Texts are cut so that a datagram is one
-packet.
+Datagrams get lost, so a question is asked again until there is an answer, and a death is told again until the job ends.
+Texts are cut so that a datagram is one packet.
+
+Standard library only: supervisors import nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
+import socket
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 ASK = 1  # "what are you doing?", from worker `rank`, which has given up rendezvous `number`
 ANSWER = 2  # worker `rank` is in rendezvous `number`, and `text` is its call
+LOST = 3  # worker `rank` is dead; sent by its supervisor
 
-_KINDS = (ASK, ANSWER)
+_KINDS = (ASK, ANSWER, LOST)
 _HEAD = struct.Struct(">8sBIQI")
 _SEAL = 16
 MOST = 1400  # bytes of a datagram
 _TEXT = MOST - _HEAD.size - _SEAL
+
+
+Address = tuple[str, int]
 
 
 class Key(NamedTuple):
@@ -49,7 +58,7 @@ class Message(NamedTuple):
     """What a datagram says.
 
     Attributes:
-        kind: ASK or ANSWER.
+        kind: ASK, ANSWER or LOST.
         rank: of which worker.
         number: of a rendezvous.
         turn: of a question, and of the answer to it.
@@ -88,6 +97,25 @@ def opened(datagram: bytes, key: Key) -> Message | None:
     except UnicodeDecodeError:
         return None
     return Message(kind, rank, number, turn, text) if kind in _KINDS else None
+
+
+class Notice(NamedTuple):
+    """What a supervisor sends to all other workers when its own is lost, so that it needs no key.
+
+    Attributes:
+        datagram: in hexadecimal digits.
+        addresses: where to.
+    """
+
+    datagram: str
+    addresses: Iterable[Address]
+
+    def send(self) -> None:
+        """Sends it to all, as far as they can be reached."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            for host, port in self.addresses:
+                with contextlib.suppress(OSError):
+                    out.sendto(bytes.fromhex(self.datagram), (host, port))
 
 
 def _seal(said: bytes, key: Key) -> bytes:

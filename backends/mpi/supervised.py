@@ -21,16 +21,19 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 from refdist.backends.mpi import alone, processes
-from refdist.backends.mpi.reports import claimed, desk_of
+from refdist.backends.mpi.datagrams import Notice
+from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
 from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
 from refdist.core import call_site
 from refdist.core.launcher import launched
 
 _ANSWER_SECONDS = 5.0
 _supervisor: socket.socket | None = None
+_several_hosts = False
 
 
 def start() -> None:
@@ -77,6 +80,13 @@ def tell(kind: str, **more: object) -> None:
             _supervisor.send(json.dumps({"kind": kind, **more}).encode())
 
 
+def hand_over(notice: Notice) -> None:
+    """Gives the supervisor what it sends to the workers of other hosts, too, when this one is lost."""
+    global _several_hosts
+    _several_hosts = True
+    tell("notice", **notice._asdict())
+
+
 def report(text: str, wait: float, everyone: bool) -> bool:
     """Has a text printed as that of this worker; False where there is no supervisor that does it.
 
@@ -88,7 +98,11 @@ def report(text: str, wait: float, everyone: bool) -> bool:
     if _supervisor is None:
         return False
     tell("report", text=text[-100_000:], wait=wait, everyone=everyone)
-    return bool(select.select([_supervisor], [], [], wait + _ANSWER_SECONDS)[0])
+    printed = bool(select.select([_supervisor], [], [], wait + _ANSWER_SECONDS)[0])
+    if printed and everyone and _several_hosts:
+        # Workers of other hosts, who see the same at the same time, still ask this one, and report elsewhere.
+        time.sleep(EVERYONE_SECONDS)
+    return printed
 
 
 def interrupted() -> None:

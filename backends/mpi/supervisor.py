@@ -14,8 +14,9 @@ process that has forked (`supervised`), and ends last.  It
   MPICH's would not do by itself.
 
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
-"kind": starting (with the "limit" in seconds), joined, finished, and report (a "text", and how long it may "wait" for
-the same one of other workers), which is answered when it was printed.
+"kind": starting (with the "limit" in seconds), joined, finished, report (a "text", and how long it may "wait" for the
+same one of other workers), which is answered when it was printed, and notice: what is sent to the workers of other
+hosts when this one is lost, again and again, because datagrams get lost.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -37,6 +38,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from refdist.backends.mpi import processes
+from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.reports import MERGE_SECONDS, Line, Message, desk_of, prefixed
 from refdist.core.launcher import launched, on_this_host
 
@@ -44,6 +46,7 @@ VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and th
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the name of its desk
 LAUNCH = "python -m refdist launch"
 HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
+NOTICE_SECONDS = 0.2  # after which others are told again
 TOLD_SECONDS = 1.0  # how long a worker may take to end when it is told to
 FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job is aborted
 FAILED = 70  # the exit status for what has none of its own
@@ -74,9 +77,11 @@ class Supervisor:
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
         self._failed = self._broken = False  # whether this process has said it; because of a process of the launcher
         self._if_first = False  # that is left out when a worker has failed before
+        self._notices: list[Notice] = []
         self._told = 0  # the last signal by which the worker was told to end
         self._limit = self._wanted = 0.0  # seconds left for the start, of how many; 0 for no limit
         self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
+        self._notify_at = _NEVER  # when the workers of other hosts are told that this one is lost
         self._status: int | None = None  # the exit status of the worker, once it has ended
         self._known = 0  # that of the job, as far as the desk has told
 
@@ -136,6 +141,8 @@ class Supervisor:
                 self._tell("joined")
             elif message["kind"] == "finished":
                 self._finished = True
+            elif message["kind"] == "notice":
+                self._notices.append(Notice(message["datagram"], message["addresses"]))
             elif message["kind"] == "report":
                 self._reported, self._weak = True, message["everyone"]
                 self._report(message["text"], message["wait"], status=FAILED, weak=self._weak)
@@ -162,6 +169,8 @@ class Supervisor:
     def _ended(self, code: int) -> None:
         self._status = code if code >= 0 else 128 - code
         self._limit, self._kill_at = 0.0, _NEVER
+        if self._notices and not self._finished and not self._reported:
+            self._notify_at = 0.0
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
         if self._failed or self._reported:
             self._tell("ended")  # the others are about to end, too
@@ -198,7 +207,7 @@ class Supervisor:
         elif answer["answer"] == "printed" and self._reported:
             # Its process stays until the job ends, so that the others do not miss it and say so.
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
-        elif answer["answer"] == "over" or self._failed:
+        elif (answer["answer"] == "over" and not self._notices) or self._failed:
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
 
     def _times(self, now: float, passed: float) -> None:
@@ -209,11 +218,15 @@ class Supervisor:
         if now >= self._kill_at:
             self._kill_at = _NEVER
             processes.kill(self._child)
+        if now >= self._notify_at:
+            self._notify_at = now + NOTICE_SECONDS
+            for notice in self._notices:
+                notice.send()
         if now >= self._end_at:
             self._leave()
 
     def _seconds(self) -> float:
-        until = min(self._kill_at, self._end_at, self._line.next())
+        until = min(self._kill_at, self._end_at, self._notify_at, self._line.next())
         return max(min(until - time.monotonic(), _STEP if self._limit else 3600.0), 0.0)
 
     # What it does.

@@ -96,7 +96,8 @@ class MPITransport(ConnectableTransport):
         # Together, because a launcher may have bound each process to a core of its own.
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
         self._spin = node.Get_size() <= cores
-        watch.join(self._exchange_raw(watch.listen(node.Get_size() == self.size)))
+        one_host = node.Get_size() == self.size
+        watch.join(self._exchange_raw(watch.listen(one_host)), (lambda _: None) if one_host else supervised.hand_over)
         self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, _sent())
         node.Free()
 
@@ -135,7 +136,8 @@ class MPITransport(ConnectableTransport):
             self._poll(request)
         except self._mpi.Exception as error:
             # OpenMPI reports a dead process itself.
-            raise self._lost(self._watch.dead()) from error
+            self._watch.told(self._failed())
+            raise self._lost() from error
 
     def _poll(self, request: Request) -> None:
         if request.Test():
@@ -151,17 +153,25 @@ class MPITransport(ConnectableTransport):
             now = time.monotonic()
             if now > before + _LOOK:
                 waited, before = waited + min(now - before, _LONGEST_LOOK), now
-                gone = self._watch.dead()
-                if gone or waited > self.timeout or self._watch.given_up >= self._count:
+                if self._watch.dead() or waited > self.timeout or self._watch.given_up >= self._count:
                     if test():
                         return
-                    raise self._lost(gone)
+                    raise self._lost()
 
-    def _lost(self, gone: list[int]) -> errors.RefdistError:
+    def _failed(self) -> list[int]:
+        # Workers that MPI takes for dead.
+        try:
+            return self._comm.Get_failed().Translate_ranks(None, self._comm.Get_group())
+        except (self._mpi.Exception, NotImplementedError):
+            return []
+
+    def _lost(self) -> errors.RefdistError:
+        report = self._watch.report()
+        gone = self._watch.dead()  # now that the others have been asked
         late = f"not all workers arrived within {self.timeout:.0f} s"
         what = f"{agreement.names(gone, 'worker')} died" if gone else late
         return history.explained(on_every_worker(errors.error(
-            "RD01", self._watch.status(), f"{what}:\n{self._watch.report()}\n",
+            "RD01", self._watch.status(), f"{what}:\n{report}\n",
             "Look at the lines of the workers that are missing; to wait longer, set "
             f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}.")))
 

@@ -1,8 +1,14 @@
 """What every worker is doing: a thread answers over UDP whatever the program is doing, and /proc shows the dead.
 
 Nothing here goes through MPI (`failure`).  A worker asks all others when it gives up a rendezvous, and they give it up
-too, so that all report the same failure at the same time.  It learns that another one is dead from /proc on its own
-host, and elsewhere when there is no answer.
+too, so that all report the same failure at the same time.  It learns that another one is dead
+
+* on its own host from /proc, at its next look;
+* on another host from the supervisor there, which is the parent of the dead one and knows at once.  A worker that has
+  joined the others hands its supervisor what that has to send (`datagrams.Notice`);
+* from OpenMPI itself, where that notices.
+
+What none of them can say, because a host is gone or cannot be reached, shows at the limit, when there is no answer.
 
 Between hosts the port is open to all interfaces, since no name says which one the others use; a job on one host listens
 to that host only.  What comes from elsewhere is not believed and not answered (`datagrams`).
@@ -15,16 +21,16 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
 from refdist.backends.mpi import datagrams
-from refdist.backends.mpi.datagrams import ANSWER, ASK, Key, Message
+from refdist.backends.mpi.datagrams import ANSWER, ASK, LOST, Address, Key, Message, Notice
 
 ANSWER_SECONDS = 1.0
 _AGAIN_SECONDS = 0.25  # after which a question is asked again
-
-Address = tuple[str, int]
+_ADDRESSES = 1000  # of one notice, so that it fits into what a socket takes at once
 
 
 class Endpoint(NamedTuple):
@@ -59,6 +65,7 @@ class Watch:
         self._key = datagrams.new_key()
         self._peers: list[Endpoint] = []
         self._addresses: list[Address | None] = []
+        self._told: set[int] = set()  # workers that are dead, as others say
         self._turn = 0  # of this worker's questions
         self._answers: dict[int, tuple[int, str]] = {}  # in this turn
         self._heard = threading.Condition()
@@ -76,14 +83,19 @@ class Watch:
         self._socket.bind(("127.0.0.1" if one_host else "", 0))
         return Endpoint(self._host, self._socket.getsockname()[1], os.getpid()), self._key
 
-    def join(self, found: list[tuple[Endpoint, Key]]) -> None:
-        """Begins to answer; `found` is what `listen` returned on all workers, and the job's key is worker 0's."""
+    def join(self, found: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object]) -> None:
+        """Begins to answer.
+
+        Args:
+            found: what `listen` returned on all workers; the job's key is worker 0's.
+            hand_over: called with what the supervisor of this worker is to send when it is lost.
+        """
         self._peers = [endpoint for endpoint, _ in found]
         self._addresses = [None] * len(found)
         self._key = found[0][1]
-        threading.Thread(target=self._run, daemon=True, name="refdist watch").start()
+        threading.Thread(target=self._run, args=(hand_over,), daemon=True, name="refdist watch").start()
 
-    def _run(self) -> None:
+    def _run(self, hand_over: Callable[[Notice], object]) -> None:
         # The network is asked for addresses here, because that may take its time.
         known: dict[str, str | None] = {self._host: "127.0.0.1"}
         for rank, peer in enumerate(self._peers):
@@ -93,6 +105,10 @@ class Watch:
                     known[peer.host] = socket.gethostbyname(peer.host)
             if (number := known[peer.host]) is not None:
                 self._addresses[rank] = (number, peer.port)
+        lost = datagrams.sealed(Message(LOST, self.rank), self._key).hex()
+        others = [address for rank, address in enumerate(self._addresses) if address is not None and rank != self.rank]
+        for start in range(0, len(others), _ADDRESSES):
+            hand_over(Notice(lost, others[start:start + _ADDRESSES]))
         while True:
             try:
                 datagram = self._socket.recv(datagrams.MOST + 1)
@@ -109,6 +125,8 @@ class Watch:
             # The worker that asks has given up this rendezvous, so it can no longer complete.
             self.given_up = max(self.given_up, message.number)
             self._send(message.rank, Message(ANSWER, self.rank, self.count, message.turn, self.status()))
+        elif message.kind == LOST:
+            self.told([message.rank])
         else:
             with self._heard:
                 if message.turn == self._turn:
@@ -120,10 +138,14 @@ class Watch:
             with contextlib.suppress(OSError):
                 self._socket.sendto(datagrams.sealed(message, self._key), address)
 
+    def told(self, dead: Iterable[int]) -> None:
+        """Notes that these workers are dead."""
+        self._told.update(dead)
+
     def dead(self) -> list[int]:
-        """Workers of this host whose process is gone."""
-        return [rank for rank, peer in enumerate(self._peers)
-                if rank != self.rank and peer.host == self._host and _state(peer.process) in ("gone", "Z", "X")]
+        """Workers whose process on this host is gone, and those of which others say so."""
+        return [rank for rank, peer in enumerate(self._peers) if rank != self.rank and (
+            rank in self._told or (peer.host == self._host and _state(peer.process) in ("gone", "Z", "X")))]
 
     def report(self) -> str:
         """What every worker is doing, one line each."""
