@@ -15,8 +15,8 @@ That needs no other copy, because the total can come back only after the running
 waited for while there is something else to do: totals are sequences of requests of their own (`Sequences`).
 
 Measured on 2 cores with namespaces as hosts, 50 MB of float32, beside MPI's Allreduce, which knows no order: 1.0 of its
-speed with 2 hosts of 1 worker, 1.7 with 3 of 1, 2.7 with 2 of 2; one sender per host 2.1.  The all-to-all of slices
-(`reduce.MessageReducer`) has 1.0, 1.0 and 0.6 to 0.9: it sends the arrays of every worker, not of every host.
+speed with 2 hosts of 1 worker, 1.7 with 3 of 1, 2.7 with 2 of 2; with one sender per host, 2.1.  Over links of 1 Gbit/s
+2 hosts of 2 have 1.2; the all-to-all of slices (`reduce.MessageReducer`), in which every worker sends, 0.6.
 
 Not done.  Where workers are not numbered host by host the running sum would travel back and forth; such sums are left
 to the `MessageReducer`.  With a single array per host and more than 2 hosts, slices sent to one adder each would load
