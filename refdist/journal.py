@@ -13,7 +13,7 @@ Beside it each worker remembers its last 64 rendezvous, whether anything is reco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Protocol
@@ -41,6 +41,9 @@ class Sink(Protocol):
 
     def tell(self, error: BaseException) -> None:
         """An exception was raised; told more than once, it is one event."""
+
+    def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
+        """Bytes move between devices: (source, destination, how many) of each transfer, asked for when it is read."""
 
     def meet(self, run: Any, call: Any) -> Any:
         """A replica arrives at a rendezvous of `run` with `call`; None is the run of a replica that is alone.

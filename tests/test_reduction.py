@@ -138,10 +138,31 @@ OF_SLICES: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
 }
 
 
-def moved(recording: refdist.insight.Recording) -> list[tuple[str, int]]:
-    """What travelled, and how many bytes."""
-    return [(f"{event['source']} -> {event['destination']}", event["bytes"]) for event in recording.events
-            if event.kind == "transfer"]
+Moved = dict[str, tuple[int, int]]
+
+
+def moved(recording: refdist.insight.Recording) -> Moved:
+    """What travelled where: how many bytes, in how many pieces."""
+    found: Moved = {}
+    for event in recording.events:
+        if event.kind == "transfer":
+            way = f"{event['source']} -> {event['destination']}"
+            nbytes, times = found.get(way, (0, 0))
+            found[way] = nbytes + event["bytes"], times + event["times"]
+    return found
+
+
+def together(moves: Any) -> Moved:
+    """The same of (way, bytes) pairs, or of the transfers of a plan."""
+    found: Moved = {}
+    for move in moves:
+        way, nbytes = move if len(move) == 2 else (
+            f"{devices.short(move.source)} -> {devices.short(move.destination)}", move.nbytes)
+        source, _, destination = way.partition(" -> ")
+        if nbytes and source != destination:
+            before = found.get(way, (0, 0))
+            found[way] = before[0] + nbytes, before[1] + 1
+    return found
 
 
 @pytest.mark.parametrize("name", OF_SLICES)
@@ -155,9 +176,8 @@ def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> N
         assert found.values.tolist() == [[number] * 2 for number in NUMBERS] and found.indices.tolist() == [0, 0, 0]
     else:
         assert found.numpy().tolist() == [[(NUMBERS[0] + NUMBERS[1]) + NUMBERS[2]] * 2]
-    expected = [move.nbytes for move in ops.transfers(FULL, destinations, collectives.nbytes(slices_of(0)))
-                if move.source != move.destination and move.nbytes]
-    assert [nbytes for _, nbytes in moved(recording)] == expected != []
+    expected = together(ops.transfers(FULL, destinations, collectives.nbytes(slices_of(0))))
+    assert moved(recording) == expected != {}
 
 
 @pytest.mark.parametrize("op", ["SUM", "MEAN"])
@@ -167,9 +187,7 @@ def test_every_way_in_makes_the_transfers_of_the_plan(entry: Any, plan: str, op:
     ops = PLANS[plan]()
     with refdist.record() as recording:
         call(mirrored(ops), op)
-    expected = [(f"{devices.short(move.source)} -> {devices.short(move.destination)}", move.nbytes)
-                for move in ops.transfers(FULL, destinations, 16) if move.source != move.destination and move.nbytes]
-    assert moved(recording) == expected != []
+    assert moved(recording) == together(ops.transfers(FULL, destinations, 16)) != {}
 
 
 # The plan, how many GPUs, and the transfers of 16 bytes between them.
@@ -191,7 +209,7 @@ def test_the_transfers_of_the_plans(plan: Plan, count: int, expected: list[tuple
     strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)], cross_device_ops=plan)
     with refdist.record() as recording:
         strategy.run(lambda: rc().all_reduce("SUM", np.ones(4, np.float32)))
-    assert moved(recording) == expected
+    assert moved(recording) == together(expected)
 
 
 def test_every_way_in_accumulates_as_the_plan_was_told(entry: Any) -> None:
@@ -226,7 +244,7 @@ def test_several_values_that_go_everywhere_travel_in_packs() -> None:
         strategy.extended.reduction.ops.batch_reduce("SUM", [(value, value), (value, value)])
 
     assert moved(one) == moved(other) == moved(direct)
-    assert {nbytes for _, nbytes in moved(one)} == {32}
+    assert set(moved(one).values()) == {(32, 1)}
 
 
 def test_what_an_accumulation_function_returns_belongs_to_nobody_else() -> None:
@@ -530,7 +548,7 @@ def test_workers_make_the_transfers_of_the_plan_among_their_own_devices(workers:
         every_worker(lambda s, i: s.run(lambda: rc().all_reduce("SUM", np.float64(i))), workers, replicas)
     found = moved(recording)
     assert len(found) == workers * 2 * (replicas - 1)
-    assert {nbytes for _, nbytes in found} <= {8}
+    assert set(found.values()) <= {(8, 1)}
 
 
 def test_an_axis_may_be_a_number_of_numpy() -> None:

@@ -81,7 +81,8 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
     "transfer": ("Bytes move between devices, as the plan of the reduction says.", {
         "source": "the device that sends",
         "destination": "the device that receives",
-        "bytes": "how many",
+        "bytes": "how many in all",
+        "times": "in how many pieces: around a ring each device sends its neighbour several",
     }),
     "variable": ("A variable was created.", {
         "variable": "its name",
@@ -193,14 +194,15 @@ def renumbered(event: Event, position: dict[int, int], number: int) -> Event | N
     """The event as number `number` of a recording; None for the end of what began before the recording.
 
     Args:
-        position: the numbers there of the events before, by their own; this one's is added.
+        position: the numbers there of what has begun and not ended, by their own; this one's is added.
     """
     fields = event.fields
     if "of" in fields:
         if fields["of"] not in position:
             return None
-        fields = {**fields, "of": position[fields["of"]]}
-    position[event.id] = number
+        fields = {**fields, "of": position.pop(fields["of"])}
+    elif event.kind in BEGINNINGS or event.kind == "meet":
+        position[event.id] = number
     parent = None if event.parent is None else position.get(event.parent)
     return Event(number, event.kind, event.time, event.worker, event.replica, event.device, event.run, event.step,
                  parent, fields)

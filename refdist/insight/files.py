@@ -21,7 +21,7 @@ from typing import Any
 
 from refdist import errors
 from refdist.insight.events import VERSION, Event, renumbered
-from refdist.insight.stream import Raw, event_of
+from refdist.insight.stream import Raw, events_of
 
 FORMAT = "refdist recording"
 _COMPLETE = {"complete": True}
@@ -44,6 +44,8 @@ class Writer:
         self._path = path
         self._size = size
         self._files: set[str] = set()
+        self._count = 0
+        self._position: dict[int, int] = {}
         mine = part_of(path, rank)
         try:
             mine.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,11 @@ class Writer:
 
     def take(self, raw: Raw) -> None:
         """Writes what the stream hands on."""
-        self.event(event_of(raw))
+        for told in events_of(raw):
+            event = renumbered(told, self._position, self._count)
+            if event is not None:
+                self._count += 1
+                self.event(event)
 
     def event(self, event: Event) -> None:
         """Writes an event."""

@@ -16,7 +16,7 @@ from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
 from refdist.insight.events import Event, renumbered
 from refdist.insight.picture import picture_of
-from refdist.insight.stream import Raw, Stream, event_of
+from refdist.insight.stream import Raw, Stream, events_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
 
@@ -39,17 +39,16 @@ class Recording:
         self._raw: list[Raw] = []
         self._position: dict[int, int] = {}
 
-    def _take(self, raw: Raw) -> None:
-        self._raw.append(raw)
-
     @property
     def events(self) -> list[Event]:
         """The events; the table in docs/recording.md says what they have."""
-        taken, self._raw = self._raw, self._raw[:0]
+        taken = self._raw[:]
+        del self._raw[:len(taken)]  # what takes events has the list itself
         for raw in taken:
-            event = renumbered(event_of(raw), self._position, len(self._events))
-            if event is not None:
-                self._events.append(event)
+            for told in events_of(raw):
+                event = renumbered(told, self._position, len(self._events))
+                if event is not None:
+                    self._events.append(event)
         return self._events
 
     @property
@@ -137,7 +136,7 @@ class record(_Taking):  # noqa: N801 - used like a function
 
     def __enter__(self) -> Recording:
         recording = Recording()
-        self._taken_by(recording._take)
+        self._taken_by(recording._raw.append)
         return recording
 
 

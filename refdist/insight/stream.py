@@ -4,7 +4,7 @@ There is one stream while anything is recorded, and each recording takes what pa
 another, or inside a program whose recording goes to a file, sees the same events.
 
 What is handed on is as little as can be made of an event at once, because the program waits meanwhile: the objects of
-the call that are not going to change, and of arrays what `values.taken` keeps.  `event_of` makes the event of it, when
+the call that are not going to change, and of arrays what `values.taken` keeps.  `events_of` makes the event of it, when
 it is written to a file or read.
 
 Where an event belongs is found by what is open.  Each replica has a stack of what it has begun, and each worker one for
@@ -20,8 +20,8 @@ import sys
 import sysconfig
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from refdist import journal
 from refdist.core import call_site, context_stack, devices
@@ -34,19 +34,13 @@ Site = call_site.Site
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-class Raw(NamedTuple):
-    """An event as it is handed on."""
+# An event as it is handed on: id, kind, time, worker, replica, device, run, step, parent, fields.
+Raw = tuple[int, str, int, int, int | None, str, int, int, int | None, dict[str, Any]]
 
-    id: int
-    kind: str
-    time: int
-    worker: int
-    replica: int | None
-    device: str
-    run: int
-    step: int
-    parent: int | None
-    fields: dict[str, Any]
+
+_NOTHING: list[int] = []
+# Kinds whose fields are not as they are handed on.
+_COMPLETED = {"run", "exchange", "variable", "write"}
 
 
 class _Worker:
@@ -76,63 +70,66 @@ class Stream:
         self._variables: dict[int, tuple[weakref.ref[Any], int]] = {}
         # Of the call that is being carried out, where no function of the program is part of that.
         self._site: Site | None = None
+        # What was taken of arrays that the answers to a rendezvous have in common, by id, with the array.
+        self._known: values.Known = {}
 
     # The sink.
 
     def write(self, kind: str, /, **fields: Any) -> int:
-        worker = self._here()
         if kind == "step":
-            worker.step += 1
-        return self._hand_on(kind, worker, self._completed(kind, fields))
+            self._here().step += 1
+        return self._hand_on(kind, self._completed(kind, fields) if kind in _COMPLETED else fields)
 
     def begin(self, kind: str, /, within: int | None = None, **fields: Any) -> int:
-        worker = self._here()
         if kind == "run":
-            worker.run += 1
+            self._here().run += 1
         elif kind == "exchange":
+            worker = self._here()
             worker.exchange += 1
             fields["exchange"] = worker.exchange
-        number = self._hand_on(kind, worker, self._completed(kind, fields), within)
-        stack = self._opened[number] = worker.open.setdefault(_replica(), [])
-        stack.append(number)
-        return number
+        return self._open(kind, self._completed(kind, fields) if kind in _COMPLETED else fields, within)
 
     def end(self, number: int, error: BaseException | None = None) -> None:
         how = "returned" if error is None else "stopped" if isinstance(error, ReplicaStopped) else "raised"
         if error is not None and how == "raised":
             self.tell(error)
-        stack = self._opened.pop(number, [])
-        if number in stack:
+        stack = self._opened.pop(number, _NOTHING)
+        if stack and stack[-1] == number:
+            stack.pop()
+        elif number in stack:
             del stack[stack.index(number):]
-        self.write("end", of=number, how=how)
+        self._hand_on("end", {"of": number, "how": how})
 
     def tell(self, error: BaseException) -> None:
         """An exception was raised; what was told before is not told again."""
         if getattr(error, "_told_to", None) is not self:
             with contextlib.suppress(AttributeError):
                 error._told_to = self  # type: ignore[attr-defined]
-            self.write("error", code=getattr(error, "code", "") if isinstance(error, RefdistError) else "",
-                       type=type(error).__name__, text=str(error), site=_places(error))
+            self._hand_on("error", {"code": error.code if isinstance(error, RefdistError) else "",
+                                    "type": type(error).__name__, "text": str(error), "site": _places(error)})
+
+    def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
+        self._hand_on("transfers", {"moves": moves})
 
     def meet(self, run: Any, call: Any) -> tuple[int, int]:
-        worker = self._here()
         rendezvous = 0 if run is None else run.rendezvous
         if not rendezvous:
+            worker = self._here()
             rendezvous = worker.rendezvous = worker.rendezvous + 1
             if run is not None:
                 run.rendezvous = rendezvous
-        number = self._hand_on("meet", worker, {
-            "rendezvous": rendezvous, **_of_call(call), "contributed": values.taken(call.contribution)})
-        return number, rendezvous
+        # The contribution is the program's, and is not kept.
+        return self._hand_on("meet", {
+            "rendezvous": rendezvous, "call": call.kind, "signature": call.signature, "site": call.call_site,
+            "contributed": values.taken(call.contribution)}), rendezvous
 
     def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
-        worker, call, before = self._here(), calls[0], self._site
-        number = self._hand_on("combine", worker, {
-            "rendezvous": worker.rendezvous if run is None else run.rendezvous, "call": call.kind,
+        call, before = calls[0], self._site
+        number = self._open("combine", {
+            "rendezvous": self._here().rendezvous if run is None else run.rendezvous, "call": call.kind,
             "replicas": len(calls)}, None if run is None else run.event)
-        stack = self._opened[number] = worker.open.setdefault(_replica(), [])
-        stack.append(number)
         self._site = None if call.kind == "merge_call" else call.call_site
+        self._known.clear()
         error: BaseException | None = None
         try:
             answers: Sequence[Any] = call.execute(calls)
@@ -148,8 +145,8 @@ class Stream:
 
     def receive(self, met: tuple[int, int], answer: object) -> None:
         number, rendezvous = met
-        self._hand_on("receive", self._here(), {
-            "rendezvous": rendezvous, "of": number, "received": values.taken(answer)})
+        self._hand_on("receive", {
+            "rendezvous": rendezvous, "of": number, "received": values.taken(answer, self._known)})
 
     # How.
 
@@ -163,47 +160,53 @@ class Stream:
     def _completed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         called = fields.pop("called", None)
         if called is not None:
-            fields |= {**_of_call(called), "contributed": values.taken(fields["contributed"])}
+            fields |= {"call": called.kind, "signature": called.signature, "site": called.call_site,
+                       "contributed": values.taken(fields["contributed"])}
         variable = fields.get("variable")
         if variable is not None:
-            fields["variable"], fields["number"] = variable.name, self._number_of(variable, self._here())
-        if "copies" in fields:
-            fields["copies"] = values.taken_each(fields["copies"])
-        if "site" in KINDS[kind][1] and "site" not in fields:
+            fields["variable"], fields["number"] = variable.name, self._number_of(variable)
+            fields["copies"] = values.taken_each(fields["copies"], self._known)
+        if "site" not in fields and "site" in KINDS[kind][1]:
             fields["site"] = self._site or call_site.of(sys._getframe(2))
         return fields
 
-    def _number_of(self, variable: Any, worker: _Worker) -> int:
+    def _number_of(self, variable: Any) -> int:
         first = variable._primary
         known = self._variables.get(id(first))
         if known is None or known[0]() is not first:
+            worker = self._here()
             worker.variables += 1
             known = self._variables[id(first)] = weakref.ref(first), worker.variables
         return known[1]
 
-    def _hand_on(self, kind: str, worker: _Worker, fields: dict[str, Any], parent: int | None = None) -> int:
+    def _open(self, kind: str, fields: dict[str, Any], parent: int | None) -> int:
+        number = self._hand_on(kind, fields, parent)
+        context = context_stack.state.top.replica
+        replica = None if context is None else context.replica_id_in_sync_group
+        stacks = self._workers[journal.worker.value].open
+        stack = stacks.get(replica)
+        if stack is None:
+            stack = stacks[replica] = []
+        stack.append(number)
+        self._opened[number] = stack
+        return number
+
+    def _hand_on(self, kind: str, fields: dict[str, Any], parent: int | None = None) -> int:
         frame = context_stack.state.top
-        replica = None if frame.replica is None else frame.replica.replica_id_in_sync_group
+        context = frame.replica
+        replica = None if context is None else context.replica_id_in_sync_group
+        here = journal.worker.value
+        worker = self._workers.get(here) or self._here()
         if parent is None:
             stack = worker.open.get(replica) or worker.all
-            parent = stack[-1] if stack else None
+            if stack:
+                parent = stack[-1]
         number = self._count
         self._count = number + 1
-        raw = Raw(number, kind, time.monotonic_ns(), journal.worker.value, replica, frame.device, worker.run,
-                  worker.step, parent, fields)
+        raw = (number, kind, time.monotonic_ns(), here, replica, frame.device, worker.run, worker.step, parent, fields)
         for take in self.takers:
             take(raw)
         return number
-
-
-def _replica() -> int | None:
-    replica = context_stack.state.top.replica
-    return None if replica is None else replica.replica_id_in_sync_group
-
-
-def _of_call(call: Any) -> dict[str, Any]:
-    # The contribution is the program's, and is not kept.
-    return {"call": call.kind, "signature": call.signature, "site": call.call_site}
 
 
 def _places(error: BaseException) -> Site:
@@ -224,9 +227,20 @@ def places_of(site: tuple[object, ...]) -> list[str]:
     return places
 
 
-def event_of(raw: Raw) -> Event:
-    """The event that was handed on."""
-    fields = dict(raw.fields)
+def events_of(raw: Raw) -> list[Event]:
+    """What was handed on, as one event, or several of that number."""
+    number, kind, at, worker, replica, device, run, step, parent, told = raw
+    if device:
+        device = devices.short(device)
+    if kind == "transfers":
+        sent: dict[tuple[str, str], list[int]] = {}
+        for source, destination, nbytes in told["moves"]():
+            if source != destination and nbytes:
+                sent.setdefault((source, destination), []).append(nbytes)
+        return [Event(number, "transfer", at, worker, replica, device, run, step, parent, {
+            "source": devices.short(source), "destination": devices.short(destination), "bytes": sum(parts),
+            "times": len(parts)}) for (source, destination), parts in sent.items()]
+    fields = dict(told)
     for name in ("contributed", "received", "copies"):
         if name in fields:
             fields[name] = values.summaries(fields[name])
@@ -238,7 +252,6 @@ def event_of(raw: Raw) -> Event:
         axis = signature.axis
         fields["axis"] = axis if axis is None or isinstance(axis, int) else str(axis)
         fields["bytes"] = sum(one["bytes"] for one in fields["contributed"])
-    if raw.kind == "write":
+    elif kind == "write":
         fields["bytes"] = sum(one["bytes"] for one in fields["copies"])
-    device = devices.short(raw.device) if raw.device else ""
-    return Event(raw.id, raw.kind, raw.time, raw.worker, raw.replica, device, raw.run, raw.step, raw.parent, fields)
+    return [Event(number, kind, at, worker, replica, device, run, step, parent, fields)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,37 +23,49 @@ from refdist.array.indexed_slices import IndexedSlices
 WHOLE = 16  # items of an array that is shown as a whole
 FIRST = 4
 _DIGITS = 6
+
+
+class _Numbers(NamedTuple):
+    """What is kept of a large array: what a summary says, as NumPy gives it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    nbytes: int
+    low: Any
+    high: Any
+    norm: Any
+    nans: int
+    items: NDArray[Any]
+
+
 Taken = list[Any]
+Known = dict[int, tuple[object, Any]]
 
 
-def taken(value: object) -> Taken:
-    """What is kept now of all arrays in a value, for `summaries`."""
+def taken(value: object, known: Known | None = None) -> Taken:
+    """What is kept now of all arrays in a value, for `summaries`; with `known`, of each array once."""
     if type(value) is np.ndarray:
-        return [_taken(value)]
-    known: dict[int, Any] = {}
-    return [_of(leaf, known) for leaf in _leaves(value)]
+        if value.size <= WHOLE:
+            return [value.copy()]
+        return [_numbers(value)] if known is None else [_once(value, known)]
+    return [_numbers(to_numpy(leaf)) if known is None else _once(leaf, known) for leaf in _leaves(value)]
 
 
-def taken_each(arrays: Iterable[object]) -> Taken:
-    """What is kept now of each array; of those that are one object only once."""
-    known: dict[int, Any] = {}
-    return [_of(array, known) for array in arrays]
+def taken_each(arrays: Iterable[object], known: Known) -> Taken:
+    """What is kept now of each array, of each once."""
+    return [_once(array, known) for array in arrays]
 
 
 def summaries(kept: Taken) -> list[dict[str, Any]]:
     """The summaries of what was kept."""
-    return [summary(one) if isinstance(one, np.ndarray) else one for one in kept]
+    return [summary(one) if isinstance(one, np.ndarray) else _told(one) for one in kept]
 
 
-def _of(leaf: Any, known: dict[int, Any]) -> Any:
-    found = known.get(id(leaf))
+def _once(array: Any, known: Known) -> Any:
+    found = known.get(id(array))
     if found is None:
-        found = known[id(leaf)] = _taken(to_numpy(leaf))
-    return found
-
-
-def _taken(array: NDArray[Any]) -> Any:
-    return array.copy() if array.size <= WHOLE else summary(array)
+        found = known[id(array)] = array, _numbers(to_numpy(array))
+    return found[1]
 
 
 def _leaves(value: object) -> list[Any]:
@@ -70,36 +82,41 @@ def _leaves(value: object) -> list[Any]:
 
 def summary(array: NDArray[Any]) -> dict[str, Any]:
     """The fields of `events.SUMMARY`, as plain values for JSON."""
-    low, high, norm, nans = _numbers(array)
-    found = {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes,
-             "min": low, "max": high, "norm": norm, "nans": nans}
-    if array.size <= WHOLE:
-        return {**found, "items": _plain(array)}
-    return {**found, "first": _plain(array.reshape(-1)[:FIRST])}
+    return _told(_measured(array))
 
 
-def _numbers(array: NDArray[Any]) -> tuple[Any, Any, Any, int]:
-    # min, max, norm, and how many NaN.
+def _told(kept: _Numbers) -> dict[str, Any]:
+    found = {"shape": list(kept.shape), "dtype": str(kept.dtype), "bytes": kept.nbytes, "min": _plain(kept.low),
+             "max": _plain(kept.high), "norm": kept.norm if kept.norm is None else _rounded(float(kept.norm)),
+             "nans": kept.nans}
+    return {**found, "first" if math.prod(kept.shape) > WHOLE else "items": _plain(kept.items)}
+
+
+def _numbers(array: NDArray[Any]) -> Any:
+    return array.copy() if array.size <= WHOLE else _measured(array)
+
+
+def _measured(array: NDArray[Any]) -> _Numbers:
+    flat = array.reshape(-1)
+    items = array if array.size <= WHOLE else flat[:FIRST].copy()
+    low = high = norm = None
+    nans = 0
     kind = array.dtype.kind
-    if kind not in "biufc" or not array.size:
-        return None, None, None if kind not in "biufc" else 0.0, 0
-    with np.errstate(all="ignore"):
-        flat = array.reshape(-1)
-        exact = flat if flat.dtype.char in "fdFD" else flat.astype(np.float64)
-        norm = math.sqrt(float(np.vdot(exact, exact).real))
-        nans = 0
+    if kind in "biufc":
+        exact = flat if array.dtype.char in "fdFD" else flat.astype(np.float64)
+        norm = math.sqrt(np.vdot(exact, exact).real)
         if not math.isfinite(norm):
+            # NaN, infinity, or the squares are too large.
             nans = int(np.count_nonzero(np.isnan(exact)))
-            norm = math.sqrt(float(np.sum(np.abs(exact.astype(np.complex128 if kind == "c" else np.float64)) ** 2)))
-        if kind == "c":
-            return None, None, _rounded(norm), nans
-        if nans:
-            low, high = np.fmin.reduce(flat), np.fmax.reduce(flat)
-        else:
-            low, high = flat.min(), flat.max()
-    if nans == flat.size:
-        low = high = None
-    return _plain(low), _plain(high), _rounded(norm), nans
+            with np.errstate(all="ignore"):
+                norm = math.sqrt(np.sum(np.abs(exact.astype(np.complex128 if kind == "c" else np.float64)) ** 2))
+        if kind != "c" and nans < array.size:
+            low = np.fmin.reduce(flat) if nans else _LOW(flat)
+            high = np.fmax.reduce(flat) if nans else _HIGH(flat)
+    return _Numbers(array.shape, array.dtype, array.nbytes, low, high, norm, nans, items)
+
+
+_LOW, _HIGH = np.minimum.reduce, np.maximum.reduce
 
 
 def _rounded(value: float) -> Any:

@@ -5,7 +5,7 @@ Those that refdist has are in `plans`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from refdist import errors, journal
@@ -176,7 +176,8 @@ class CrossDeviceOps:
         """The hook behind `broadcast`; subclasses may replace it."""
         target = destinations_of(destinations, "broadcast")
         source = context_stack.frame().device or devices.CPU
-        write_transfers([Transfer(source, device, collectives.nbytes(tensor)) for device in target.devices])
+        nbytes = collectives.nbytes(tensor)
+        write_transfers(lambda: [Transfer(source, device, nbytes) for device in target.devices])
         part = (shared(tensor) if isinstance(tensor, IndexedSlices) or not target.distributed
                 else frozen(copied(tensor)))
         return target.wrapped(target.copies(current_backend(), part))
@@ -300,10 +301,7 @@ def devices_of(value: object) -> tuple[str, ...]:
     return (devices.CPU,)
 
 
-def write_transfers(moves: Sequence[Transfer]) -> None:
-    """Records transfers between different devices."""
-    sink = journal.recording.value
-    for move in moves:
-        if sink is not None and move.source != move.destination and move.nbytes:
-            sink.write("transfer", source=devices.short(move.source), destination=devices.short(move.destination),
-                       bytes=move.nbytes)
+def write_transfers(moves: Callable[[], Sequence[Transfer]]) -> None:
+    """Records transfers between different devices; there are many of them, so they are listed when they are read."""
+    if journal.recording.value is not None:
+        journal.recording.value.transfers(moves)

@@ -184,12 +184,11 @@ class StrategyExtended(OneOfAKind, Updates):
                 hooks.start(names[i])
             if places:
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
-            if sink is None:
+            if sink is None or event is None:
                 return fn(*my_args, **my_kwargs)
             if run is not None:
                 run.event = event
-            with journal.span("replica", within=event, function=function_name(fn)):
-                return fn(*my_args, **my_kwargs)
+            return _recorded(sink, event, fn, my_args, my_kwargs)
 
         state.top = scope
         where = None if hooks is None else hooks.suspend(None)
@@ -344,3 +343,16 @@ class StrategyExtended(OneOfAKind, Updates):
             return values[0]
         return regroup(values, layout.devices, "experimental_distribute_values_from_function", rules.VALUES,
                        self.value_container)
+
+
+def _recorded(sink: journal.Sink, event: int, fn: Callable[..., object], args: tuple[object, ...],
+              kwargs: dict[str, object]) -> object:
+    # A replica of the run that is this event.
+    number = sink.begin("replica", event, function=function_name(fn))
+    try:
+        result = fn(*args, **kwargs)
+    except BaseException as error:
+        sink.end(number, error)
+        raise
+    sink.end(number)
+    return result

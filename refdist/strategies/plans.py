@@ -103,9 +103,9 @@ class Plan(CrossDeviceOps):
     _sums = True
 
     def record(self, leaves: Sequence[Sequence[Part]], sources: Sequence[str], target: Destinations) -> None:
-        """Writes down the transfers of one call."""
-        for nbytes in self._packs([collectives.nbytes(contributions[0]) for contributions in leaves]):
-            write_transfers(self.transfers(sources, target.devices, nbytes))
+        """Records the transfers of one call."""
+        sizes = self._packs([collectives.nbytes(contributions[0]) for contributions in leaves])
+        write_transfers(lambda: [move for nbytes in sizes for move in self.transfers(sources, target.devices, nbytes)])
 
     def check_devices(self, sources: Sequence[str]) -> None:
         """Raises when no value can be reduced to all of these devices."""

@@ -158,9 +158,10 @@ class Reduction:
     def gather(self, parts: Sequence[Array], axis: int, call: CollectiveCall) -> Any:
         """The arrays of all replicas one after another."""
         if journal.recording.value is not None:
-            cross_device_ops.write_transfers([
-                cross_device_ops.Transfer(source, device, collectives.nbytes(part))
-                for source, part in zip(self._devices, parts, strict=True) for device in self._devices])
+            sizes = [collectives.nbytes(part) for part in parts]
+            cross_device_ops.write_transfers(lambda: [
+                cross_device_ops.Transfer(source, device, nbytes)
+                for source, nbytes in zip(self._devices, sizes, strict=True) for device in self._devices])
         [gathered] = self._transport.all_gather(call, [parts], axis % parts[0].ndim)
         return gathered
 
