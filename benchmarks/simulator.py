@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,6 +161,8 @@ def rows(tensorflow_python: str | None) -> list[Row]:
     shown, ratio, _ = against("big", big)
     table.append(Row("the same; in tf.function", f"{big * 1e3:.2f} ms", shown, ratio, "-", "-"))
 
+    table += recording_rows()
+
     many = refdist.MirroredStrategy([f"GPU:{i}" for i in range(1024)])
     tracemalloc.start()
     with many.scope():
@@ -170,6 +172,66 @@ def rows(tensorflow_python: str | None) -> list[Row]:
     tracemalloc.stop()
     table.append(Row("1,024 equal mirrored copies of 4 MiB", f"{used / 2**20:.1f} MiB", "4,096 MiB if copied",
                      f"{4096 * 2**20 / used:.0f} x", "one array", verdict(used < 2 * 4 * 2**20)))
+    return table
+
+
+def training_step(variables: Sequence[Any], x: Any) -> Any:
+    """A step of a network with one hidden layer, and gradients by hand."""
+    import numpy as np
+
+    import refdist
+
+    context = refdist.get_replica_context()
+    assert context is not None
+    inner, bias, outer = [variable.value() for variable in variables]
+    hidden = np.tanh(x @ inner + bias)
+    exponents = np.exp(np.tanh(hidden @ outer))
+    by_logits = exponents / exponents.sum(axis=1, keepdims=True)
+    by_hidden = (by_logits @ outer.T) * (1 - hidden * hidden)
+    gradients = [x.T @ by_hidden, by_hidden.sum(axis=0), hidden.T @ by_logits]
+    for variable, gradient in zip(variables, context.all_reduce("SUM", gradients), strict=True):
+        variable.assign_sub(0.01 * gradient)
+    return by_logits.max()
+
+
+def recording_rows() -> list[Row]:
+    """The same work with and without a recording, in turns."""
+    import numpy as np
+
+    import refdist
+
+    def reduce(value: Any) -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        return context.all_reduce("SUM", value)
+
+    eight = refdist.MirroredStrategy([f"GPU:{i}" for i in range(8)])
+    four = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+    draw = np.random.default_rng(0)
+    with four.scope():
+        variables = [refdist.Variable(draw.standard_normal(shape).astype(np.float32),
+                                      aggregation=refdist.VariableAggregation.MEAN)
+                     for shape in ((64, 64), (64,), (64, 10))]
+    x = draw.standard_normal((32, 64)).astype(np.float32)
+    large = np.ones(1 << 20, np.float32)
+    table = []
+    for what, call, inner in (
+            ("a training step, 4 replicas", lambda: four.run(training_step, (variables, x)), 20),
+            ("a scalar all_reduce, 8 replicas", lambda: eight.run(reduce, (1.0,)), 50),
+            ("an all_reduce of 4 MiB, 8 replicas", lambda: eight.run(reduce, (large,)), 2)):
+        plain, kept, written = [], [], []
+        for _ in range(15):
+            plain.append(median(call, 1, inner, time.process_time))
+            with refdist.record():
+                kept.append(median(call, 1, inner, time.process_time))
+            with tempfile.TemporaryDirectory() as folder, refdist.insight.record_to(f"{folder}/recording"):
+                written.append(median(call, 1, inner, time.process_time))
+        base = statistics.median(plain)
+        for how, times in (("recorded", kept), ("recorded to a file", written)):
+            cost = statistics.median(times)
+            table.append(Row(f"{what}, {how}; not recorded", f"{cost * 1e6:,.0f} us", f"{base * 1e6:,.0f} us",
+                             f"{cost / base:.1f} x of it", "2 x of it" if how == "recorded" else "-",
+                             verdict(cost <= 2 * base) if how == "recorded" else "-"))
     return table
 
 

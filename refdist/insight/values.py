@@ -23,6 +23,7 @@ from refdist.array.indexed_slices import IndexedSlices
 WHOLE = 16  # items of an array that is shown as a whole
 FIRST = 4
 _DIGITS = 6
+_COPIED = 1024  # bytes of an array that is copied, which is faster than to measure it
 
 
 class _Numbers(NamedTuple):
@@ -45,9 +46,9 @@ Known = dict[int, tuple[object, Any]]
 def taken(value: object, known: Known | None = None) -> Taken:
     """What is kept now of all arrays in a value, for `summaries`; with `known`, of each array once."""
     if type(value) is np.ndarray:
-        if value.size <= WHOLE:
+        if value.nbytes <= _COPIED:
             return [value.copy()]
-        return [_numbers(value)] if known is None else [_once(value, known)]
+        return [_measured(value)] if known is None else [_once(value, known)]
     return [_numbers(to_numpy(leaf)) if known is None else _once(leaf, known) for leaf in _leaves(value)]
 
 
@@ -93,7 +94,7 @@ def _told(kept: _Numbers) -> dict[str, Any]:
 
 
 def _numbers(array: NDArray[Any]) -> Any:
-    return array.copy() if array.size <= WHOLE else _measured(array)
+    return array.copy() if array.nbytes <= _COPIED else _measured(array)
 
 
 def _measured(array: NDArray[Any]) -> _Numbers:
@@ -104,7 +105,7 @@ def _measured(array: NDArray[Any]) -> _Numbers:
     kind = array.dtype.kind
     if kind in "biufc":
         exact = flat if array.dtype.char in "fdFD" else flat.astype(np.float64)
-        norm = math.sqrt(np.vdot(exact, exact).real)
+        norm = math.sqrt(np.vdot(exact, exact).real)  # which warns of nothing
         if not math.isfinite(norm):
             # NaN, infinity, or the squares are too large.
             nans = int(np.count_nonzero(np.isnan(exact)))
