@@ -16,6 +16,7 @@ from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
 from refdist.core import rules
 from refdist.core.rules.table import Table
+from refdist.insight import events
 
 SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 
@@ -317,9 +318,28 @@ There are {sums.total()} sentences, of which {sums["clauses"]} have clauses.
 {pages}"""
 
 
+def events_page() -> str:
+    common = table(["what all have", "meaning"], ([f"`{name}`", meaning] for name, meaning in events.COMMON.items()))
+    kinds = "\n".join(f"## {kind}\n\n{about}\n\n" + table(["field", "meaning"], (
+        [f"`{name}`", meaning] for name, meaning in fields.items())) for kind, (about, fields) in events.KINDS.items())
+    summary = table(["", "meaning"], ([f"`{name}`", meaning] for name, meaning in events.SUMMARY.items()))
+    return f"""# Events
+
+Printed from `refdist/insight/events.py` by `make docs`. [Recording](recording.md) says how to get them. In a file, an
+event is a line of JSON with all its fields; what is not a number in JSON is text there: "NaN", "Infinity", "-Infinity".
+The first line of a part is `{{"format": "refdist recording", "version": {events.VERSION}, "rank": ..., "size": ...}}`,
+source files are lines `{{"file": ..., "text": ...}}`, and a part that was not cut off ends with `{{"complete": true}}`.
+
+{common}
+{kinds}
+## Summaries of arrays
+
+{summary}"""
+
+
 PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "protocol.md": protocol_page,
          "errors.md": catalogue, "specification.md": specification, "differences.md": differences,
-         "promises.md": promises_page}
+         "promises.md": promises_page, "events.md": events_page}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

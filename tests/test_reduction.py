@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import Chapter, cases, load
 from refdist.conformance.examples import program
 from refdist.core import devices
+from refdist.insight.events import checked
 from refdist.strategies.plans import Plan
 
 GPUS = ["GPU:0", "GPU:1", "GPU:2"]
@@ -262,9 +264,11 @@ def test_recording_changes_no_case_of_the_specification(chapter: Chapter) -> Non
     with refdist.config.temporary_devices():
         adapter = Simulated()
         plain = [adapter.run(program(case)) for case in some]
-        with refdist.record():
+        with refdist.record() as recording:
             recorded = [adapter.run(program(case)) for case in some]
     assert recorded == plain
+    for event in recording.events:
+        assert json.dumps(checked(event).as_json(), allow_nan=False)
 
 
 # --- A program's own CrossDeviceOps ----------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Summary(NamedTuple):
     waiting: list[Waiting]
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{number:,} {noun}" for noun, number in self.counts.items())
+        counted = ", ".join(f"{number:,} {noun[:-1] if number == 1 else noun}" for noun, number in self.counts.items())
         more = len(self.lines) - _LINES
         return "\n\n".join([
             counted, _table(["call", "rendezvous", "bytes"], self.kinds),
