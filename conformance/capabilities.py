@@ -66,8 +66,10 @@ ROWS = (
      r"tf\.(device|config)|\.(worker_devices|parameter_devices|device)"),
     ("compat", "the names of TensorFlow 1, and deprecated methods",
      r"tf\.compat|\.(unwrap|experimental_run|experimental_distribute_datasets_from_function)"),
-    ("preemption", "handlers of preemption and coordinators of parameter servers",
-     r"tf\.distribute\.experimental\.(coordinator|Preemption\w*|Termination\w*)|tf\.distribute\.coordinator"),
+    ("preemption", "handlers of preemption", r"tf\.distribute\.experimental\.(Preemption\w*|Termination\w*)"),
+    ("parameter servers", "ParameterServerStrategy, its partitioners and its coordinator, and servers in one process",
+     r"tf\.distribute\.(experimental\.)?(coordinator|ParameterServerStrategy)(\..*)?|tf\.distribute\.Server(\..*)?"
+     r"|tf\.distribute\.experimental\.partitioners(\..*)?"),
     ("errors", "the classes of tf.errors", r"tf\.errors"),
     ("IndexedSlices", "tf.IndexedSlices", r"tf\.IndexedSlices"),
     ("dtypes", "dtypes other than float32, int32, int64, bool and string",

@@ -46,7 +46,7 @@ REASONS = {
     "hardware": "speed, memory, or hardware that a program of the specification cannot see",
     "outside": "a part of TensorFlow outside tf.distribute",
     "subclasses": "it asks something of those who write a subclass",
-    "later": "parameter servers, remote calls and preemption of TPUs, of which there is no chapter",
+    "later": "parameter servers, remote calls and preemption of TPUs: sentences that have not been gone through",
     "untestable": "no finite program decides it; the words after the colon say why",
 }
 

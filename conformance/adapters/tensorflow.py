@@ -34,6 +34,8 @@ from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Servers that are in one process wait for each other in its threads, of which there would be one per core.
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "8")
 DEVICES = 8
 # The kinds that are not another author's, where a strategy of that author is tested.
 OTHERS = {"Default", "OneDevice", "Central", "workers", "replicas on workers"}
