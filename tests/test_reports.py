@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from refdist.backends.mpi import processes, reports
+from refdist.backends.mpi import alone, processes, reports
 from refdist.backends.mpi.reports import Desk, Line
 
 
@@ -60,6 +60,7 @@ def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
     ([said(0, "left", weak=True), said(1, "left", weak=True), change(1, "ended", 3)], 3),
     ([said(0, "shape", weak=True), said(1, "shape", weak=True), change(1, "ended", 70, weak=True)], 70),
     ([said(2, "KeyError"), change(1, "ended", 4)], 70),
+    ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], 70),
 ])
 def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any], status: int) -> None:
     one = desk(3)
@@ -170,6 +171,24 @@ def test_a_process_dies_with_its_parent() -> None:
 
         assert select.select([ends], [], [], 60)[0]
         os.close(ends)
+
+
+def test_a_process_without_a_supervisor_is_killed_when_its_start_takes_too_long() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as waits:
+        done = subprocess.run([sys.executable, "-I", "-S", alone.__file__, "limit", str(waits.pid), "0.1", "2"],
+                              capture_output=True, text=True, timeout=60)
+        assert (waits.wait(), done.returncode) == (-9, 0)
+    assert done.stderr == ("[worker 2] [RD01] starting: not all workers arrived within 0 s. "
+                           "Look at why the others did not start.\n")
+
+
+def test_what_supervisors_import_is_of_the_standard_library() -> None:
+    inner = ("import runpy, sys\n"
+             f"sys.argv = [{alone.__file__!r}, 'limit', '99999999', '0', '0']\n"
+             f"runpy.run_path({alone.__file__!r}, run_name='__main__')\n"
+             "print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names - {'__main__'})\n")
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", inner], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.split(), done.stderr) == (["refdist"], "")
 
 
 def test_only_the_shared_memory_of_the_job_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:

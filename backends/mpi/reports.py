@@ -114,7 +114,7 @@ class Desk:
         self._raised = self._raised or message.get("weak") is False
         if message.get("weak"):
             self._weak = self._weak or message["status"]
-        else:
+        elif not (message.get("if_first") and self._failed):
             self.cause = self.cause or message["status"]
         if "text" in message:
             self._waiting.append((now + message["wait"], message, sender))

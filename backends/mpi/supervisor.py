@@ -329,3 +329,4 @@ def limit(process: int, seconds: float, rank: str) -> None:
         if left <= 0:
             os.write(2, prefixed(f"worker {rank}", _late(seconds)).encode())
             processes.kill(process)
+            return
