@@ -284,8 +284,9 @@ class MPITransport(ConnectableTransport):
 
     def _concatenated(self, call: CollectiveCall, parts: list[list[HostArray]], axis: int) -> list[Any]:
         shapes = [[part.shape for part in column] for column in parts]
-        whole = sum(part.nbytes for column in parts for part in column) <= _SMALL or any(
-            column[0].dtype.hasobject or column[0].dtype.kind in "US" for column in parts)
+        # Texts, and several small arrays, which would be as many messages, are sent with their shapes.
+        whole = any(column[0].dtype.hasobject or column[0].dtype.kind in "US" for column in parts) or (
+            len(parts) > 1 and sum(part.nbytes for column in parts for part in column) <= _SMALL)
         everyone = self._objects(call, (shapes, parts if whole else None))
         if all(theirs is not None for _, theirs in everyone):
             return concatenated([theirs for _, theirs in everyone], axis)
