@@ -100,3 +100,16 @@ def test_each_simulated_worker_has_a_history_of_its_own() -> None:
     refdist.simulate_workers(program, 2)
     assert [[one.shape for one in history] for history in histories] == [["()", "(2,)"], ["()", "(3,)"]]
     assert [{one.who for one in history} for history in histories] == [{"worker 0"}, {"worker 1"}]
+
+
+def test_an_error_that_passes_two_runs_has_one_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFDIST_HISTORY", "4")
+
+    def program() -> None:
+        refdist.MultiWorkerMirroredStrategy().run(
+            lambda: rc().all_reduce("SUM", np.zeros(2 + rc().replica_id_in_sync_group)))
+
+    with pytest.raises(ValueError, match="RD04") as caught:
+        refdist.simulate_workers(program, 1, 2)
+    assert sum(note.startswith("The last rendezvous:") for note in caught.value.__notes__) == 1
+    assert [one.who for one in caught.value.history] == ["replica 0", "replica 1"]  # type: ignore[attr-defined]

@@ -141,7 +141,7 @@ def test_every_field_is_that_of_the_trace_event_format(trace: Any) -> None:
         assert needed.keys() <= event.keys() <= {**needed, **allowed}.keys(), event
         assert all(isinstance(event[name], {**needed, **allowed}[name]) for name in event), event
         assert event.get("ts", 0.0) >= 0 and event.get("dur", 0.0) >= 0
-        assert event.get("s", "t") in ("g", "p", "t") and event.get("bp", "e") == "e"
+        assert event.get("s", "t") in ("g", "p", "t") and (event["ph"] != "f" or event["bp"] == "e")
         if event["ph"] == "M":
             assert {name: type(value) for name, value in event["args"].items()} == METADATA[event["name"]]
     assert set(Counter(event["ph"] for event in trace["traceEvents"])) == set(PHASES)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import warnings
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -143,7 +145,7 @@ def test_lines_of_what_has_called_the_program_are_left_out() -> None:
 
 def test_an_array_that_is_written_to_later_was_recorded_before() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
-    for size in (2, 100):
+    for size in (2, 100, 1000):
         def step(size: int = size) -> None:
             mine = np.ones(size)
             rc().all_reduce("SUM", mine)
@@ -151,4 +153,21 @@ def test_an_array_that_is_written_to_later_was_recorded_before() -> None:
 
         with refdist.record() as recording:
             strategy.run(step)
-        assert {event["contributed"][0]["max"] for event in recording.events if event.kind == "meet"} == {1.0}
+        met = [event["contributed"][0] for event in recording.events if event.kind == "meet"]
+        assert {one["max"] for one in met} == {1.0}
+        assert {item for one in met for item in (one.get("items") or one["first"])} == {1.0}
+
+
+def test_a_recording_keeps_no_large_array_alive() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    seen: list[weakref.ref[Any]] = []
+
+    def step() -> None:
+        seen.append(weakref.ref(rc().all_reduce("SUM", np.ones(1000))))
+
+    with refdist.record():
+        for _ in range(10):
+            strategy.run(step)
+        assert [one() is None for one in seen] == [True] * 18 + [False] * 2, "those of the last rendezvous"
+    gc.collect()
+    assert seen[-1]() is None
