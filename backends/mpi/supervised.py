@@ -98,11 +98,16 @@ def report(text: str, wait: float, everyone: bool) -> bool:
     if _supervisor is None:
         return False
     tell("report", text=text[-100_000:], wait=wait, everyone=everyone)
-    printed = bool(select.select([_supervisor], [], [], wait + _ANSWER_SECONDS)[0])
+    printed = _answered(wait + _ANSWER_SECONDS)
     if printed and everyone and _several_hosts:
         # Workers of other hosts, who see the same at the same time, still ask this one, and report elsewhere.
         time.sleep(EVERYONE_SECONDS)
     return printed
+
+
+def _answered(seconds: float) -> bool:
+    assert _supervisor is not None
+    return bool(select.select([_supervisor], [], [], seconds)[0] and _supervisor.recv(64))
 
 
 def interrupted() -> None:
@@ -120,6 +125,7 @@ def limited_start(seconds: float) -> Iterator[None]:
     """
     if _supervisor is not None:
         tell("starting", limit=seconds)
+        _answered(_ANSWER_SECONDS)
         yield
         tell("joined")
         return

@@ -70,7 +70,7 @@ class Supervisor:
         self._above = dict(processes.launchers(self._top))
         self._line = Line(desk or desk_of(os.getppid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
-        self._job = _job(self._pmi)
+        self._job = ""  # the launcher's name for it, by which MPICH names its shared memory
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._joined = self._finished = False  # what the worker has said
@@ -135,7 +135,10 @@ class Supervisor:
                 return _CLOSED
             if message["kind"] == "starting":
                 self._limit = self._wanted = message["limit"]
+                # Not before: a process that has asked and does not start MPI has failed, for MPICH's launcher.
+                self._job = self._job or _job(self._pmi)
                 self._tell("starting")
+                self._answer_worker()
             elif message["kind"] == "joined":
                 self._limit, self._joined = 0.0, True
                 self._tell("joined")
@@ -202,8 +205,7 @@ class Supervisor:
         if answer["answer"] == "in vain":
             self._fail(f"[RD01] starting: {answer['why']}", MERGE_SECONDS)
         elif answer["answer"] == "printed" and self._weak and self._status is None:
-            with contextlib.suppress(OSError):
-                self._here.send(b"{}")
+            self._answer_worker()
         elif answer["answer"] == "printed" and self._reported:
             # Its process stays until the job ends, so that the others do not miss it and say so.
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
@@ -230,6 +232,10 @@ class Supervisor:
         return max(min(until - time.monotonic(), _STEP if self._limit else 3600.0), 0.0)
 
     # What it does.
+
+    def _answer_worker(self) -> None:
+        with contextlib.suppress(OSError):
+            self._here.send(b"{}")
 
     def _tell(self, state: str) -> None:
         self._line.send({**self._who, "state": state, "process": self._child, "supervisor": os.getpid(),
@@ -295,7 +301,6 @@ def _late(seconds: float) -> str:
 
 
 def _job(pmi: int) -> str:
-    # The launcher's name for the job, by which MPICH names its shared memory.
     if pmi < 0:
         return ""
     os.write(pmi, b"cmd=get_my_kvsname\n")
