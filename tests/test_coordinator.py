@@ -214,6 +214,23 @@ def test_several_threads_may_schedule_and_fetch() -> None:
     assert float(v) == 80.0
 
 
+def test_after_an_interrupt_nothing_more_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    c, go_on, ran = coordinator(1), threading.Event(), []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(c._cluster._turn, "wait", interrupted)
+    c.schedule(go_on.wait)
+    c.schedule(ran.append, args=(1,))
+    with pytest.raises(KeyboardInterrupt):
+        c.join()
+    go_on.set()
+    with pytest.raises(CancelledError, match=r"RD32.*interrupted"):
+        c.join()
+    assert ran == [] and coordinator().schedule(lambda: 2).fetch() == 2
+
+
 # --- Variables -------------------------------------------------------------------------------------------------
 
 def counted(workers: int, functions: int, add: Callable[[Any], object]) -> float:

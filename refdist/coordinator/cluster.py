@@ -250,6 +250,8 @@ class Cluster:
             _mine.closure = here.worker = None
 
     def _next(self) -> Job | None:
+        if self._interrupted:
+            return None  # the coordinator does not wait any more
         option = self._chosen(())
         self._in_a_row = 0
         if option is not None and option.action == TAKE:
