@@ -118,7 +118,9 @@ def test_all_workers_learn_at_once_from_a_supervisor_that_one_is_dead() -> None:
     # What the supervisor receives.
     Notice(**json.loads(json.dumps(notice._asdict()))).send()
     watches[0].entered(1, "all_reduce (train.py:40)")
+    until = time.monotonic() + 30
     while not all(watch.dead() for watch in (watches[0], watches[2])):
+        assert time.monotonic() < until, "nobody was told"
         time.sleep(0)
     assert [watch.dead() for watch in watches] == [[1], [], [1]]
     assert re.search(r"worker 1 on .* is dead$", watches[0].report(), re.MULTILINE)
