@@ -33,6 +33,7 @@ from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIA
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
+_ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _KILLED = (signal.SIGKILL, 128 + signal.SIGKILL)  # what mpiexec returns when it has lost one of its processes
 
 
@@ -73,7 +74,7 @@ class _Launch:
         self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them
         self._proxies: dict[int, tuple[int, str]] = {}  # those, by what becomes readable when they end
         self._cause = ""  # what was lost first, if no supervisor says it
-        self._is_proxy = False  # whether that is a child of mpiexec, which then returns any status
+        self._is_proxy = False  # whether that is a child of mpiexec
         self._seen: set[int] = set()  # workers whose supervisors have said that they are there
         self._supervisors: dict[int, int] = {}  # those workers, by what becomes readable when the supervisor ends
         self._childless = time.monotonic()  # when mpiexec had a child for the last time
@@ -188,7 +189,8 @@ class _Launch:
             self._cause = f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}"
         if self._desk.status and not self._cause:
             return self._desk.status
-        if code >= 0 and code not in _KILLED and not (code and (self._is_proxy or self._desk.status)):
+        if code >= 0 and code not in _KILLED and not (code == _ASSERTS and self._is_proxy) \
+                and not (code and self._desk.status):
             return code
         if self._cause and not self._desk.blamed:
             _write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
