@@ -11,7 +11,7 @@ from types import TracebackType
 
 from refdist import journal
 from refdist.core.launcher import launched
-from refdist.insight import files
+from refdist.insight import files, page
 from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
 from refdist.insight.events import Event, renumbered
@@ -88,6 +88,13 @@ class Recording:
         (True, ('contributed',))
         """
         return difference(self.events, other.events)
+
+    def html(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page that shows the recording: one file, which needs nothing else."""
+        page.write(path, self.events, self.sources)
+
+    def _repr_html_(self) -> str:
+        return page.framed(self.events, self.sources)
 
     def __len__(self) -> int:
         return len(self.events)

@@ -1,0 +1,186 @@
+"""What stands out in a recording: where to look first.
+
+An error says what was noticed, which is often later than where it went wrong.  So these are found from the events
+alone: the rendezvous that was not carried out and who is where instead, the first NaN, rows that a replica does not
+get, and a lane that ends in the middle of something.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from refdist.insight.events import BEGINNINGS, Event
+from refdist.insight.layout import in_order, place_of, slots_of
+
+# By how the replica's function ended.
+_ABSENCE = {"returned": "never arrives, as its function has returned",
+            "raised": "never arrives, as its function has raised",
+            "stopped": "had not arrived when the run was stopped", None: "has not arrived"}
+
+
+class Finding(NamedTuple):
+    """Something that stands out.
+
+    Attributes:
+        event: the `id` of the event at which to look.
+        wrong: whether it is wrong for certain; else it may be meant so.
+        text: what it is, in a sentence.
+    """
+
+    event: int
+    wrong: bool
+    text: str
+
+
+def findings(events: Sequence[Event]) -> list[Finding]:
+    """What stands out, in the order in which it is shown."""
+    events = in_order(events, slots_of(events))
+    position = {event.id: i for i, event in enumerate(events)}
+    found = [*_not_carried_out(events), *_errors(events), *_not_numbers(events), *_without_rows(events),
+             *_unfinished(events)]
+    return sorted(found, key=lambda one: (position[one.event], not one.wrong))
+
+
+def not_carried_out(events: Sequence[Event]) -> set[int]:
+    """The ids of the `meet` and `exchange` events whose call was not carried out, or failed."""
+    return {event.id for some in _failed_calls(events) for event in some}
+
+
+def _failed_calls(events: Sequence[Event]) -> Iterator[list[Event]]:
+    how = {event["of"]: event["how"] for event in events if event.kind == "end"}
+    arrived: dict[tuple[object, ...], list[Event]] = defaultdict(list)
+    combined: dict[tuple[object, ...], int] = {}
+    for event in events:
+        if event.kind in ("meet", "exchange"):
+            arrived[place_of(event)].append(event)
+        elif event.kind == "combine":
+            combined[place_of(event)] = event.id
+    for place, some in arrived.items():
+        if place[0] == "exchange":
+            failed = any(how.get(event.id) != "returned" for event in some)
+        else:
+            failed = how.get(combined.get(place, -1)) != "returned"
+        if failed:
+            yield some
+
+
+def _not_carried_out(events: Sequence[Event]) -> Iterator[Finding]:
+    how = {event["of"]: event["how"] for event in events if event.kind == "end"}
+    replicas: dict[int | None, list[Event]] = defaultdict(list)
+    combined = {place_of(event) for event in events if event.kind == "combine"}
+    for event in events:
+        if event.kind == "replica":
+            replicas[event.parent].append(event)
+    for some in _failed_calls(events):
+        first, last = some[0], some[-1]
+        if first.kind == "exchange" or place_of(first) in combined:
+            continue
+        here = {event.replica for event in some}
+        run = next((one.parent for rows in replicas.values() for one in rows
+                    if one.worker == first.worker and one.run == first.run and one.replica == first.replica), None)
+        where = [f"{_lanes(those)} at {place}: {call}" for (place, call), those in _by(
+            some, lambda event: (place_name(event), _call(event))).items()]
+        where += [f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}"
+                  for one in replicas[run] if one.replica not in here]
+        told = _sentence("; ".join(where))
+        yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {told}")
+
+
+def _errors(events: Sequence[Event]) -> Iterator[Finding]:
+    told = set()
+    several = len({event.worker for event in events}) > 1
+    for event in events:
+        if event.kind == "error" and event["text"] not in told:
+            told.add(event["text"])
+            who = _sentence(_lanes([event])) if several or event.replica is not None else "The program"
+            yield Finding(event.id, True, f"{who} raises {event['type']}: {event['text']}")
+
+
+def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
+    first = next((event for event in events if _nans(event)), None)
+    if first is None:
+        return
+    same = [event for event in events if event.kind == first.kind == "meet" and place_of(event) == place_of(first)]
+    having = [event for event in same if _nans(event)] or [first]
+    count = sum(map(_nans, having))
+    what = {"meet": "contributed to ", "exchange": "contributed to ", "receive": "received from ",
+            "write": "written to ", "variable": "in the new "}[first.kind]
+    origin = next(event for event in events if event.id == first.fields.get("of", first.id))
+    name = f"variable {first['variable']}" if "variable" in first.fields else origin["call"]
+    others = len(same) - len(having)
+    rest = ("", "; the other replica contributes none", f"; the other {others} replicas contribute none")
+    told = rest[min(others, 2)]
+    yield Finding(first.id, True,
+                  f"The first NaN: {_lanes(having)}, {count} NaN {what}{name} at {place_name(origin)}{told}")
+
+
+def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
+    steps = [event for event in events if event.kind == "step"]
+    first_of: dict[int, int] = {}
+    for event in events:
+        if event.kind == "run":
+            first_of.setdefault(event.worker, event["first"])
+    for worker in sorted({event.worker for event in events}):
+        mine = [event for event in steps if event.worker == worker]
+        if steps and not mine:
+            begin = next(event for event in events if event.worker == worker)
+            yield Finding(begin.id, True, f"Worker {worker} takes no element of a distributed dataset, and others do")
+        empty = [event for event in mine if 0 in event["counts"]]
+        if empty:
+            times = Counter(i for event in empty for i, count in enumerate(event["counts"]) if not count)
+            told = ", ".join(f"replica {first_of.get(worker, 0) + i} in {count} of {len(mine)} steps"
+                             for i, count in sorted(times.items()))
+            yield Finding(empty[0].id, max(times.values()) == len(mine), f"No rows for {told}")
+
+
+def _unfinished(events: Sequence[Event]) -> Iterator[Finding]:
+    open_: dict[int, dict[int, Event]] = defaultdict(dict)
+    last: dict[int, Event] = {}
+    for event in events:
+        last[event.worker] = event
+        if event.kind in BEGINNINGS:
+            open_[event.worker][event.id] = event
+        elif event.kind == "end":
+            open_[event.worker].pop(event["of"], None)
+    for worker, some in open_.items():
+        if some:
+            inside = list(some.values())[-1]
+            name = next((inside.fields[name] for name in ("call", "function") if name in inside.fields), inside.kind)
+            yield Finding(last[worker].id, True, f"Worker {worker} ends here, in the middle of {name}: its process "
+                                                 "ended, or what recorded it")
+
+
+def place_name(event: Event) -> str:
+    """Where in the program, with the last part of the file's name; "an unknown line" where that is not known."""
+    site = event.fields.get("site") or ()
+    return PurePath(site[0]).name if site else "an unknown line"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _nans(event: Event) -> int:
+    return sum(one["nans"] for name in ("contributed", "received", "copies") for one in event.fields.get(name, ()))
+
+
+def _call(event: Event) -> str:
+    told = ", ".join(f"{one['dtype']} {one['shape']}" for one in event["contributed"])
+    return " ".join(filter(None, (event["call"], event["op"], told and f"of {told}")))
+
+
+def _lanes(events: Iterable[Event]) -> str:
+    replicas = sorted({event.replica for event in events if event.replica is not None})
+    if replicas:
+        return f"replica{'s' if len(replicas) > 1 else ''} {', '.join(map(str, replicas))}"
+    return f"worker {', '.join(str(worker) for worker in sorted({event.worker for event in events}))}"
+
+
+def _by(events: Iterable[Event], key: Any) -> dict[Any, list[Event]]:
+    found: dict[Any, list[Event]] = defaultdict(list)
+    for event in events:
+        found[key(event)].append(event)
+    return found

@@ -1,0 +1,118 @@
+"""Where events stand in a picture of a recording: a row for each lane, and slots from left to right.
+
+Time is not drawn to scale: replicas take turns, and workers that wait for each other may have recorded on different
+clocks.  A slot says what comes after what instead.  All that arrive at one rendezvous, or exchange, share a slot with
+the call that is carried out; what is moved for one call shares one, too, and an end has that of what came last before.
+Apart from that an event stands right of the one before it in its lane, of what it is part of, and, when it goes on
+with an answer, of the call that made the answer; an error stands right of all that its worker has done.
+
+So a slot is the length of the longest way through a graph.  A recording that was written by a program that was killed
+half way has no cycle in it; one that was put together wrongly might, and there the event that was recorded first wins.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+
+from refdist.insight.events import Event
+
+Lane = tuple[int, int | None]
+
+
+def lane_of(event: Event) -> Lane:
+    """The worker and the replica, None for what concerns all replicas of the worker."""
+    return event.worker, event.replica
+
+
+def lanes_of(events: Sequence[Event]) -> list[Lane]:
+    """All lanes from top to bottom: of each worker its own, and then those of its replicas."""
+    found = {lane_of(event) for event in events} | {(event.worker, None) for event in events}
+    return sorted(found, key=lambda lane: (lane[0], -1 if lane[1] is None else lane[1]))
+
+
+def place_of(event: Event) -> tuple[object, ...]:
+    """What is equal for events that share a slot; transfers that follow each other do, too."""
+    if event.kind in ("meet", "combine"):
+        return "rendezvous", event.worker, event["rendezvous"]
+    if event.kind == "exchange":
+        return "exchange", event["exchange"]
+    return "event", event.id
+
+
+def slots_of(events: Sequence[Event]) -> list[int]:
+    """The slot of each event, from 0; `events[i].id` is i."""
+    number: dict[tuple[object, ...], int] = {}
+    before: dict[Lane, Event] = {}
+    nodes: list[int] = []
+    for event in events:
+        last = before.get(lane_of(event))
+        if last is not None and last.kind == event.kind == "transfer" and last.parent == event.parent:
+            nodes.append(nodes[last.id])
+        else:
+            nodes.append(number.setdefault(place_of(event), len(number)))
+        before[lane_of(event)] = event
+    after = _edges(events, nodes)
+    waiting = [0] * len(number)
+    for edges in after.values():
+        for node, _ in edges:
+            waiting[node] += 1
+    slots, done = [0] * len(number), [False] * len(number)
+    ready = [node for node, count in enumerate(waiting) if not count]
+    # Nodes are numbered by their first event, so this is the order in which a cycle is broken.
+    for node in range(len(number)):
+        ready.append(node)
+        while ready:
+            current = ready.pop()
+            if done[current] or (waiting[current] > 0 and current != node):
+                continue
+            done[current] = True
+            for target, distance in after.get(current, ()):
+                if not done[target]:
+                    slots[target] = max(slots[target], slots[current] + distance)
+                    waiting[target] -= 1
+                    if not waiting[target]:
+                        ready.append(target)
+    return [slots[node] for node in nodes]
+
+
+def in_order(events: Sequence[Event], slots: Sequence[int]) -> list[Event]:
+    """The events in the order in which they happened.
+
+    A recording of several processes has them one after another.  There the order is that of the slots, in which what
+    causes something comes before it.
+    """
+    if all(one.time <= other.time for one, other in itertools.pairwise(events)):
+        return list(events)
+    return sorted(events, key=lambda event: (slots[event.id], event.id))
+
+
+def _edges(events: Sequence[Event], nodes: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """By node the nodes that come after it, each with how many slots later at least."""
+    after: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    last: dict[Lane, int] = {}
+    ends = {event["of"]: event.id for event in events if event.kind == "end"}
+    carried_out = {place_of(event): event.id for event in events if event.kind == "combine"}
+
+    def follow(first: int | None, second: int, distance: int) -> None:
+        if first is not None and nodes[first] != nodes[second]:
+            after[nodes[first]].append((nodes[second], distance))
+
+    for event in events:
+        here, distance = lane_of(event), int(event.kind != "end")
+        follow(last.get(here), event.id, distance)
+        if event.kind == "error":
+            for lane, before in last.items():
+                if lane[0] == event.worker:
+                    follow(before, event.id, 1)
+        last[here] = event.id
+        follow(event.parent, event.id, distance)
+        if event.kind == "end":
+            follow(event["of"], event.id, 0)
+        elif event.kind == "receive":
+            combine = carried_out.get(("rendezvous", event.worker, event["rendezvous"]))
+            follow(ends.get(combine, combine) if combine is not None else None, event.id, 1)
+        if event.parent in ends:
+            follow(event.id, ends[event.parent], 0)
+    return after

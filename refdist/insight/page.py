@@ -1,0 +1,132 @@
+"""The page: one HTML file that shows a recording, which needs nothing else.
+
+`page.html` is the page.  Its script is `page.js`, which reads the events, `page_draw.js`, which draws the lanes, and
+`page_panels.js` for all that is beside them.  What a program printed, or called its variables, is text to the page: it
+stands there as JSON in which no tag can begin, the script makes text of it and nothing else, and the policy in the
+page's head allows no other script and no address.
+
+The data is in columns, as a recording has many events that are alike.  What all events have is a list of differences
+from one event to the next.  Each kind has its own fields: a column of whole numbers is a list of differences, too, and
+any other one has indices into `values`, where each value stands once; so do summaries of arrays, which are equal for
+all replicas that get one answer.  What is true at an event is found from these columns by bisection, at any event
+equally fast.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refdist.insight import findings
+from refdist.insight.events import KINDS, Event
+from refdist.insight.layout import in_order, lane_of, lanes_of, slots_of
+
+_HERE = Path(__file__).parent
+_SUMMARIES = ("contributed", "received", "copies")
+_SCRIPTS = ("page.js", "page_draw.js", "page_panels.js")
+_HEIGHT = 760  # pixels of a page inside another
+
+
+def write(path: str | os.PathLike[str], events: Sequence[Event], sources: Mapping[str, str]) -> None:
+    """Writes the page of a recording."""
+    Path(path).write_text(render(events, sources), encoding="utf-8")
+
+
+def render(events: Sequence[Event], sources: Mapping[str, str]) -> str:
+    """The page of a recording."""
+    page = (_HERE / "page.html").read_text(encoding="utf-8")
+    script = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    text = json.dumps(data(events, sources), separators=(",", ":")).replace("<", "\\u003c")
+    return page.replace("__SCRIPT__", script).replace("__DATA__", text)
+
+
+def framed(events: Sequence[Event], sources: Mapping[str, str]) -> str:
+    """The page inside another, which it cannot reach."""
+    return (f'<iframe title="Recording of {len(events)} events" sandbox="allow-scripts" width="100%" '
+            f'height="{_HEIGHT}" style="border: 0" srcdoc="{html.escape(render(events, sources))}"></iframe>')
+
+
+def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
+    """What the script of the page reads."""
+    slots = slots_of(events)
+    shown = in_order(events, slots)
+    position = {event.id: i for i, event in enumerate(shown)}
+    lanes = lanes_of(events)
+    number = {lane: i for i, lane in enumerate(lanes)}
+    devices = {lane_of(event): event.device for event in reversed(shown) if event.kind == "replica"}
+    values, kinds = _Once(), list(KINDS)
+    start = shown[0].time if shown else 0
+    columns = {
+        "id": [event.id for event in shown],
+        "kind": [kinds.index(event.kind) for event in shown],
+        "lane": [number[lane_of(event)] for event in shown],
+        "slot": [slots[event.id] for event in shown],
+        "time": [(event.time - start) // 1000 for event in shown],
+        "run": [event.run for event in shown],
+        "step": [event.step for event in shown],
+        "parent": [-1 if event.parent is None else position[event.parent] for event in shown],
+    }
+    fields, summaries = _fields(shown, values, position)
+    bad = findings.not_carried_out(events)
+    return {
+        "kinds": kinds, "lanes": [(*lane, devices.get(lane, "")) for lane in lanes],
+        "columns": {name: _differences(column) for name, column in columns.items()},
+        "fields": fields, "values": values.found, "summaries": summaries,
+        "bad": sorted(position[i] for i in bad),
+        "findings": [(position[one.event], one.wrong, one.text) for one in findings.findings(events)],
+        "sources": dict(sources)}
+
+
+class _Once:
+    """A list in which each value stands once."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self._known: dict[str, int] = {}
+
+    def index(self, value: Any) -> int:
+        """Where the value stands."""
+        key = json.dumps(value)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.found)
+            self.found.append(value)
+        return known
+
+
+def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int]) -> tuple[Any, list[Any]]:
+    """By kind and name a column, and the summaries that they name."""
+    summaries, types = _Once(), values
+    columns: dict[str, dict[str, list[Any]]] = {kind: {name: [] for name in KINDS[kind][1]} for kind in KINDS}
+    for event in events:
+        for name, column in columns[event.kind].items():
+            value = event[name]
+            if name == "of":
+                value = position[value]
+            elif name in _SUMMARIES:
+                value = [summaries.index(_row(one, types)) for one in value]
+            column.append(value)
+    found: dict[str, Any] = defaultdict(dict)
+    for kind, named in columns.items():
+        for name, column in named.items():
+            if all(type(value) is int for value in column):
+                found[kind][name] = {"numbers": _differences(column)}
+            else:
+                found[kind][name] = {"values": _differences([values.index(value) for value in column])}
+    return found, summaries.found
+
+
+def _row(summary: Mapping[str, Any], types: _Once) -> list[Any]:
+    whole = "items" in summary
+    kind = types.index([summary["dtype"], summary["shape"]])
+    return [kind, summary["min"], summary["max"], summary["norm"], summary["nans"], int(whole),
+            summary["items" if whole else "first"]]
+
+
+def _differences(column: Sequence[int]) -> list[int]:
+    return [one - before for one, before in zip(column, [0, *column], strict=False)]

@@ -1,0 +1,441 @@
+"""The page of a recording, looked at in a browser as its readers do: programs of each kind, wide and narrow."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import broken
+import numpy as np
+import pytest
+from browser import Browser, why_no_browser
+from recorded import recorded
+
+import refdist
+from refdist.insight import Event, Recording, layout, page
+from refdist.insight.findings import findings
+
+WIDE, NARROW = (1280, 1000), (390, 844)
+HOSTILE = "</script><img src=x onerror='window.hacked=1'><!--<script>window.hacked=1</script>"
+DIGITS = Path(__file__).parents[1] / "examples" / "digits.py"
+
+
+def digits() -> types.ModuleType:
+    """The example, as a module."""
+    pytest.importorskip("sklearn")
+    spec = importlib.util.spec_from_file_location("digits", DIGITS)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def train(module: types.ModuleType, strategy: Any, rows: int = 256) -> None:
+    (x, y), _ = module.load()
+    options = argparse.Namespace(seed=0, batch=64, epochs=1)
+    module.train(strategy, module.SoftmaxRegression, (x[:rows], y[:rows]), options, show=False)
+
+
+def of_digits() -> Recording:
+    module = digits()
+    with refdist.record() as recording:
+        train(module, broken.mirrored(4))
+    return recording
+
+
+def of_workers() -> Recording:
+    module = digits()
+    with refdist.record() as recording:
+        refdist.simulate_workers(lambda: train(module, refdist.MultiWorkerMirroredStrategy()), 2, 2)
+    return recording
+
+
+def of_a_lost_worker() -> Recording:
+    """As two processes leave it, of which one was killed in the middle of an exchange."""
+    whole = recorded()
+    killed = [event for event in whole.events if event.worker == 1 and event.kind == "exchange"][-1].id
+    parts = [[event for event in whole.events if event.worker == 0],
+             [event for event in whole.events if event.worker == 1 and event.id <= killed]]
+    number = {event.id: i for i, event in enumerate(parts[0] + parts[1])}
+    renumber = {-1: None, **number}
+    events = [replace(event, id=number[event.id], parent=renumber[-1 if event.parent is None else event.parent],
+                      fields={**event.fields, **({"of": number[event["of"]]} if "of" in event.fields else {})})
+              for event in parts[0] + parts[1]]
+    return Recording(events, whole.sources)
+
+
+PROGRAMS: dict[str, Callable[[], Recording]] = {
+    "digits": of_digits, "digits on workers": of_workers, "a lost worker": of_a_lost_worker, "mismatch": recorded,
+    **{program.__name__: (lambda program=program: broken.recorded(program)) for program in broken.PROGRAMS}}
+
+
+# What the page is made of.
+
+@pytest.mark.parametrize("program", broken.PROGRAMS, ids=lambda program: program.__name__)
+def test_what_stands_out_names_the_mistake(program: Callable[[], None]) -> None:
+    found = findings(broken.recorded(program).events)
+    assert len(found) == len(broken.PROGRAMS[program])
+    for one, begin in zip(found, broken.PROGRAMS[program], strict=True):
+        assert one.text.startswith(begin)
+
+
+def test_nothing_stands_out_where_nothing_is_wrong() -> None:
+    assert findings(of_digits().events) == findings([]) == []
+
+
+def test_what_stands_out_of_a_lost_worker() -> None:
+    found = [one.text for one in findings(of_a_lost_worker().events)]
+    assert "Worker 1 ends here, in the middle of all_reduce: its process ended, or what recorded it" in found
+
+
+@pytest.mark.parametrize("program", [recorded, of_workers])
+def test_slots_say_what_comes_after_what(program: Callable[[], Recording]) -> None:
+    events = program().events
+    slots = layout.slots_of(events)
+    places: dict[Any, set[int]] = {}
+    last: dict[Any, int] = {}
+    for event, slot in zip(events, slots, strict=True):
+        if event.kind in ("meet", "combine", "exchange"):
+            places.setdefault(layout.place_of(event), set()).add(slot)
+        lane = layout.lane_of(event)
+        assert last.get(lane, -1) <= slot - (event.kind not in ("end", "transfer", "combine"))
+        last[lane] = slot
+        if event.parent is not None and event.kind != "end":
+            assert slots[event.parent] < slot
+        if "of" in event.fields:
+            assert slots[event["of"]] <= slot
+        if event.kind == "receive":
+            combine = next(one for one in events if one.kind == "combine"
+                           and (one.worker, one["rendezvous"]) == (event.worker, event["rendezvous"]))
+            assert slots[combine.id] < slot
+    assert all(len(some) == 1 for some in places.values())
+    assert max(Counter(slots).values()) > 4, "what happens at once stands at one place"
+    assert max(slots) < len(events) / 3
+
+
+def test_a_recording_that_goes_in_a_circle_has_slots() -> None:
+    with refdist.record() as recording:
+        broken.mirrored(2).run(lambda: [broken.replica().all_reduce("SUM", 1.0) for _ in range(2)])
+    swapped = [replace(event, fields={**event.fields, "rendezvous": 3 - event["rendezvous"]})
+               if event.kind == "meet" and event.replica else event for event in recording.events]
+    slots = layout.slots_of(swapped)
+    assert len(slots) == len(swapped) and min(slots) == 0
+
+
+def test_processes_that_are_recorded_one_after_another_are_shown_together() -> None:
+    whole = recorded()
+    parted = sorted(whole.events, key=lambda event: event.worker)
+    number = {event.id: i for i, event in enumerate(parted)}
+    events = [Event.of_json({**event.as_json(), "id": number[event.id],
+                             "parent": None if event.parent is None else number[event.parent],
+                             **({"of": number[event["of"]]} if "of" in event.fields else {})}) for event in parted]
+    shown = page.data(events, {})
+    order = np.cumsum(shown["columns"]["id"])
+    assert sorted(order) == list(range(len(events))) and list(order) != sorted(order)
+    position = {k: i for i, k in enumerate(order)}
+    for event in events:
+        for cause in (event.parent, event.fields.get("of")):
+            assert cause is None or position[cause] < position[event.id]
+    lane = [event.id for event in events if layout.lane_of(event) == (1, 2)]
+    assert [k for k in order if k in set(lane)] == lane
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    recorded().html(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    own = text[:text.index('id="data"')] + text[text.index("</script>"):]
+    assert len(own) < 100_000
+    assert not re.search(r"https?:|\bsrc=|<link|@import|url\(|innerHTML|insertAdjacent|eval|fetch\(", own)
+    inlined = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+    assert inlined and "<" not in inlined[1] and json.loads(inlined[1])["lanes"][0] == [0, None, ""]
+
+
+def steps(count: int) -> Recording:
+    """A training of this many steps on four replicas."""
+    strategy = broken.mirrored(4)
+    w = broken.weights(strategy)
+
+    def step() -> None:
+        w.assign_sub(broken.replica().all_reduce("SUM", np.arange(3, dtype=np.float32) + w.value()))
+
+    with refdist.record() as recording:
+        for _ in range(count):
+            strategy.run(step)
+    return recording
+
+
+def test_a_page_grows_little_with_each_event() -> None:
+    few, many = steps(20), steps(120)
+    grown = len(page.render(many.events, {})) - len(page.render(few.events, {}))
+    assert grown / (len(many) - len(few)) < 45, "a thousand steps of 60 to 115 events stay below 5 MB"
+
+
+# The page in a browser.
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if reason := why_no_browser():
+        pytest.skip(reason)
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def shown(browser: Browser, tmp_path: Path):
+    """Shows the page of a recording; no script on it may have failed."""
+    def show(recording: Recording, size: tuple[int, int] = WIDE, dark: bool = False) -> Browser:
+        recording.html(tmp_path / "page.html")
+        browser.size(*size, dark)
+        browser.open((tmp_path / "page.html").as_uri())
+        return browser
+
+    browser.errors.clear()
+    yield show
+    assert browser.errors == []
+
+
+def text(browser: Browser, selector: str) -> str:
+    return str(browser.value(f"document.querySelector({json.dumps(selector)}).textContent"))
+
+
+def texts(browser: Browser, selector: str) -> list[str]:
+    return list(browser.value(f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.textContent)"))
+
+
+def choose(browser: Browser, control: str, value: object) -> None:
+    browser.value(f"(one => {{ one.value = {json.dumps(value)}; one.dispatchEvent(new Event('input')); }})"
+                  f"(document.getElementById('{control}'))")
+
+
+def drawn(browser: Browser) -> tuple[str, int]:
+    browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    found = browser.value("(one => [one.slots, Number(one.events)])(document.querySelector('canvas').dataset)")
+    return found[0], found[1]
+
+
+def go(browser: Browser, number: int) -> None:
+    browser.value(f"stepTo({number})")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_is_shown(shown, name: str) -> None:
+    recording = PROGRAMS[name]()
+    for size in (WIDE, NARROW):
+        browser = shown(recording, size)
+        assert text(browser, "#about").startswith(f"{len(recording):,} events")
+        wanted = [one.text for one in findings(recording.events)]
+        assert [one.partition(" ")[2].partition(" ")[2][:300] for one in texts(browser, "#findings button")] == [
+            one[:300] for one in wanted]
+        assert browser.value("document.documentElement.scrollWidth") <= size[0]
+        assert drawn(browser)[1] > 0
+        order = layout.in_order(recording.events, layout.slots_of(recording.events))
+        for one in range(0, len(recording), max(1, len(recording) // 12)):
+            go(browser, one)
+            assert text(browser, "#now").startswith(f"Event {order[one].id} of {len(recording):,}: ")
+        for number, one in enumerate(findings(recording.events)):
+            browser.value(f"document.querySelectorAll('#findings button')[{number}].click()")
+            assert text(browser, "#now").startswith(f"Event {one.event} of")
+            assert texts(browser, "#source .at") or recording.events[one.event].kind == "step", "a line is lit"
+
+
+def test_the_values_are_those_of_the_event_forward_and_back(shown) -> None:
+    recording = recorded()
+    browser = shown(recording)
+    expected: dict[int, str] = {}
+    value = ""
+    for event in recording.events:
+        if event.worker == 0 and event.kind in ("variable", "write"):
+            value = "float32 [3] [" + ", ".join(f"{one:g}" for one in event["copies"][0]["items"]) + "]"
+        expected[event.id] = value
+    for order in (1, -1):
+        for number in list(expected)[::7 * order]:
+            go(browser, number)
+            rows = texts(browser, "#values tbody tr")
+            assert (rows[0].endswith(expected[number]) if expected[number] else not rows)
+    written = next(event for event in recording.events if event.kind == "write")
+    go(browser, written.id)
+    assert texts(browser, "#values .changed th") == ["weights:0, worker 0"]
+    go(browser, written.id + 1)
+    assert texts(browser, "#values .changed") == []
+
+
+def test_a_copy_that_alone_was_written_differs_from_the_others(shown) -> None:
+    recording = broken.recorded(broken.one_copy)
+    browser = shown(recording)
+    written = next(event for event in recording.events if event.kind == "write")
+    go(browser, written.id)
+    assert [re.sub(r"\s+", " ", one) for one in texts(browser, "#values tbody tr")] == [
+        "w:0copy 0GPU:0not equalfloat32 [3] [1, 1, 1]", "w:0copy 1GPU:1not equalfloat32 [3] [0, 0, 0]"]
+    assert len(texts(browser, "#values .changed")) == 1
+
+
+def test_a_rendezvous_says_who_is_where_with_what(shown) -> None:
+    recording = broken.recorded(broken.early)
+    browser = shown(recording)
+    error = next(one for one in findings(recording.events) if one.text.startswith("Rendezvous"))
+    go(browser, error.event)
+    assert text(browser, "#call h2") == "Rendezvous 1: not carried out"
+    rows = browser.value("[...document.querySelectorAll('#call tbody tr')].map(row => [...row.children]"
+                         ".map(one => one.textContent))")
+    assert [row[0] for row in rows] == ["replica 0", "replica 1", "replica 2"]
+    where = "all_reduce MEANbroken.py:48"
+    assert [row[1] for row in rows] == [where, where, "never arrives: its function has returned"]
+    assert [row[2] for row in rows] == ["float32 [] 0", "float32 [] 1", "\N{EN DASH}"]
+    go(browser, error.event - 2)
+    assert "on its way" in text(browser, "#call tbody")
+    good = shown(steps(2))
+    go(good, next(event.id for event in steps(2).events if event.kind == "receive"))
+    assert texts(good, "#call tbody tr td:last-child") == ["float32 [3] [4, 8, 12]"] + ["\N{EN DASH}"] * 3
+
+
+def test_the_lines_where_each_replica_is_are_lit(shown) -> None:
+    recording = recorded()
+    browser = shown(recording)
+    meets = [event for event in recording.events if event.kind == "meet"][-2:]
+    go(browser, meets[-1].id)
+    lit = dict(zip(texts(browser, "#source .at .number"), texts(browser, "#source .at .who"), strict=True))
+    for event in meets:
+        assert f"replica {event.replica}" in lit[event["site"][0].rpartition(":")[2]]
+    source = Path(recorded.__code__.co_filename).read_text().splitlines()
+    assert len(texts(browser, "#source li")) == len(source)
+
+
+def test_keys_step_forward_and_back_and_a_filter_leaves_events_out(shown) -> None:
+    recording = recorded()
+    browser = shown(recording)
+
+    def now() -> int:
+        found = re.match(r"Event (\d+) of", text(browser, "#now"))
+        assert found
+        return int(found[1])
+
+    browser.value("document.getElementById('view').focus()")
+    end = len(recording) - 1
+    for key, wanted in (("End", end), ("ArrowRight", end), ("ArrowLeft", end - 1), ("Home", 0), ("ArrowLeft", 0),
+                        ("ArrowRight", 1)):
+        browser.press(key)
+        assert now() == wanted
+    meets = [event.id for event in recording.events if event.kind == "meet" and event.replica == 2]
+    choose(browser, "kind", "meet")
+    choose(browser, "replica", "2")
+    assert text(browser, "#count") == f"{len(meets)} events of {len(recording)}"
+    found = [now()]
+    for _ in meets[1:]:
+        browser.press("ArrowRight")
+        found.append(now())
+    assert found == meets
+    for control in ("kind", "replica"):
+        choose(browser, control, "")
+    choose(browser, "worker", "1")
+    assert text(browser, "#count").startswith(str(sum(event.worker == 1 for event in recording.events)))
+    choose(browser, "worker", "")
+    choose(browser, "replica", "3")
+    choose(browser, "search", "ASSIGN_SUB  arrives")
+    assert text(browser, "#count").startswith(str(sum(
+        event.replica == 3 and event.kind == "meet" and "assign_sub" in event["call"] for event in recording.events)))
+    choose(browser, "replica", "")
+    choose(browser, "search", "nowhere to be found")
+    assert text(browser, "#count") == f"0 events of {len(recording)}"
+    browser.value("document.querySelector('#findings button').click()")
+    assert now() == findings(recording.events)[0].event and text(browser, "#count") == f"{len(recording)} events"
+
+
+def test_only_what_is_visible_is_drawn(shown) -> None:
+    recording = steps(200)
+    browser = shown(recording)
+    first, some = drawn(browser)
+    assert first.startswith("0-") and some < len(recording) / 20
+    count = "document.querySelectorAll('*').length - document.querySelectorAll('#source *').length"
+    elements = browser.value(count)
+    browser.value("document.getElementById('view').scrollLeft = 20000")
+    later, others = drawn(browser)
+    begin, end = map(int, later.split("-"))
+    assert begin > 500 and end - begin < 80 and 0 < others < len(recording) / 20
+    browser.value("document.getElementById('list').scrollTop = 20000")
+    drawn(browser)
+    assert browser.value(count) < elements + 50 < 300
+    assert browser.value("document.querySelectorAll('#list li').length") < 40
+
+
+def test_a_click_on_the_lanes_goes_to_the_event(shown) -> None:
+    recording = recorded()
+    browser = shown(recording)
+    event = [event for event in recording.events if event.kind == "meet"][1]
+    go(browser, event.id)
+    place = browser.value(f"(box => [box.left + middle(slot[{event.id}]), box.top + height(lane[{event.id}])])"
+                          "(document.getElementById('view').getBoundingClientRect())")
+    go(browser, 0)
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+    assert text(browser, "#now").startswith(f"Event {event.id} of")
+
+
+def test_what_a_program_says_is_shown_as_text(shown) -> None:
+    strategy = broken.mirrored(2)
+    with pytest.raises(KeyError), refdist.record() as recording:
+        with strategy.scope():
+            w = refdist.Variable(1.0, name=HOSTILE)
+        print(HOSTILE)
+        w.assign(2.0)
+        raise KeyError(HOSTILE)
+    hostile = Recording([replace(event, device=HOSTILE, fields={**event.fields, **(
+        {"site": [HOSTILE + ":1"]} if "site" in event.fields else {})}) for event in recording.events],
+        {HOSTILE: HOSTILE})
+    browser = shown(hostile)
+    for number in range(len(hostile)):
+        go(browser, number)
+    assert browser.value("typeof window.hacked") == "undefined"
+    assert browser.value("[document.images.length, document.scripts.length]") == [0, 2]
+    for place in ("#values", "#list", "#source", "#findings", "#detail"):
+        assert HOSTILE in text(browser, place), place
+
+
+def test_a_recording_of_nothing_is_a_page(shown) -> None:
+    assert text(shown(Recording()), "#now") == "Nothing was recorded."
+
+
+def test_a_screen_reader_finds_names_and_the_current_event_in_words(shown) -> None:
+    recording = recorded()
+    browser = shown(recording)
+    arrival = next(event.id for event in recording.events if event.kind == "meet")
+    go(browser, arrival)
+    nodes = [(node["role"]["value"], node.get("name", {}).get("value", ""))
+             for node in browser.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
+    for role, name in nodes:
+        if role in ("searchbox", "combobox", "slider", "button", "group", "region", "heading"):
+            assert name.strip(), role
+    assert ("slider", "Event") in nodes and ("searchbox", "Search in events") in nodes
+    assert {"banner", "main", "search", "status", "table", "columnheader", "rowheader"} <= {role for role, _ in nodes}
+    said = (f"Event {arrival} of {len(recording)}: replica 0 arrives at rendezvous 1: all_reduce SUM of float32 [3], "
+            "recorded.py:")
+    assert text(browser, "#now").startswith(said)
+    assert browser.value("document.getElementById('slider').getAttribute('aria-valuetext')").startswith(said)
+
+
+def test_light_and_dark(shown) -> None:
+    lightness = "(text => text.match(/\\d+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0))"
+    for dark in (False, True):
+        browser = shown(recorded(), dark=dark)
+        back, ink = (browser.value(f"{lightness}(getComputedStyle(document.body).{name})")
+                     for name in ("backgroundColor", "color"))
+        assert (back < 100 and ink > 600) if dark else (back > 600 and ink < 150)
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    browser.errors.clear()
+    (tmp_path / "notebook.html").write_text("<body>" + recorded()._repr_html_())
+    browser.size(*WIDE)
+    browser.open((tmp_path / "notebook.html").as_uri())
+    assert browser.value("document.querySelector('iframe').sandbox.value") == "allow-scripts"
+    assert browser.value("document.querySelector('iframe').title") == f"Recording of {len(recorded())} events"
+    assert browser.value("document.querySelector('iframe').srcdoc").startswith("<!doctype html>")
+    assert browser.errors == []
