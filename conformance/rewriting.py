@@ -66,6 +66,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         if node.bases:
             self._recorder.refuse("it derives a class")
+        if any(isinstance(one, ast.FunctionDef) and one.name == "__tf_flatten__" for one in node.body):
+            self._recorder.refuse("it has a class that flattens itself")
         self.generic_visit(node)
         return node
 

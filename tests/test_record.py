@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"
 SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 # What other languages cannot run; a program is added here only with a reason that holds for every language.
 ONLY_PYTHON = {"it imports threading", "it imports types", "it derives a class", "it imports inspect",
-               "it looks into an exception", "it imports sys", "it imports pathlib"}
+               "it looks into an exception", "it imports sys", "it imports pathlib",
+               "it has a class that flattens itself"}
 
 
 class Replayed(Replaying, Simulated):

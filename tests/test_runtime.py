@@ -17,11 +17,18 @@ from refdist.runtime import process
 ELSEWHERE = {
     "refdist.core.context_stack.state": "belongs to a thread",
     "refdist.core.lockstep._pool": "belongs to a thread",
+    "refdist.coordinator.cluster._mine": "belongs to a thread",
+    "refdist.coordinator.strands._parked": "threads that are used again",
+    "refdist.variables.served.here": "belongs to a thread",
+    "refdist.backends.mpi.supervised._supervisor": "a process has one supervisor, or none",
+    "refdist.backends.mpi.supervised._several_hosts": "a process is started once",
+    "refdist.backends.mpi.reports._claims": "names that a process keeps until it ends",
     "refdist.core.call_site._interned": "a cache",
     "refdist.core.call_site._known": "a cache",
 }
 # Functions that remember what they have returned, which is the same every time.
 CACHED = {
+    "refdist.array.ordered_sum._keeps_first",
     "refdist.array.convert._standard_name", "refdist.array.convert.kind_of", "refdist.core.agreement.signature_of",
     "refdist.core.devices._canonical", "refdist.core.devices.parse", "refdist.core.devices.short",
     "refdist.strategies.replica_context._checked_signature",

@@ -78,6 +78,7 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     array/placement.py: split, _index (tiles in row-major order)
     cluster_resolver/topology.py, cluster_resolver/device_assignment.py: all
     array/collectives.py: reduce, check_gather, dense, reduce_axes
+    array/ordered_sum.py: ordered_sum, _look_for_nan (of two NaNs the first is kept)
     array/transport.py: Transport.check_same_bits
     variables/operations.py: prepare, declared_shape, _prepare_slices, update
     variables/sharded.py: ShardedVariable._write
