@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from browser import Browser, why_no_browser
 from recorded import recorded
+from test_workers import mpiexec
 
 import refdist
 from refdist.insight import Event, Recording, layout, page
@@ -25,6 +26,17 @@ from refdist.insight.findings import findings
 
 WIDE, NARROW = (1280, 1000), (390, 844)
 HOSTILE = "</script><img src=x onerror='window.hacked=1'><!--<script>window.hacked=1</script>"
+# Two processes that reduce twice, or one of which is killed before the second time.
+PROCESSES = """
+import os, signal, sys, refdist
+strategy = refdist.MultiWorkerMirroredStrategy()
+def step():
+    return refdist.get_replica_context().all_reduce("SUM", 1.0)
+strategy.run(step)
+if sys.argv[1] and strategy.cluster_resolver.task_id == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+strategy.run(step)
+"""
 DIGITS = Path(__file__).parents[1] / "examples" / "digits.py"
 
 
@@ -397,6 +409,26 @@ def test_what_a_program_says_is_shown_as_text(shown) -> None:
     assert browser.value("[document.images.length, document.scripts.length]") == [0, 2]
     for place in ("#values", "#list", "#source", "#findings", "#detail"):
         assert HOSTILE in text(browser, place), place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_processes_that_were_recorded_are_shown_together(shown, tmp_path: Path, killed: bool) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(PROCESSES)
+    mpiexec(2, str(script), "killed" * killed, REFDIST_RECORD=str(tmp_path / "a"), REFDIST_TIMEOUT="20")
+    recording = refdist.insight.load(tmp_path / "a")
+    browser = shown(recording)
+    assert text(browser, "#about") == f"{len(recording)} events, 2 workers, 2 replicas, 0 variables"
+    found = texts(browser, "#findings button")
+    assert bool(found) == killed
+    if killed:
+        assert re.search(r"Exchange 2 between workers was not carried out\. Replica 0 at script\.py:5: all_reduce SUM "
+                         r"of float32 \[\]; worker 1 never arrives$", found[0])
+    meets = [event for event in recording.events if event.kind == "exchange" and event["call"] == "all_reduce"]
+    order = layout.in_order(recording.events, layout.slots_of(recording.events))
+    go(browser, [event.id for event in order].index(meets[-1].id))
+    assert len(texts(browser, "#call tbody tr")) == 2, "both workers"
 
 
 def test_a_recording_of_nothing_is_a_page(shown) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from refdist.insight.events import BEGINNINGS, Event
 from refdist.insight.layout import in_order, place_of, slots_of
@@ -39,8 +39,8 @@ def findings(events: Sequence[Event]) -> list[Finding]:
     """What stands out, in the order in which it is shown."""
     events = in_order(events, slots_of(events))
     position = {event.id: i for i, event in enumerate(events)}
-    found = [*_not_carried_out(events), *_errors(events), *_not_numbers(events), *_without_rows(events),
-             *_unfinished(events)]
+    found = [one for look in (_rendezvous, _exchanges, _errors, _not_numbers, _without_rows, _unfinished)
+             for one in look(events)]
     return sorted(found, key=lambda one: (position[one.event], not one.wrong))
 
 
@@ -67,26 +67,39 @@ def _failed_calls(events: Sequence[Event]) -> Iterator[list[Event]]:
             yield some
 
 
-def _not_carried_out(events: Sequence[Event]) -> Iterator[Finding]:
+def _rendezvous(events: Sequence[Event]) -> Iterator[Finding]:
     how = {event["of"]: event["how"] for event in events if event.kind == "end"}
-    replicas: dict[int | None, list[Event]] = defaultdict(list)
     combined = {place_of(event) for event in events if event.kind == "combine"}
-    for event in events:
-        if event.kind == "replica":
-            replicas[event.parent].append(event)
+    begun = [event for event in events if event.kind == "replica"]
     for some in _failed_calls(events):
         first, last = some[0], some[-1]
         if first.kind == "exchange" or place_of(first) in combined:
             continue
-        here = {event.replica for event in some}
-        run = next((one.parent for rows in replicas.values() for one in rows
-                    if one.worker == first.worker and one.run == first.run and one.replica == first.replica), None)
-        where = [f"{_lanes(those)} at {place}: {call}" for (place, call), those in _by(
-            some, lambda event: (place_name(event), _call(event))).items()]
-        where += [f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}"
-                  for one in replicas[run] if one.replica not in here]
+        here, run = {event.replica for event in some}, (first.worker, first.run)
+        others = [one for one in begun if (one.worker, one.run) == run and one.replica not in here]
+        where = [*_where(some), *(f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}" for one in others)]
         told = _sentence("; ".join(where))
         yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {told}")
+
+
+def _exchanges(events: Sequence[Event]) -> Iterator[Finding]:
+    workers = {event.worker for event in events}
+    for some in _failed_calls(events):
+        first, last = some[0], some[-1]
+        absent = sorted(workers - {event.worker for event in some})
+        # Where all have arrived and made the same call, something else stopped them.
+        if first.kind == "exchange" and (absent or len({_call(event) for event in some}) > 1):
+            told = _sentence("; ".join([*_where(some), *(f"worker {worker} never arrives" for worker in absent)]))
+            yield Finding(last.id, True,
+                          f"Exchange {first['exchange']} between workers was not carried out. {told}")
+
+
+def _where(some: Iterable[Event]) -> list[str]:
+    """Who is at which line with which call, in the order in which they arrived."""
+    found: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for event in some:
+        found[place_name(event), _call(event)].append(event)
+    return [f"{_lanes(those)} at {place}: {call}" for (place, call), those in found.items()]
 
 
 def _errors(events: Sequence[Event]) -> Iterator[Finding]:
@@ -177,10 +190,3 @@ def _lanes(events: Iterable[Event]) -> str:
     if replicas:
         return f"replica{'s' if len(replicas) > 1 else ''} {', '.join(map(str, replicas))}"
     return f"worker {', '.join(str(worker) for worker in sorted({event.worker for event in events}))}"
-
-
-def _by(events: Iterable[Event], key: Any) -> dict[Any, list[Event]]:
-    found: dict[Any, list[Event]] = defaultdict(list)
-    for event in events:
-        found[key(event)].append(event)
-    return found

@@ -208,11 +208,13 @@ function show() {
 function choices(select, list) { at(select).append(...list.map(([value, text]) => make("option", {value}, text))); }
 choices("kind", [...new Set(kind)].map(k => kinds[k]).sort().map(name => [name, name]));
 choices("worker", [...new Set(lanes.map(one => one[WORKER]))].map(n => [n, "worker " + n]));
-choices("replica", lanes.filter(one => one[REPLICA] !== null).map(one => [one[REPLICA], "replica " + one[REPLICA]]));
+// A worker may also have run a strategy of its own, whose first replica has the number of another worker's.
+const replicas = [...new Set(lanes.map(one => one[REPLICA]).filter(one => one !== null))].sort((a, b) => a - b);
+choices("replica", replicas.map(n => [n, "replica " + n]));
 choices("file", files.map(file => [file, shortFile(file)]));
 at("worker").parentElement.hidden = workers < 2;
-at("about").textContent = [plural(COUNT, "event"), plural(workers, "worker"), plural(lanes.filter(one =>
-  one[REPLICA] !== null).length, "replica"), plural(variables.size, "variable")].join(", ");
+at("about").textContent = [plural(COUNT, "event"), plural(workers, "worker"), plural(replicas.length, "replica"),
+  plural(variables.size, "variable")].join(", ");
 at("legend").textContent = "● arrives at a rendezvous, ○ goes on, ◆ exchange between workers, ■ write, □ new variable, " +
   "▶ element of a dataset, ✕ error; red: not carried out";
 at("standing-out").hidden = !data.findings.length;
