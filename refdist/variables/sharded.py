@@ -261,7 +261,9 @@ class ShardedVariable(ArrayOperators):
         for i, one in enumerate(self._variables):
             [mine] = np.nonzero(found == i)
             if len(mine):
-                rows = xp_of(value.values).take(value.values, mine, axis=0)
+                values, numbers = (current_backend().put(array, one.device) for array in (value.values, mine))
+                with on_device_of(values):
+                    rows = xp_of(values).take(values, numbers, axis=0)
                 writes.append((one, IndexedSlices(rows, indices[mine] - self._starts[i])))
         self._write_each(operation, writes, attempted)
         return self
