@@ -1,12 +1,14 @@
-"""Where replicas stand on the C stack, and that they are used again."""
+"""Where replicas stand on the C stack, that they are used again, and what each has of the state of its thread."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -97,3 +99,188 @@ def test_replicas_run_one_after_another_from_rendezvous_to_rendezvous() -> None:
     strategy.run(step)
     assert log == [*(f"before {i} of the caller" for i in range(3)), "merged of the caller",
                    *(f"after {i}" for i in range(3))]
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is not installed; `make interop` installs it")
+
+
+MODES = ["no_grad", "enable_grad", "inference_mode", "bfloat16", "float16", "uncached", "nothing"]
+
+
+def entered(torch: Any, mode: str) -> Any:
+    if mode == "uncached":
+        return torch.autocast("cpu", cache_enabled=False)
+    if mode.startswith(("float", "bfloat")):
+        return torch.autocast("cpu", dtype=getattr(torch, mode))
+    return contextlib.nullcontext() if mode == "nothing" else getattr(torch, mode)()
+
+
+def computed(torch: Any) -> tuple[object, ...]:
+    """What computations show of the mode that they are made in, and what the next `autocast` will find."""
+    weight = torch.ones(2, 2, requires_grad=True)
+    product = weight @ weight
+    return (product.requires_grad, product.is_inference(), product.dtype, torch.get_autocast_dtype("cpu"),
+            torch.is_autocast_cache_enabled(), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("outside", MODES)
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_of_torch_belong_to_a_replica(torch: Any, mode: str, outside: str, order: tuple[int, ...],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("refdist.config.order", lambda count: order)
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(3)])
+    begun, own, after = [], [], []
+
+    def step(fails: bool) -> None:
+        replica = refdist.get_replica_context()
+        assert replica is not None
+        number = replica.replica_id_in_sync_group
+        begun.append(computed(torch))
+        with contextlib.ExitStack() as blocks:
+            for turn in range(4):  # replica 2 leaves its blocks first
+                if turn < 3 - number:
+                    blocks.enter_context(entered(torch, (mode, "no_grad", "bfloat16")[turn]))
+                else:
+                    blocks.close()
+                    after.append(computed(torch))
+                if fails and turn == 2 and number == 1:
+                    raise ValueError("on purpose")
+                mine = computed(torch)
+                replica.all_reduce("SUM", 1.0)
+                own.append(computed(torch) == mine)
+
+    plain = computed(torch)
+    with entered(torch, outside):
+        before = computed(torch)
+        for fails in (False, True, False):
+            with pytest.raises(ValueError, match="on purpose") if fails else contextlib.nullcontext():
+                strategy.run(step, args=(fails,))
+            assert computed(torch) == before
+    assert computed(torch) == plain
+    assert set(begun) == set(after) == {before} and all(own)
+
+
+def test_a_mode_set_without_a_block_ends_with_the_run(torch: Any) -> None:
+    def program(strategy: Any) -> tuple[object, ...]:
+        def step() -> bool:
+            refdist.get_replica_context().all_reduce("SUM", 1.0)
+            begun = torch.is_grad_enabled()
+            torch.set_grad_enabled(False)
+            return bool(begun)
+
+        begun = strategy.experimental_local_results(strategy.run(step))
+        return (*begun, torch.is_grad_enabled())
+
+    def worker() -> bool:
+        assert program(refdist.MultiWorkerMirroredStrategy()) == (True, True)
+        return other_worker()
+
+    def other_worker() -> bool:
+        begun = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        return bool(begun)
+
+    assert program(refdist.MirroredStrategy(["GPU:0", "GPU:1"])) == (True, True, True)
+    assert program(refdist.MirroredStrategy(["GPU:0"])) == (True, True)
+    for one in (worker, other_worker):
+        assert refdist.simulate_workers(one, workers=2) == [True, True]
+        assert torch.is_grad_enabled()
+
+
+def test_a_weight_changed_after_autocast_is_read_again(torch: Any) -> None:
+    """By the same replica while another one waits in its `autocast`, and by another replica."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    weight = torch.ones(2, 2, requires_grad=True)
+
+    def product() -> float:
+        return float((weight @ weight).detach()[0, 0])
+
+    def step() -> list[float]:
+        replica = refdist.get_replica_context()
+        assert replica is not None
+        number = replica.replica_id_in_sync_group
+        if number == 1:
+            with torch.no_grad():
+                weight.fill_(3.0)
+        with torch.autocast("cpu"):
+            seen = [product()]
+            replica.all_reduce("SUM", 1.0)
+            seen.append(product())
+        with torch.no_grad():
+            weight.fill_(4.0 if number else 2.0)
+        with torch.autocast("cpu"):
+            return [*seen, product()]
+
+    seen: list[list[float]] = []
+    strategy.run(lambda: seen.append(step()))
+    assert seen == [[2.0, 18.0, 8.0], [18.0, 8.0, 32.0]]
+
+
+@pytest.mark.parametrize("workers", [False, True])
+def test_torch_may_be_imported_in_a_replica(torch: Any, workers: bool) -> None:
+    program = f"""
+import sys
+import refdist
+
+def of_a_replica():
+    replica = refdist.get_replica_context()
+    number = replica.replica_id_in_sync_group
+    all_reduce = lambda: replica.all_reduce("SUM", 1.0)
+    all_reduce()
+    if number == 1:
+        import torch
+        torch.set_grad_enabled(False)
+        block = torch.inference_mode()  # left when it is dropped
+        block.__enter__()
+    all_reduce()
+    torch = sys.modules["torch"]
+    assert torch.is_grad_enabled() is (number != 1) and torch.is_inference_mode_enabled() is (number == 1), number
+    all_reduce()
+
+def of_a_worker():
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    strategy.run(of_a_replica)
+
+if {workers}:
+    refdist.simulate_workers(of_a_worker, workers=3)
+else:
+    refdist.MirroredStrategy([f"GPU:{{i}}" for i in range(3)]).run(of_a_replica)
+torch = sys.modules["torch"]
+assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_workers_have_the_random_numbers_of_torch_to_themselves(torch: Any) -> None:
+    def program() -> list[float]:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        torch.manual_seed(strategy.cluster_resolver.task_id)
+        drawn = []
+        for _ in range(3):
+            drawn.append(float(torch.rand(())))
+            strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+        return drawn
+
+    def alone(seed: int) -> list[float]:
+        torch.manual_seed(seed)
+        return [float(torch.rand(())) for _ in range(3)]
+
+    assert refdist.simulate_workers(program, workers=3) == [alone(seed) for seed in range(3)]
+
+
+@pytest.mark.parametrize("found", ["nothing", "blocked", "being imported"])
+def test_programs_without_torch_are_left_alone(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if found == "nothing":
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        for name in ("mode", "set_mode"):
+            monkeypatch.delattr(f"refdist.core.pytorch.{name}")  # an error wherever it is called
+    else:
+        monkeypatch.setitem(sys.modules, "torch", None if found == "blocked" else types.ModuleType("torch"))
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+    assert [float(one) for one in total.values] == [2.0, 2.0]
+    assert found != "nothing" or "torch" not in sys.modules

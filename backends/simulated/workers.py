@@ -10,9 +10,9 @@ Simulated workers stand in for processes, so they must not be able to tell the d
 * A call that differs between workers is an error on each of them, and each may catch it and go on.  That is why calls
   are compared while the rendezvous is executed, and the error is an answer; compared by the run itself, it would end
   the run.  Every worker raises an exception of its own, because tracebacks of several workers in one object would mix.
-* What differs from process to process is put back whenever a worker goes on: TF_CONFIG, the state of Python's and
-  NumPy's global random generators, and the fields of the process of which every worker has its own (`runtime.Field`).
-  The context stack needs nothing, because lock step keeps one for each unit.
+* What differs from process to process is put back whenever a worker goes on: TF_CONFIG, the state of Python's, NumPy's
+  and PyTorch's global random generators, and the fields of the process of which every worker has its own
+  (`runtime.Field`).  The context stack needs nothing, because lock step keeps one for each unit.
 
 What remains shared is what the process has once: imported modules and what a program keeps in them, files, the working
 directory, the rest of the environment.  Results are shared on purpose.  A sum is taken once, over the arrays of all
@@ -37,7 +37,7 @@ from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
-from refdist.core import agreement, context_stack, history, lockstep
+from refdist.core import agreement, context_stack, history, lockstep, pytorch
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.runtime import Field, process
 
@@ -99,7 +99,7 @@ class SimulatedWorker(ConnectableTransport):
         # The program may have set TF_CONFIG to something else.
         config_of_mine = os.environ.get("TF_CONFIG")
         put_back = [field.saved() for field in process.of_a_worker()]
-        mine = random.getstate(), np.random.get_state()
+        mine = random.getstate(), np.random.get_state(), pytorch.random_state()
         journal.history.value.append((f"worker {self.rank}", call.kind, call.signature, call.call_site))
         try:
             answered: tuple[T, errors.RefdistError | None] = lockstep.rendezvous(
@@ -110,6 +110,7 @@ class SimulatedWorker(ConnectableTransport):
             _set_config(config_of_mine)
             random.setstate(mine[0])
             np.random.set_state(mine[1])
+            pytorch.set_random_state(mine[2])
         combined, error = answered
         if error is not None:
             raise history.explained(on_every_worker(type(error)(str(error), error.code)))
@@ -175,10 +176,12 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     outside = None if hooks is None else hooks.suspend(None)
     # Every worker begins on the device that is current here, and not on that of a replica of the worker before it.
     beginning = None if hooks is None else hooks.suspend(CollectiveCall(attempted, NOTHING_TO_COMPARE, site=()))
+    mode = pytorch.mode()
 
     def body(i: int, session: lockstep.LockstepRun) -> T:
         if hooks is not None:
             hooks.resume(beginning)
+        pytorch.set_mode(mode)
         context_stack.state.top = context_stack.BOTTOM
         SimulatedWorker(i, workers, session).enter()
         with journal.span("program", workers=workers):
@@ -190,6 +193,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     finally:
         if hooks is not None:
             hooks.resume(outside)
+        pytorch.set_mode(mode)
 
 
 @contextmanager

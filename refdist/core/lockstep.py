@@ -38,12 +38,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from sys import modules
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
-from refdist.core import call_site, context_stack, history
+from refdist.core import call_site, context_stack, history, pytorch
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.interfaces import ReplicaSwitchHooks
 from refdist.runtime import Field
@@ -145,10 +146,13 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     met = None if sink is None or not run.compared else sink.meet(run, call)
     hooks = switch_hooks.value
     where = None if hooks is None else hooks.suspend(call)
+    mode = pytorch.mode() if "torch" in modules else None
     answer = run.scheduler.switch(call)
     state.top = mine
     if hooks is not None:
         hooks.resume(where)
+    if "torch" in modules:
+        pytorch.set_mode(mode)
     if run.stopped:
         raise ReplicaStopped
     if met is not None and sink is not None:

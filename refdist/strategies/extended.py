@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from sys import modules
 from typing import Any
 
 from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
-from refdist.core import context_stack, lockstep, rules
+from refdist.core import context_stack, lockstep, pytorch, rules
 from refdist.core.callers import require
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
@@ -182,6 +183,8 @@ class StrategyExtended(OneOfAKind, Updates):
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
             if hooks is not None:
                 hooks.start(names[i])
+            if "torch" in modules:
+                pytorch.set_mode(mode)
             if places:
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if sink is None or event is None:
@@ -192,6 +195,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         state.top = scope
         where = None if hooks is None else hooks.suspend(None)
+        mode = pytorch.mode() if "torch" in modules else None
         try:
             if layout.count == 1:
                 results = [body(0, None)]
@@ -205,6 +209,8 @@ class StrategyExtended(OneOfAKind, Updates):
             state.top = before
             if hooks is not None:
                 hooks.resume(where)
+            if "torch" in modules:
+                pytorch.set_mode(mode)
             if sink is not None and event is not None:
                 sink.end(event, error)
         return self._together(results)
