@@ -165,13 +165,14 @@ def test_modes_of_torch_belong_to_a_replica(torch: Any, mode: str, outside: str,
 
 def test_a_mode_set_without_a_block_ends_with_the_run(torch: Any) -> None:
     def program(strategy: Any) -> tuple[object, ...]:
-        def step() -> bool:
-            refdist.get_replica_context().all_reduce("SUM", 1.0)
-            begun = torch.is_grad_enabled()
-            torch.set_grad_enabled(False)
-            return bool(begun)
+        begun: list[bool] = []
 
-        begun = strategy.experimental_local_results(strategy.run(step))
+        def step() -> None:
+            begun.append(torch.is_grad_enabled())
+            refdist.get_replica_context().all_reduce("SUM", 1.0)
+            torch.set_grad_enabled(False)
+
+        strategy.run(step)
         return (*begun, torch.is_grad_enabled())
 
     def worker() -> bool:
