@@ -282,11 +282,14 @@ class Supervisor:
                 processes.kill(pid)
 
     def _write(self, text: str) -> None:
-        # What a dead process of the launcher would have forwarded goes where the one above it writes.
-        data = text.encode(errors="replace")
-        for path in ("/proc/self/fd/2", *(f"/proc/{pid}/fd/2" for pid in self._above)):
+        # What a dead process of the launcher would have forwarded goes where the one above it writes: other processes
+        # may have inherited its end of the pipe, so that what is written to it is lost without an error.
+        data, above = text.encode(errors="replace"), list(self._above)
+        dead = [i for i, pid in enumerate(above) if not processes.alive(pid)]
+        own = [] if dead else ["/proc/self/fd/2"]
+        for path in (*own, *(f"/proc/{pid}/fd/2" for pid in above[max(dead, default=-1) + 1:])):
             with contextlib.suppress(OSError):
-                number = 2 if path == "/proc/self/fd/2" else os.open(path, os.O_WRONLY | os.O_APPEND)
+                number = 2 if own == [path] else os.open(path, os.O_WRONLY | os.O_APPEND)
                 os.write(number, data)
                 return
 
