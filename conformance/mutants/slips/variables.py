@@ -100,10 +100,10 @@ _READING = (
          "on read; NONE                first copy   first copy"),
     Slip("only the first of the copies that are summed begins with the value", "variables.on-read-initial-value",
          _CREATION,
-         "    return KIND_CLASS[kind]._of(copies, aggregation)",
+         "    variable: Variable = strategy.extended.kinds[kind]._of(copies, aggregation)",
          "    for copy in copies[1:] if aggregation is VariableAggregation.SUM and kind == rules.ON_READ else ():\n"
          "        copy._array = frozen(copy._array * 0)\n"
-         "    return KIND_CLASS[kind]._of(copies, aggregation)"),
+         "    variable: Variable = strategy.extended.kinds[kind]._of(copies, aggregation)"),
     Slip("under another strategy the first copy is read", "variables.on-read-under-another-strategy", _TABLES,
          "own copy    own copy    sum          sum\n", "own copy    own copy    first copy   first copy\n"),
     Slip("+= writes the variable", "variables.in-place-operators", "refdist/array/operators.py",
@@ -111,8 +111,8 @@ _READING = (
          "    def __iadd__(self, other: Any) -> Any:\n"
          "        self.assign_add(other)\n"
          "        return self"),
-    Slip("sparse_read counts negative rows from the end", "variables.sparse-read", _VARIABLE,
-         "rows.ndim == 0 or lowest < 0 or highest", "rows.ndim == 0 or highest"),
+    Slip("sparse_read counts negative rows from the end", "variables.sparse-read", _OPERATIONS,
+         "exist = exist and lowest >= 0 and highest", "exist = exist and highest"),
     Slip("references to variables of one value are equal", "variables.references", _VARIABLE,
          "other._variable is self._variable", "bool(other._variable == self._variable)"),
     Slip("a variable is a key by its identity", "variables.references", _VARIABLE,
@@ -177,8 +177,8 @@ _CREATORS = (
          '        raise ValueError("no initial value")\n'),
     Slip("a creator around the scope changes the aggregation",
          "variable_creators.outside-cannot-change-what-replicas-do", _CREATION,
-         "    return KIND_CLASS[kind]._of(copies, aggregation)",
-         "    return KIND_CLASS[kind]._of(copies, copies[0]._aggregation)"),
+         "strategy.extended.kinds[kind]._of(copies, aggregation)",
+         "strategy.extended.kinds[kind]._of(copies, copies[0]._aggregation)"),
     Slip("a creator has to return a variable", "variable_creators.another-object", _CREATION,
          "    if isinstance(made, Variable) and made._primary._made is None:",
          "    if not isinstance(made, Variable):\n"
