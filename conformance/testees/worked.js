@@ -85,7 +85,7 @@ function met(calls, count) { // the result for each of the replicas that wait in
 }
 class Strategy {
   constructor(kind, count) {
-    Object.assign(this, { num_replicas_in_sync: BigInt(count), _count: count, _lone: /Default|OneDevice/.test(kind) });
+    Object.assign(this, { num_replicas_in_sync: BigInt(count), _count: count, _lone: /Default|OneD/.test(kind), kind });
   }
   _across() {
     if (now().strategy !== DEFAULT && (now().strategy !== this || inReplica())) fail("context", "not across replicas");
@@ -95,8 +95,7 @@ class Strategy {
     return { _enter: () => { this._across(); stack.push(context); return this; }, _exit: () => stack.pop() };
   }
   run(fn, args = [], kwargs = NONE, options = null) {
-    this._across();
-    if (options) lacks("options");
+    this._across(); if (options) lacks("options");
     if (!Array.isArray(args) || !(kwargs ?? NONE).get) fail("value", "the arguments are not in a list and a dict");
     const given = this._parts([args, kwargs ?? NONE]), errors = [];
     const replicas = given.map((one, i) => new ReplicaContext(this, i, call(fn, ...one)));
@@ -121,9 +120,10 @@ class Strategy {
     return mapped(under, value, ...this._parts(value));
   }
   reduce(reduce_op, value, axis) {
-    const counts = axis === null && (this._count === 1 || operation(reduce_op) === "MEAN");
-    return this._combined(value, (all, own) => (axis !== null ? reduced(reduce_op, rows(joined(all, axis), axis))
-      : own || counts ? reduced(reduce_op, own ? all : [all[0]]) : fail("value", "it is not distributed")));
+    const mean = operation(reduce_op) === "MEAN", counts = axis === null && (this._count === 1 || mean);
+    const op = mean && counts && this.kind === "OneDevice" ? "SUM" : reduce_op;
+    return this._combined(value, (all, own) => (axis !== null ? reduced(op, rows(joined(all, axis), axis))
+      : own || counts ? reduced(op, own ? all : [all[0]]) : fail("value", "it is not distributed")));
   }
   gather(value, axis) { return this._combined(value, (all, own) => joined(own ? all : all.slice(0, 1), axis)); }
   experimental_distribute_values_from_function(value_fn) {

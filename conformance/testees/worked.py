@@ -121,7 +121,7 @@ class Strategy:
     """All kinds of strategies on one worker."""
 
     def __init__(self, kind: str, replicas: int) -> None:
-        self.num_replicas_in_sync, self._lone = replicas, kind in ("Default", "OneDevice")
+        self.num_replicas_in_sync, self._lone, self.kind = replicas, kind in ("Default", "OneDevice"), kind
 
     def _across(self) -> None:
         strategy, i = now().strategy, now().replica_id_in_sync_group
@@ -167,7 +167,7 @@ class Strategy:
                       value, *self._parts(value))
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
-        op = str(reduce_op).upper()
+        op = "SUM" if axis is None and self.kind == "OneDevice" and reduce_op == "MEAN" else str(reduce_op).upper()
 
         def combine(parts: list[Any], distributed: bool) -> Any:
             if axis is not None:

@@ -121,7 +121,10 @@ def new_variable(*args: Any, **kwargs: Any) -> Any:
     creator: Creator = default_creator
     for outer in context_stack.frame().creators:
         creator = functools.partial(outer, creator)
-    made = creator(**vars(spec))
+    given = dict(vars(spec))
+    if not spec.per_worker_variable:
+        del given["per_worker_variable"]  # as in TensorFlow, which has no parameter of this name
+    made = creator(**given)
     if isinstance(made, Variable) and made._primary._made is None:
         site = call_site.of(sys._getframe(1))
         made._primary._made = site[0] if site else None
