@@ -52,6 +52,7 @@ FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job i
 FAILED = 70  # the exit status for what has none of its own
 _STEP = 0.5  # the longest wait while time counts; beyond it, this process did not run
 _NEVER = float("inf")
+_OWN = "/proc/self/fd/2"
 _CLOSED = object()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
             signal.SIGCONT)
@@ -283,13 +284,14 @@ class Supervisor:
 
     def _write(self, text: str) -> None:
         # What a dead process of the launcher would have forwarded goes where the one above it writes: other processes
-        # may have inherited its end of the pipe, so that what is written to it is lost without an error.
+        # may have inherited its end of the pipe, so that what is written to it is lost without an error.  The launch
+        # command forwards nothing; mpiexec writes to where it does.
         data, above = text.encode(errors="replace"), list(self._above)
-        dead = [i for i, pid in enumerate(above) if not processes.alive(pid)]
-        own = [] if dead else ["/proc/self/fd/2"]
-        for path in (*own, *(f"/proc/{pid}/fd/2" for pid in above[max(dead, default=-1) + 1:])):
+        dead = [i for i, pid in enumerate(above) if pid != self._top and not processes.alive(pid)]
+        places = [f"/proc/{pid}/fd/2" for pid in above]
+        for path in (*places[max(dead) + 1:], _OWN) if dead else (_OWN, *places):
             with contextlib.suppress(OSError):
-                number = 2 if own == [path] else os.open(path, os.O_WRONLY | os.O_APPEND)
+                number = 2 if path == _OWN else os.open(path, os.O_WRONLY | os.O_APPEND)
                 os.write(number, data)
                 return
 
