@@ -105,3 +105,15 @@ class Browser:
             if wanted(found):
                 assert "error" not in found, found
                 return dict(found)
+
+
+def texts(browser: Browser, selector: str) -> list[str]:
+    """The texts of all elements that match."""
+    return list(browser.value(f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.textContent)"))
+
+
+def choose(browser: Browser, control: str, value: object) -> None:
+    """Gives a control a value, as its reader does."""
+    what = "checked" if isinstance(value, bool) else "value"
+    browser.value(f"(one => {{ one.{what} = {json.dumps(value)}; one.dispatchEvent(new Event('input')); }})"
+                  f"(document.getElementById('{control}'))")

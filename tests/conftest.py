@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from browser import Browser, why_no_browser
 from gpu_world import stand_in, why_no_gpu
 from hypothesis import settings
 
@@ -42,3 +43,13 @@ def own_devices() -> Iterator[None]:
     """An adapter of the suite states the devices of the process; the next module begins without them."""
     yield
     refdist.config.reset_simulated_devices()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser for tests of pages."""
+    if reason := why_no_browser():
+        pytest.skip(reason)
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from browser import Browser, why_no_browser
+from browser import Browser, choose, texts
 
 from refdist.conformance import page, report
 from refdist.conformance.chapters import Case, cases
@@ -92,15 +92,6 @@ def test_long_texts_are_cut() -> None:
 
 # The page in a browser.
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if reason := why_no_browser():
-        pytest.skip(reason)
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
-
-
 @pytest.fixture
 def shown(browser: Browser, tmp_path: Path):
     """Shows the page of a report; no script on it may have failed."""
@@ -118,16 +109,6 @@ def shown(browser: Browser, tmp_path: Path):
 def visible(browser: Browser) -> set[str]:
     return set(browser.value("[...document.querySelectorAll('details.clause')].filter(one => !one.hidden)"
                              ".map(one => one.id)"))
-
-
-def texts(browser: Browser, selector: str) -> list[str]:
-    return list(browser.value(f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.textContent)"))
-
-
-def choose(browser: Browser, control: str, value: object) -> None:
-    what = "checked" if isinstance(value, bool) else "value"
-    browser.value(f"(one => {{ one.{what} = {json.dumps(value)}; one.dispatchEvent(new Event('input')); }})"
-                  f"(document.getElementById('{control}'))")
 
 
 def clauses_with(data: Report, *outcomes: str) -> set[str]:

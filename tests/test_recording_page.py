@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
 import re
-import types
-from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import broken
-import numpy as np
 import pytest
-from browser import Browser, why_no_browser
+from browser import Browser, choose, texts
 from recorded import recorded
+from recordings import PROGRAMS, steps
 from test_workers import mpiexec
 
 import refdist
-from refdist.insight import Event, Recording, layout, page
+from refdist.insight import Recording, layout, page
 from refdist.insight.findings import findings
 
 WIDE, NARROW = (1280, 1000), (390, 844)
@@ -37,145 +31,9 @@ if sys.argv[1] and strategy.cluster_resolver.task_id == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 strategy.run(step)
 """
-DIGITS = Path(__file__).parents[1] / "examples" / "digits.py"
 
 
-def digits() -> types.ModuleType:
-    """The example, as a module."""
-    pytest.importorskip("sklearn")
-    spec = importlib.util.spec_from_file_location("digits", DIGITS)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def train(module: types.ModuleType, strategy: Any, rows: int = 256) -> None:
-    (x, y), _ = module.load()
-    options = argparse.Namespace(seed=0, batch=64, epochs=1)
-    module.train(strategy, module.SoftmaxRegression, (x[:rows], y[:rows]), options, show=False)
-
-
-def of_digits() -> Recording:
-    module = digits()
-    with refdist.record() as recording:
-        train(module, broken.mirrored(4))
-    return recording
-
-
-def of_workers() -> Recording:
-    module = digits()
-    with refdist.record() as recording:
-        refdist.simulate_workers(lambda: train(module, refdist.MultiWorkerMirroredStrategy()), 2, 2)
-    return recording
-
-
-def of_a_lost_worker() -> Recording:
-    """As two processes leave it, of which one was killed in the middle of an exchange."""
-    whole = recorded()
-    killed = [event for event in whole.events if event.worker == 1 and event.kind == "exchange"][-1].id
-    parts = [[event for event in whole.events if event.worker == 0],
-             [event for event in whole.events if event.worker == 1 and event.id <= killed]]
-    number = {event.id: i for i, event in enumerate(parts[0] + parts[1])}
-    renumber = {-1: None, **number}
-    events = [replace(event, id=number[event.id], parent=renumber[-1 if event.parent is None else event.parent],
-                      fields={**event.fields, **({"of": number[event["of"]]} if "of" in event.fields else {})})
-              for event in parts[0] + parts[1]]
-    return Recording(events, whole.sources)
-
-
-PROGRAMS: dict[str, Callable[[], Recording]] = {
-    "digits": of_digits, "digits on workers": of_workers, "a lost worker": of_a_lost_worker, "mismatch": recorded,
-    **{program.__name__: (lambda program=program: broken.recorded(program)) for program in broken.PROGRAMS}}
-
-
-# What the page is made of.
-
-@pytest.mark.parametrize("program", broken.PROGRAMS, ids=lambda program: program.__name__)
-def test_what_stands_out_names_the_mistake(program: Callable[[], None]) -> None:
-    found = findings(broken.recorded(program).events)
-    assert len(found) == len(broken.PROGRAMS[program])
-    for one, begin in zip(found, broken.PROGRAMS[program], strict=True):
-        assert one.text.startswith(begin)
-
-
-def test_nothing_stands_out_where_nothing_is_wrong() -> None:
-    assert findings(of_digits().events) == findings([]) == []
-
-
-def test_what_stands_out_of_a_lost_worker() -> None:
-    found = [one.text for one in findings(of_a_lost_worker().events)]
-    assert "Worker 1 ends here, in the middle of all_reduce: its process ended, or what recorded it" in found
-
-
-def of_uneven_workers() -> Recording:
-    """One worker does more than the other before both reduce."""
-    def program() -> None:
-        strategy = refdist.MultiWorkerMirroredStrategy()
-        for _ in range(5 * strategy.cluster_resolver.task_id):
-            print("alone")
-        strategy.run(lambda: broken.replica().all_reduce("SUM", 1.0))
-
-    with refdist.record() as recording:
-        refdist.simulate_workers(program, 2, 2)
-    return recording
-
-
-@pytest.mark.parametrize("program", [recorded, of_workers, of_uneven_workers])
-def test_slots_say_what_comes_after_what(program: Callable[[], Recording]) -> None:
-    events = program().events
-    slots = layout.slots_of(events)
-    ends = {event["of"]: event.id for event in events if event.kind == "end"}
-    places: dict[Any, set[int]] = {}
-    last: dict[Any, int] = {}
-    for event, slot in zip(events, slots, strict=True):
-        if event.kind in ("meet", "combine", "exchange"):
-            number = event["exchange"] if event.kind == "exchange" else (event.worker, event["rendezvous"])
-            places.setdefault(number, set()).add(slot)
-        lane = layout.lane_of(event)
-        assert last.get(lane, -1) <= slot - (event.kind not in ("end", "transfer", "combine"))
-        last[lane] = slot
-        if event.parent is not None and event.kind != "end":
-            assert slots[event.parent] < slot
-        if event.parent in ends:
-            assert slot <= slots[ends[event.parent]], "nothing is right of the end of what it is part of"
-        if "of" in event.fields:
-            assert slots[event["of"]] <= slot
-        if event.kind == "receive":
-            combine = next(one for one in events if one.kind == "combine"
-                           and (one.worker, one["rendezvous"]) == (event.worker, event["rendezvous"]))
-            assert slots[combine.id] < slot
-    assert all(len(some) == 1 for some in places.values())
-    assert max(Counter(slots).values()) > 4, "what happens at once stands at one place"
-    assert max(slots) < len(events) / 2
-
-
-def test_a_recording_that_goes_in_a_circle_has_slots() -> None:
-    with refdist.record() as recording:
-        broken.mirrored(2).run(lambda: [broken.replica().all_reduce("SUM", 1.0) for _ in range(2)])
-    swapped = [replace(event, fields={**event.fields, "rendezvous": 3 - event["rendezvous"]})
-               if event.kind == "meet" and event.replica else event for event in recording.events]
-    slots = layout.slots_of(swapped)
-    assert len(slots) == len(swapped) and min(slots) == 0
-
-
-def test_processes_that_are_recorded_one_after_another_are_shown_together() -> None:
-    whole = recorded()
-    parted = sorted(whole.events, key=lambda event: event.worker)
-    number = {event.id: i for i, event in enumerate(parted)}
-    events = [Event.of_json({**event.as_json(), "id": number[event.id],
-                             "parent": None if event.parent is None else number[event.parent],
-                             **({"of": number[event["of"]]} if "of" in event.fields else {})}) for event in parted]
-    shown = page.data(events, {})
-    order = np.cumsum(shown["columns"]["id"])
-    assert sorted(order) == list(range(len(events))) and list(order) != sorted(order)
-    position = {k: i for i, k in enumerate(order)}
-    for event in events:
-        for cause in (event.parent, event.fields.get("of")):
-            assert cause is None or position[cause] < position[event.id]
-    lane = [event.id for event in events if layout.lane_of(event) == (1, 2)]
-    assert [k for k in order if k in set(lane)] == lane
-
+# The text of the page.
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     recorded().html(tmp_path / "page.html")
@@ -187,20 +45,6 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert inlined and "<" not in inlined[1] and json.loads(inlined[1])["lanes"][0] == [0, None, ""]
 
 
-def steps(count: int) -> Recording:
-    """A training of this many steps on four replicas."""
-    strategy = broken.mirrored(4)
-    w = broken.weights(strategy)
-
-    def step() -> None:
-        w.assign_sub(broken.replica().all_reduce("SUM", np.arange(3, dtype=np.float32) + w.value()))
-
-    with refdist.record() as recording:
-        for _ in range(count):
-            strategy.run(step)
-    return recording
-
-
 def test_a_page_grows_little_with_each_event() -> None:
     few, many = steps(20), steps(120)
     grown = len(page.render(many.events, {})) - len(page.render(few.events, {}))
@@ -208,15 +52,6 @@ def test_a_page_grows_little_with_each_event() -> None:
 
 
 # The page in a browser.
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if reason := why_no_browser():
-        pytest.skip(reason)
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
-
 
 @pytest.fixture
 def shown(browser: Browser, tmp_path: Path):
@@ -234,15 +69,6 @@ def shown(browser: Browser, tmp_path: Path):
 
 def text(browser: Browser, selector: str) -> str:
     return str(browser.value(f"document.querySelector({json.dumps(selector)}).textContent"))
-
-
-def texts(browser: Browser, selector: str) -> list[str]:
-    return list(browser.value(f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.textContent)"))
-
-
-def choose(browser: Browser, control: str, value: object) -> None:
-    browser.value(f"(one => {{ one.value = {json.dumps(value)}; one.dispatchEvent(new Event('input')); }})"
-                  f"(document.getElementById('{control}'))")
 
 
 def drawn(browser: Browser) -> tuple[str, int]:

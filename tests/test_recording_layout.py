@@ -1,0 +1,91 @@
+"""What the page of a recording is made of: what stands out, what comes after what, and in which order it is shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import broken
+import numpy as np
+import pytest
+from recorded import recorded
+from recordings import of_a_lost_worker, of_digits, of_uneven_workers, of_workers
+
+import refdist
+from refdist.insight import Event, Recording, layout, page
+from refdist.insight.findings import findings
+
+
+@pytest.mark.parametrize("program", broken.PROGRAMS, ids=lambda program: program.__name__)
+def test_what_stands_out_names_the_mistake(program: Callable[[], None]) -> None:
+    found = findings(broken.recorded(program).events)
+    assert len(found) == len(broken.PROGRAMS[program])
+    for one, begin in zip(found, broken.PROGRAMS[program], strict=True):
+        assert one.text.startswith(begin)
+
+
+def test_nothing_stands_out_where_nothing_is_wrong() -> None:
+    assert findings(of_digits().events) == findings([]) == []
+
+
+def test_what_stands_out_of_a_lost_worker() -> None:
+    found = [one.text for one in findings(of_a_lost_worker().events)]
+    assert "Worker 1 ends here, in the middle of all_reduce: its process ended, or what recorded it" in found
+
+
+@pytest.mark.parametrize("program", [recorded, of_workers, of_uneven_workers])
+def test_slots_say_what_comes_after_what(program: Callable[[], Recording]) -> None:
+    events = program().events
+    slots = layout.slots_of(events)
+    ends = {event["of"]: event.id for event in events if event.kind == "end"}
+    places: dict[Any, set[int]] = {}
+    last: dict[Any, int] = {}
+    for event, slot in zip(events, slots, strict=True):
+        if event.kind in ("meet", "combine", "exchange"):
+            number = event["exchange"] if event.kind == "exchange" else (event.worker, event["rendezvous"])
+            places.setdefault(number, set()).add(slot)
+        lane = layout.lane_of(event)
+        assert last.get(lane, -1) <= slot - (event.kind not in ("end", "transfer", "combine"))
+        last[lane] = slot
+        if event.parent is not None and event.kind != "end":
+            assert slots[event.parent] < slot
+        if event.parent in ends:
+            assert slot <= slots[ends[event.parent]], "nothing is right of the end of what it is part of"
+        if "of" in event.fields:
+            assert slots[event["of"]] <= slot
+        if event.kind == "receive":
+            combine = next(one for one in events if one.kind == "combine"
+                           and (one.worker, one["rendezvous"]) == (event.worker, event["rendezvous"]))
+            assert slots[combine.id] < slot
+    assert all(len(some) == 1 for some in places.values())
+    assert max(Counter(slots).values()) > 4, "what happens at once stands at one place"
+    assert max(slots) < len(events) / 2
+
+
+def test_a_recording_that_goes_in_a_circle_has_slots() -> None:
+    with refdist.record() as recording:
+        broken.mirrored(2).run(lambda: [broken.replica().all_reduce("SUM", 1.0) for _ in range(2)])
+    swapped = [replace(event, fields={**event.fields, "rendezvous": 3 - event["rendezvous"]})
+               if event.kind == "meet" and event.replica else event for event in recording.events]
+    slots = layout.slots_of(swapped)
+    assert len(slots) == len(swapped) and min(slots) == 0
+
+
+def test_processes_that_are_recorded_one_after_another_are_shown_together() -> None:
+    whole = recorded()
+    parted = sorted(whole.events, key=lambda event: event.worker)
+    number = {event.id: i for i, event in enumerate(parted)}
+    events = [Event.of_json({**event.as_json(), "id": number[event.id],
+                             "parent": None if event.parent is None else number[event.parent],
+                             **({"of": number[event["of"]]} if "of" in event.fields else {})}) for event in parted]
+    shown = page.data(events, {})
+    order = np.cumsum(shown["columns"]["id"])
+    assert sorted(order) == list(range(len(events))) and list(order) != sorted(order)
+    position = {k: i for i, k in enumerate(order)}
+    for event in events:
+        for cause in (event.parent, event.fields.get("of")):
+            assert cause is None or position[cause] < position[event.id]
+    lane = [event.id for event in events if layout.lane_of(event) == (1, 2)]
+    assert [k for k in order if k in set(lane)] == lane
