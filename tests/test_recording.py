@@ -123,14 +123,14 @@ def test_a_function_of_the_program_is_called_as_often_as_without() -> None:
                                      "first": [1e30] * 4}),
 ])
 def test_a_summary_says_what_the_array_holds(array: Any, expected: dict[str, Any]) -> None:
-    from refdist.insight.values import summaries, taken
+    from refdist.array.summaries import of, taken
 
     array = np.asarray(array)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for given in (array, np.resize(array, (300, *array.shape)) if array.ndim == 1 and array.size else array):
-            summaries(taken(given))
-        [found] = summaries(taken(array))
+            of(taken(given))
+        [found] = of(taken(array))
     assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, **expected}
     json.loads(json.dumps(found, allow_nan=False))
 

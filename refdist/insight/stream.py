@@ -4,8 +4,8 @@ There is one stream while anything is recorded, and each recording takes what pa
 another, or inside a program whose recording goes to a file, sees the same events.
 
 What is handed on is as little as can be made of an event at once, because the program waits meanwhile: the objects of
-the call that are not going to change, and of arrays what `values.taken` keeps.  `events_of` makes the event of it, when
-it is written to a file or read.
+the call that are not going to change, and of arrays what `summaries.taken` keeps.  `events_of` makes the event of it,
+when it is written to a file or read.
 
 Where an event belongs is found by what is open.  Each replica has a stack of what it has begun, and each worker one for
 what concerns all its replicas; an event is part of the innermost entry of its own stack, or else of its worker's.
@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from refdist import journal
+from refdist.array import summaries
 from refdist.core import call_site, context_stack, devices
 from refdist.core.lockstep import ReplicaStopped
 from refdist.errors import RefdistError
-from refdist.insight import values
 from refdist.insight.events import KINDS, Event
 
 Site = call_site.Site
@@ -71,7 +71,7 @@ class Stream:
         # Of the call that is being carried out, where no function of the program is part of that.
         self._site: Site | None = None
         # What was taken of arrays that the answers to a rendezvous have in common, by id, with the array.
-        self._known: values.Known = {}
+        self._known: summaries.Known = {}
 
     # The sink.
 
@@ -121,7 +121,7 @@ class Stream:
         # The contribution is the program's, and is not kept.
         return self._hand_on("meet", {
             "rendezvous": rendezvous, "call": call.kind, "signature": call.signature, "site": call.call_site,
-            "contributed": values.taken(call.contribution)}), rendezvous
+            "contributed": summaries.taken(call.contribution)}), rendezvous
 
     def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
         call, before = calls[0], self._site
@@ -146,7 +146,7 @@ class Stream:
     def receive(self, met: tuple[int, int], answer: object) -> None:
         number, rendezvous = met
         self._hand_on("receive", {
-            "rendezvous": rendezvous, "of": number, "received": values.taken(answer, self._known)})
+            "rendezvous": rendezvous, "of": number, "received": summaries.taken(answer, self._known)})
 
     # How.
 
@@ -161,11 +161,11 @@ class Stream:
         called = fields.pop("called", None)
         if called is not None:
             fields |= {"call": called.kind, "signature": called.signature, "site": called.call_site,
-                       "contributed": values.taken(fields["contributed"])}
+                       "contributed": summaries.taken(fields["contributed"])}
         variable = fields.get("variable")
         if variable is not None:
             fields["variable"], fields["number"] = variable.name, self._number_of(variable)
-            fields["copies"] = values.taken_each(fields["copies"], self._known)
+            fields["copies"] = summaries.taken_each(fields["copies"], self._known)
         if "site" not in fields and "site" in KINDS[kind][1]:
             fields["site"] = self._site or call_site.of(sys._getframe(2))
         return fields
@@ -243,7 +243,7 @@ def events_of(raw: Raw) -> list[Event]:
     fields = dict(told)
     for name in ("contributed", "received", "copies"):
         if name in fields:
-            fields[name] = values.summaries(fields[name])
+            fields[name] = summaries.of(fields[name])
     if "site" in fields:
         fields["site"] = places_of(fields["site"])
     if "signature" in fields:

@@ -44,7 +44,7 @@ Known = dict[int, tuple[object, Any]]
 
 
 def taken(value: object, known: Known | None = None) -> Taken:
-    """What is kept now of all arrays in a value, for `summaries`; with `known`, of each array once."""
+    """What is kept now of all arrays in a value, for `of`; with `known`, of each array once."""
     if type(value) is np.ndarray:
         if value.nbytes <= _COPIED:
             return [value.copy()]
@@ -57,7 +57,7 @@ def taken_each(arrays: Iterable[object], known: Known) -> Taken:
     return [_once(array, known) for array in arrays]
 
 
-def summaries(kept: Taken) -> list[dict[str, Any]]:
+def of(kept: Taken) -> list[dict[str, Any]]:
     """The summaries of what was kept."""
     return [summary(one) if isinstance(one, np.ndarray) else _told(one) for one in kept]
 
