@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,8 @@ from typing import NamedTuple
 import pytest
 from test_workers import ROOT, mpiexec, options
 
+from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
+from refdist.backends.mpi.supervisor import Supervisor
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
 
@@ -181,6 +184,27 @@ def test_a_random_process_is_killed_at_random_moments() -> None:
     done = subprocess.run([sys.executable, str(Path(FAULTS).with_name("kills.py")), "--count", "5", "--seed", "3"],
                           cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    # SIGTERM reaches the whole process group, and the handler of the worker's end may run before that of SIGTERM.
+    supervisor, seen = Supervisor(), list[object]()
+    monkeypatch.setattr(supervisor, "_pass_on", seen.append)
+    monkeypatch.setattr("os.waitpid", lambda *_: seen.append("worker") or (0, 0))
+    supervisor._signalled(bytes([signal.SIGCHLD, signal.SIGTERM]))
+    assert seen == [signal.SIGTERM, "worker"]
+
+
+def test_a_signal_that_comes_two_ways_interrupts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Slow(0)
+    monkeypatch.setattr("refdist.backends.mpi.failure.time", clock)
+    interrupt = Interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGINT, None)
+    interrupt(signal.SIGINT, None)
+    clock.sleep(AGAIN_SECONDS)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGINT, None)
 
 
 class Slow:

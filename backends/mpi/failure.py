@@ -29,13 +29,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from refdist import journal
 from refdist.backends.mpi import supervised
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, prefixed
 from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS
 from refdist.core import tracebacks
+
+AGAIN_SECONDS = 1.0  # in which a second SIGINT is the first one again
 
 Abort = Callable[[int], object]
 
@@ -55,6 +57,22 @@ def end_job_on_exceptions(rank: int, abort: Abort) -> None:
         abort(FAILED)
 
     sys.excepthook = hook
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, Interrupt())
+
+
+class Interrupt:
+    """The handler of SIGINT: one Ctrl-C reaches a worker with its process group, and again through its supervisor."""
+
+    def __init__(self) -> None:
+        self._last = -AGAIN_SECONDS
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        again, self._last = now < self._last + AGAIN_SECONDS, now
+        if not again:
+            signal.default_int_handler(number, frame)
 
 
 def end_too_early(rank: int, error: BaseException, abort: Abort) -> None:

@@ -152,7 +152,9 @@ class Supervisor:
                 self._report(message["text"], message["wait"], status=FAILED, weak=self._weak)
 
     def _signalled(self, numbers: bytes) -> None:
-        for number in numbers:
+        # That the worker has ended comes last: a signal to the whole process group reaches it, too, and Linux runs the
+        # handlers of signals that are pending together from the last one to the first.
+        for number in sorted(numbers, key=signal.SIGCHLD.__eq__):
             if number != signal.SIGCHLD:
                 self._pass_on(number)
                 continue
