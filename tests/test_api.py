@@ -158,7 +158,6 @@ def test_a_name_that_is_nowhere_is_python_s_own_error() -> None:
 
 
 def test_the_names_of_older_versions_need_no_import_of_their_own() -> None:
-    """N12, N18."""
     program = ("import refdist\n"
                "v1 = refdist.compat.v1.distribute\n"
                "assert issubclass(v1.MirroredStrategy, refdist.MirroredStrategy)\n"
@@ -189,7 +188,7 @@ def test_the_two_multi_worker_strategies_are_instances_of_each_other() -> None:
     ("assign_to_logical_device", (1.0, 0)), ("split_to_logical_devices", (1.0, [1])),
     ("replicate_to_logical_devices", (1.0,))])
 def test_logical_devices_of_a_replica_are_tpu_strategy_s(strategy: Any, method: str, arguments: Any) -> None:
-    """O1, O2: the pages of older versions list the methods for every strategy."""
+    """The pages of older versions list the methods for every strategy."""
     with pytest.raises(NotImplementedError, match=rf"RD20.*{type(strategy).__name__}.experimental_{method}.*TPUStrategy"
                                                   ".*Leave the call out"):
         getattr(strategy, f"experimental_{method}")(*arguments)

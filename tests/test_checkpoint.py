@@ -36,7 +36,6 @@ def copies(variable: Any) -> list[float]:
 
 
 def test_one_value_is_saved_and_every_copy_gets_it(tmp_path: Path) -> None:
-    """M1, M2, M3, M8, M10."""
     path = Checkpoint(v=make(TWO, 3.0)).write(tmp_path / "one")
     assert list_variables(path) == [("v", [])]
     four, plain, central = make(FOUR, 0.0), refdist.Variable(0.0), make(CENTRAL, 0.0)
@@ -51,7 +50,6 @@ def test_one_value_is_saved_and_every_copy_gets_it(tmp_path: Path) -> None:
 
 
 def test_variables_synchronized_on_read_are_saved_as_they_are_read(tmp_path: Path) -> None:
-    """M5, M6, M7."""
     def filled(aggregation: Any) -> Any:
         v = make(TWO, 0.0, synchronization=S.ON_READ, aggregation=aggregation)
         TWO.run(lambda: v.assign(1.0 + 2.0 * refdist.get_replica_context().replica_id_in_sync_group) and None)
@@ -140,7 +138,6 @@ def test_names_are_the_attributes_that_lead_to_a_variable(tmp_path: Path) -> Non
 
 
 def test_what_is_made_later_gets_its_value_then(tmp_path: Path) -> None:
-    """M9."""
     path = Checkpoint(v=make(TWO, 3.0)).write(tmp_path / "later")
     late = Checkpoint()
     late.read(path)
@@ -413,7 +410,7 @@ def test_a_file_is_read_without_variables(tmp_path: Path) -> None:
 
 
 def test_replicas_do_not_save(tmp_path: Path) -> None:
-    """M11 in TensorFlow: each replica writes the file."""
+    """In TensorFlow each replica writes the file."""
     checkpoint = Checkpoint(v=make(TWO, 3.0))
     for call in (lambda: checkpoint.write(tmp_path / "x"), lambda: checkpoint.read(tmp_path / "x")):
         with pytest.raises(RuntimeError, match="RD09"):

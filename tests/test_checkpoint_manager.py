@@ -21,7 +21,7 @@ def files(folder: Path) -> list[str]:
 
 
 def test_a_manager_keeps_the_last_ones(tmp_path: Path) -> None:
-    """M15, and tf.train.CheckpointManager."""
+    """As tf.train.CheckpointManager."""
     v, started = make(TWO, 0.0), []
     manager = CheckpointManager(Checkpoint(v=v), tmp_path / "run", 2, init_fn=lambda: started.append(1))
     assert manager.restore_or_initialize() is None and started == [1]

@@ -27,7 +27,6 @@ def simple(cluster: Any, **more: Any) -> Any:
 
 
 def test_the_base_class_is_abstract_and_its_defaults_say_nothing() -> None:
-    """K1, K2."""
     with pytest.raises(TypeError):
         resolvers.ClusterResolver()  # type: ignore[abstract]
 
@@ -43,7 +42,6 @@ def test_the_base_class_is_abstract_and_its_defaults_say_nothing() -> None:
 
 
 def test_a_simple_resolver_says_what_it_was_told() -> None:
-    """K3, K4, K5, K7, K8."""
     bare = Simple(TWO)
     assert (bare.task_type, bare.task_id, bare.environment, bare.rpc_layer, bare.master()) == (None, None, "", None, "")
     told = Simple(TWO, master="m:9", task_type="worker", task_id=1, rpc_layer="grpc")
@@ -61,7 +59,6 @@ def test_a_simple_resolver_says_what_it_was_told() -> None:
 
 
 def test_a_simple_resolver_takes_a_cluster_spec() -> None:
-    """K6."""
     with pytest.raises(TypeError, match="RD25"):
         Simple({"worker": ["h:1"]})
     with pytest.raises(TypeError, match="RD25"):
@@ -73,7 +70,7 @@ FULL = {"cluster": {"chief": ["c:1"], "worker": ["w0:2", "w1:3"], "ps": ["p:4"]}
 
 
 def test_tf_config_is_read(monkeypatch: Any) -> None:
-    """K9, K10, K12, K13, K14, K15, K19 (an error here), K20, K25."""
+    """As TensorFlow 2.21, but for what it ignores and is an error here."""
     monkeypatch.delenv("TF_CONFIG", raising=False)
     nothing = resolvers.TFConfigClusterResolver()
     assert [nothing.cluster_spec().as_dict(), nothing.task_type, nothing.task_id, nothing.rpc_layer,
@@ -125,7 +122,6 @@ def test_tf_config_is_read(monkeypatch: Any) -> None:
     ('{"cluster": {"worker": {"1": "a:1", "x": "b:1"}}}', "has the task index 'x'"),
 ])
 def test_a_malformed_tf_config_is_an_error_that_names_the_place(monkeypatch: Any, text: str, says: str) -> None:
-    """K16, K17, K18, K19, K21, K23, K24."""
     monkeypatch.setenv("TF_CONFIG", text)
     resolver = resolvers.TFConfigClusterResolver()
     with pytest.raises(ValueError, match=rf"RD17.*environment variable TF_CONFIG.*{says}"):
@@ -167,7 +163,6 @@ def test_accelerators_are_those_of_the_machine_and_of_tasks_that_there_are(monke
 
 
 def test_a_task_that_is_not_there_is_found_when_its_address_is_asked_for(monkeypatch: Any) -> None:
-    """K22."""
     monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, "task": {"type": "foo", "index": 0}}))
     resolver = resolvers.TFConfigClusterResolver()
     assert resolver.task_type == "foo"
@@ -176,7 +171,7 @@ def test_a_task_that_is_not_there_is_found_when_its_address_is_asked_for(monkeyp
 
 
 def test_what_is_probably_wrong_is_warned_of(monkeypatch: Any) -> None:
-    """K11, and addresses that cannot be reached."""
+    """Also addresses that cannot be reached."""
     monkeypatch.setenv("TF_CONFIG", json.dumps(FULL))
     resolver = resolvers.TFConfigClusterResolver()
     monkeypatch.setenv("TF_CONFIG", json.dumps({**FULL, "task": {"type": "ps", "index": 0}}))
@@ -214,7 +209,7 @@ def test_whatever_tf_config_holds_only_our_errors_come_out(config: Any) -> None:
 
 
 def test_a_union_puts_jobs_together_and_takes_the_first_word() -> None:
-    """K26, K27, K28 (there a task_id of 0 is ignored), K30, K31."""
+    """As TensorFlow 2.21, which ignores a task_id of 0."""
     both = Union(simple({"worker": ["a:1"]}, task_type="worker", task_id=0, environment="e1", rpc_layer="grpc",
                         master="m1"), simple({"worker": ["b:2"], "ps": ["c:3"]}, task_type="ps", task_id=5))
     assert [both.cluster_spec().as_dict(), both.task_type, both.task_id, both.environment, both.rpc_layer,
@@ -234,7 +229,6 @@ def test_a_union_puts_jobs_together_and_takes_the_first_word() -> None:
 
 
 def test_a_union_of_nothing_or_of_something_else() -> None:
-    """K29."""
     for call, kind in ((Union, ValueError), (lambda: Union(5), TypeError),
                        (lambda: Union(simple({}), foo=1), ValueError)):
         with pytest.raises(kind, match="RD25"):
@@ -252,7 +246,7 @@ def slurm(monkeypatch: Any, changes: dict[str, str] | None = None, **arguments: 
 
 
 def test_slurm(monkeypatch: Any) -> None:
-    """K33, K34, K35, K36 (there an error), K40."""
+    """As TensorFlow 2.21, but for one row that is an error there."""
     step = slurm(monkeypatch)
     assert [step.task_type, step.task_id, step.get_task_info(), step.master()] == [None, None, (None, None), ""]
     assert step.cluster_spec().as_dict() == {"worker": ["n1:8888", "n1:8889", "n2:8888", "n2:8889"]}
@@ -274,7 +268,6 @@ def test_slurm(monkeypatch: Any) -> None:
 
 
 def test_slurm_sets_the_gpus_of_a_task(monkeypatch: Any) -> None:
-    """K33."""
     import os
 
     slurm(monkeypatch).cluster_spec()
@@ -308,13 +301,11 @@ def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, found: Any, tmp_path: P
     ({}, {"tasks_per_node": 1}, RuntimeError, "room for 2 of 4"),
 ])
 def test_slurm_mistakes(monkeypatch: Any, changes: Any, arguments: Any, kind: type[Exception], says: str) -> None:
-    """K32, K37, K38."""
     with pytest.raises(kind, match=f"RD17.*{says}"):
         slurm(monkeypatch, changes, **arguments)
 
 
 def test_slurm_s_short_forms() -> None:
-    """K39."""
     assert expand_hostlist("n1,n[2-4,7],m[08-10]") == ["n1", "n2", "n3", "n4", "n7", "m08", "m09", "m10"]
     assert expand_tasks_per_node("3(x2),2,1") == [3, 3, 2, 1]
     for text in ("n[1-]x", "n[1-]", "n[a]", "n[1", "[1]", "n[3-1]"):
@@ -370,7 +361,6 @@ def test_who_started_this_process_is_read_from_the_environment(monkeypatch: Any,
 
 
 def test_kubernetes_pods() -> None:
-    """K41."""
     def pod(name: str, ip: str, phase: str = "Running") -> Any:
         return SimpleNamespace(metadata=SimpleNamespace(name=name), status=SimpleNamespace(host_ip=ip, phase=phase))
 
@@ -415,7 +405,6 @@ class Compute:
 
 
 def test_machines_of_a_compute_engine() -> None:
-    """K42."""
     resolver = resolvers.GCEClusterResolver("p", "z", "g", 1, service=Compute())
     assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.97:1", "10.0.0.98:1"]}
     assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 0, "grpc://10.0.0.97:1")
@@ -424,7 +413,6 @@ def test_machines_of_a_compute_engine() -> None:
 
 
 def test_tpus_by_name() -> None:
-    """K43."""
     assert resolvers.TPUClusterResolver(tpu="local").cluster_spec() == ClusterSpec({})
     assert resolvers.TPUClusterResolver().master() == ""
     named = resolvers.TPUClusterResolver("grpc://t:1", coordinator_name="coordinator", coordinator_address="c:2")
@@ -437,7 +425,7 @@ def test_tpus_by_name() -> None:
 
 
 def test_cluster_specs() -> None:
-    """K44 (without protocol buffers), K45, K46, K49, K50, K51 (an empty list stays one here)."""
+    """As TensorFlow 2.21 without protocol buffers; an empty list stays one here."""
     spec = ClusterSpec({"worker": ["a:1", "b:2"], "ps": {3: "c:4"}})
     assert spec.as_dict() == {"worker": ["a:1", "b:2"], "ps": {3: "c:4"}}
     assert ClusterSpec(spec) == spec and hash(ClusterSpec(spec)) == hash(spec) and spec != 5
@@ -451,7 +439,6 @@ def test_cluster_specs() -> None:
 
 
 def test_cluster_spec_mistakes() -> None:
-    """K47, K48."""
     spec = ClusterSpec({"worker": ["a:1"]})
     for question in (lambda: spec.num_tasks("x"), lambda: spec.task_address("worker", 5), lambda: spec.job_tasks("x"),
                      lambda: spec.task_indices("x"), lambda: spec.task_address("x", 0)):

@@ -320,7 +320,6 @@ def test_a_divided_device_is_numbered_over_all_of_its_type() -> None:
 
 
 def test_the_cpu_is_divided_as_the_tutorials_do_it() -> None:
-    """A68."""
     config = refdist.config
     [cpu] = config.list_physical_devices("CPU")
     assert str(cpu) == "PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')"

@@ -49,7 +49,6 @@ def all_runs(program: Callable[[], Any]) -> list[Any]:
 
 
 def test_one_coordinator_for_each_strategy() -> None:
-    """P95, P96."""
     s = strategy()
     assert ClusterCoordinator(s) is ClusterCoordinator(s) and ClusterCoordinator(s).strategy is s
     assert ClusterCoordinator(strategy()) is not ClusterCoordinator(s)
@@ -64,7 +63,6 @@ def test_one_coordinator_for_each_strategy() -> None:
 
 
 def test_functions_run_in_the_scope_of_the_strategy() -> None:
-    """P99, P120, P85."""
     c = coordinator()
 
     def where() -> Any:
@@ -85,7 +83,6 @@ def test_functions_run_in_the_scope_of_the_strategy() -> None:
 
 @pytest.mark.parametrize("call", ["schedule", "join", "done", "fetch", "create_per_worker_dataset", "iter"])
 def test_a_scheduled_function_does_not_schedule_or_wait(call: str) -> None:
-    """P120."""
     c = coordinator()
     other = c.schedule(int)
     dataset = c.create_per_worker_dataset(Dataset.range(2))
@@ -102,7 +99,6 @@ def test_a_scheduled_function_does_not_schedule_or_wait(call: str) -> None:
 
 @pytest.mark.parametrize("fn", [3, None, "f"])
 def test_what_cannot_be_scheduled(fn: Any) -> None:
-    """P98."""
     c = coordinator()
     with pytest.raises(TypeError, match=r"RD25.*Pass a function"):
         c.schedule(fn)
@@ -113,7 +109,6 @@ def test_what_cannot_be_scheduled(fn: Any) -> None:
 
 
 def test_arguments_and_results() -> None:
-    """P98, P102, P105, P106, P107, P109, P110."""
     c = coordinator()
     v = variable(c, 7.0)
     r = c.schedule(lambda x, y=None: [x, {"y": y}], args=[np.int32(1)], kwargs={"y": (2.5, None, "s")})
@@ -147,7 +142,6 @@ def test_arrays_are_those_of_the_time_of_the_call() -> None:
 
 
 def test_functions_begin_in_order_on_workers_in_turn() -> None:
-    """P114, P116."""
     for workers, where in ((1, [0] * 5), (2, [0, 1, 0, 1, 0]), (3, [0, 1, 2, 0, 1])):
         c = coordinator(workers)
         began: list[tuple[int, int]] = []
@@ -161,7 +155,6 @@ def test_functions_begin_in_order_on_workers_in_turn() -> None:
 
 
 def test_nothing_runs_before_the_coordinator_waits_and_fetch_waits_for_one() -> None:
-    """P111, P112, P113."""
     c, ran = coordinator(), []
     assert c.done() and c.join() is None
     a, b, d = (c.schedule(ran.append, args=(i,)) for i in range(3))
@@ -181,7 +174,6 @@ def test_a_loop_of_done_comes_to_an_end() -> None:
 
 
 def test_schedule_waits_when_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P117, P142."""
     monkeypatch.setattr(cluster_coordinator, "QUEUE_LIMIT", 2)
     c, ran = coordinator(), []
     for i in range(5):
@@ -197,7 +189,6 @@ def test_schedule_waits_when_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_several_threads_may_schedule_and_fetch() -> None:
-    """P118, P119, P121."""
     c = coordinator()
     v = variable(c)
 
@@ -243,7 +234,6 @@ def counted(workers: int, functions: int, add: Callable[[Any], object]) -> float
 
 
 def test_updates_are_lost_by_reading_before_another_writes() -> None:
-    """P184."""
     def read_and_write(v: Any) -> None:
         v.assign(v + 1.0)
 
@@ -257,7 +247,6 @@ def test_updates_are_lost_by_reading_before_another_writes() -> None:
 
 
 def test_assign_add_loses_nothing_whatever_happens() -> None:
-    """P183, P204."""
     def add(v: Any) -> None:
         v.assign_add(1.0)
 
@@ -268,7 +257,6 @@ def test_assign_add_loses_nothing_whatever_happens() -> None:
 
 
 def test_a_sharded_variable_is_read_in_parts() -> None:
-    """P76, P68, P69."""
     def program(partitioner: Any) -> float:
         c = coordinator(2, 2, partitioner)
         v = variable(c, np.zeros(2))
@@ -286,7 +274,6 @@ def test_a_sharded_variable_is_read_in_parts() -> None:
 
 
 def test_the_coordinator_is_one_more_client() -> None:
-    """P179, P180, P181, P32, P124."""
     def program() -> Any:
         c = coordinator(1, 1)
         v = variable(c)
@@ -306,7 +293,6 @@ def test_the_coordinator_is_one_more_client() -> None:
 
 
 def test_variables_made_in_a_function_are_on_the_servers() -> None:
-    """P37."""
     c, kept = coordinator(), {}
 
     def f() -> Any:
@@ -417,7 +403,6 @@ def test_the_block_ends_with_what_was_before() -> None:
 
 @pytest.mark.parametrize("call", ["join", "done", "schedule"])
 def test_an_error_is_raised_once_and_drops_what_waits(call: str) -> None:
-    """P132, P134, P140, P138."""
     c, ran = coordinator(), []
     failed = c.schedule(fail)
     with pytest.raises(KeyError, match="fail"):
@@ -433,7 +418,6 @@ def test_an_error_is_raised_once_and_drops_what_waits(call: str) -> None:
 
 
 def test_functions_go_on_until_the_coordinator_looks() -> None:
-    """P138, P133."""
     c, ran = coordinator(1), []
     c.schedule(fail)
     b = c.schedule(ran.append, args=(1,))
@@ -444,7 +428,6 @@ def test_functions_go_on_until_the_coordinator_looks() -> None:
 
 
 def test_join_stops_what_runs_and_drops_what_waits() -> None:
-    """P139, P141."""
     def program() -> Any:
         c, ended = coordinator(2, 1), []
         v, w = variable(c), variable(c)
@@ -491,7 +474,6 @@ def test_join_stops_what_runs_and_drops_what_waits() -> None:
 
 
 def test_of_two_errors_the_first_is_raised() -> None:
-    """P134."""
     c = coordinator()
     a, b = c.schedule(fail), c.schedule(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
@@ -506,7 +488,6 @@ def test_of_two_errors_the_first_is_raised() -> None:
 # --- Tasks that are lost ---------------------------------------------------------------------------------------
 
 def test_a_lost_worker_s_function_begins_again_at_the_end_of_the_queue() -> None:
-    """P186, P187, P188."""
     c, began = coordinator(2, 1), []
     v = variable(c)
 
@@ -528,7 +509,7 @@ def test_a_lost_worker_s_function_begins_again_at_the_end_of_the_queue() -> None
 
 
 def test_a_worker_may_be_lost_at_any_moment() -> None:
-    """P186: at least once; what was written stays."""
+    """At least once; what was written stays."""
     def program() -> Any:
         c = coordinator(2, 1)
         v, w = variable(c), variable(c)
@@ -547,7 +528,6 @@ def test_a_worker_may_be_lost_at_any_moment() -> None:
 
 
 def test_a_function_that_was_lost_after_an_error_is_cancelled() -> None:
-    """P194."""
     c = coordinator(2, 1)
     v = variable(c)
 
@@ -569,7 +549,7 @@ def test_a_function_that_was_lost_after_an_error_is_cancelled() -> None:
 
 
 def test_without_workers_waiting_is_an_error() -> None:
-    """P5, P190: TensorFlow waits for ever."""
+    """TensorFlow waits for ever."""
     c = coordinator(2)
     stop_task(c, "worker", 0)
     stop_task(c, "worker", 1)
@@ -583,7 +563,6 @@ def test_without_workers_waiting_is_an_error() -> None:
 
 
 def test_iterators_and_variables_of_a_worker_that_comes_back_begin_again() -> None:
-    """P189, P190, P191."""
     c = coordinator(1)
     it = iter(c.create_per_worker_dataset(lambda: Dataset.range(100)))
     own, served = variable(c, per_worker_variable=True), variable(c)
@@ -602,7 +581,6 @@ def test_iterators_and_variables_of_a_worker_that_comes_back_begin_again() -> No
 
 @pytest.mark.parametrize("call", ["join", "done", "schedule"])
 def test_a_lost_server_takes_its_variables_with_it(call: str) -> None:
-    """P195, P197, P198."""
     c = coordinator()
     v, w = variable(c, 1.0), variable(c, 2.0)
     stop_task(c, "ps", 1)
@@ -660,7 +638,6 @@ def batches() -> Any:
 
 @pytest.mark.parametrize("form", ["fn", "dataset", "distributed", "from function", "fn from function"])
 def test_every_form_of_dataset(form: str) -> None:
-    """P146, P147, P156, P177."""
     c = coordinator()
     s = c.strategy
     from_function = lambda: s.distribute_datasets_from_function(lambda ctx: batches())  # noqa: E731
@@ -675,7 +652,6 @@ def test_every_form_of_dataset(form: str) -> None:
 
 
 def test_every_worker_has_its_own_copy_and_iter_begins_again() -> None:
-    """P148, P151, P152, P154, P168."""
     c, called = coordinator(2), []
     dataset = c.create_per_worker_dataset(lambda: called.append(int(index())) or Dataset.range(9).shard(2, index()))
     assert called == [0, 1]
@@ -688,7 +664,6 @@ def test_every_worker_has_its_own_copy_and_iter_begins_again() -> None:
 
 
 def test_a_function_may_read_a_whole_dataset() -> None:
-    """P161, P162, P163."""
     c = coordinator(1)
     dataset = c.create_per_worker_dataset(lambda: Dataset.range(4))
     assert c.schedule(lambda d: int(sum(d)), args=(dataset,)).fetch() == 6
@@ -699,7 +674,6 @@ def test_a_function_may_read_a_whole_dataset() -> None:
 
 
 def test_the_end_of_a_dataset_is_an_error() -> None:
-    """P165, P144, P145."""
     c = coordinator(1)
     it = iter(c.create_per_worker_dataset(lambda: Dataset.range(2)))
     values = [c.schedule(next, args=(it,)) for _ in range(2)]
@@ -723,13 +697,11 @@ def test_the_end_of_a_dataset_is_an_error() -> None:
 
 @pytest.mark.parametrize("given", [[1, 2], None, lambda: [1, 2], lambda: None, iter([1]), lambda: iter(batches())])
 def test_what_is_not_a_dataset(given: Any) -> None:
-    """P146."""
     with pytest.raises(ValueError, match=r"RD25.*create_per_worker_dataset"):
         coordinator().create_per_worker_dataset(given)
 
 
 def test_errors_of_datasets() -> None:
-    """P166, P167, P159, P160, P169."""
     c = coordinator()
 
     def broken() -> Any:
@@ -764,7 +736,6 @@ def test_errors_of_datasets() -> None:
 
 
 def test_values_of_workers_by_hand() -> None:
-    """P158."""
     c = coordinator()
     for wrong in ([1, 2], 3):
         with pytest.raises(TypeError, match="RD25"):
@@ -778,7 +749,6 @@ def test_values_of_workers_by_hand() -> None:
 
 
 def test_the_number_of_the_worker_is_known_on_workers_only() -> None:
-    """P153."""
     c = coordinator()
     assert c.schedule(lambda: c.strategy.run(index)).fetch().dtype == np.int64
     for call in (index, lambda: c.strategy.run(index)):
@@ -787,7 +757,6 @@ def test_the_number_of_the_worker_is_known_on_workers_only() -> None:
 
 
 def test_variables_of_each_worker_count_what_it_did() -> None:
-    """P41."""
     c = coordinator(3)
     v = variable(c, per_worker_variable=True)
     for _ in range(7):

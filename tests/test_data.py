@@ -85,7 +85,7 @@ def test_replicas_see_every_row_once_and_in_order(count: int, batch: int, replic
 @pytest.mark.parametrize(("size", "replicas", "lengths"), [
     (6, 4, [2, 2, 2, 0]), (10, 4, [3, 3, 3, 1]), (8, 2, [4, 4]), (1, 3, [1, 0, 0]), (0, 2, [0, 0])])
 def test_a_batch_is_cut_into_pieces_of_the_rounded_up_size(size: int, replicas: int, lengths: list[int]) -> None:
-    """Observed on TensorFlow 2.21 (G3, G32, G7)."""
+    """Observed on TensorFlow 2.21."""
     pieces = split_batch({"x": np.ones((size, 2), np.float16)}, replicas, 0)
     assert [piece["x"].shape for piece in pieces] == [(length, 2) for length in lengths]
 
@@ -120,7 +120,7 @@ TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 
 
 def test_a_function_makes_batches_that_replicas_take_in_turn() -> None:
-    """Observed on TensorFlow 2.21 (G78, G79, G81, G85)."""
+    """Observed on TensorFlow 2.21."""
     contexts: list[Any] = []
 
     def dataset_fn(context: refdist.InputContext) -> Any:
@@ -137,7 +137,7 @@ def test_a_function_makes_batches_that_replicas_take_in_turn() -> None:
 
 
 def test_a_function_is_called_for_each_replica_when_asked() -> None:
-    """Observed on TensorFlow 2.21 (G86), without its lasting change of the strategy (G87)."""
+    """Observed on TensorFlow 2.21, without its lasting change of the strategy."""
     options = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode.PER_REPLICA)
 
     def dataset_fn(context: refdist.InputContext) -> Any:
@@ -179,7 +179,7 @@ def test_the_batch_size_of_a_replica() -> None:
 
 
 def test_optionals_and_reductions_over_a_distributed_dataset() -> None:
-    """Observed on TensorFlow 2.21 (G47, G53)."""
+    """Observed on TensorFlow 2.21."""
     distributed = TWO.experimental_distribute_dataset(Dataset.range(6).batch(2))
     assert distributed.reduce(0, lambda state, x: state + int(TWO.reduce("SUM", x, axis=0))) == 15
     iterator = iter(TWO.experimental_distribute_dataset(Dataset.range(2).batch(2)))
@@ -216,12 +216,12 @@ FOUR = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
 
 
 @pytest.mark.parametrize(("strategy", "rows_and_batch", "expected"), [
-    (FOUR, (12, 6), [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8, 9], [10], [11]]]),  # G20
-    (FOUR, (9, 6), [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8], [], []]]),  # G21
-    (TWO, (6, 4), [[[0, 1], [2, 3]], [[4, 5], []]]),  # G22
-    (TWO, (5, 4), [[[0, 1], [2, 3]], [[4], []]]),  # G23
-    (FOUR, (4, 2), [[[0], [1], [], []], [[2], [3], [], []]]),  # G23
-    (TWO, (10, 5), [[[0, 1, 2], [3, 4]], [[5, 6, 7], [8, 9]]]),  # G24
+    (FOUR, (12, 6), [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8, 9], [10], [11]]]),
+    (FOUR, (9, 6), [[[0, 1], [2, 3], [4], [5]], [[6, 7], [8], [], []]]),
+    (TWO, (6, 4), [[[0, 1], [2, 3]], [[4, 5], []]]),
+    (TWO, (5, 4), [[[0, 1], [2, 3]], [[4], []]]),
+    (FOUR, (4, 2), [[[0], [1], [], []], [[2], [3], [], []]]),
+    (TWO, (10, 5), [[[0, 1, 2], [3, 4]], [[5, 6, 7], [8, 9]]]),
 ])
 def test_off_cuts_the_stream_with_the_sizes_of_a_full_batch(strategy: Any, rows_and_batch: tuple[int, int],
                                                             expected: list[Any]) -> None:
@@ -233,7 +233,7 @@ def test_off_cuts_the_stream_with_the_sizes_of_a_full_batch(strategy: Any, rows_
 
 
 def test_data_and_auto_cut_every_batch_by_its_own_size() -> None:
-    """Observed on TensorFlow 2.21 (G26)."""
+    """Observed on TensorFlow 2.21."""
     dataset = Dataset.range(9).batch(6)
     for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
         assert shown(FOUR.experimental_distribute_dataset(with_policy(dataset, policy))) == [
@@ -245,7 +245,7 @@ def same(x: Any) -> Any:
 
 
 def test_batches_whose_size_is_not_certain_are_cut_one_by_one_under_every_policy() -> None:
-    """Observed on TensorFlow 2.21: compute_batch_size looks through a filter (G33 is under AUTO), not through a map."""
+    """Observed on TensorFlow 2.21: compute_batch_size looks through a filter, not through a map."""
     def first(dataset: Dataset, policy: AutoShardPolicy = OFF) -> Any:
         return shown(FOUR.experimental_distribute_dataset(with_policy(dataset, policy)))[0]
 
@@ -262,7 +262,7 @@ def test_batches_whose_size_is_not_certain_are_cut_one_by_one_under_every_policy
 
 
 def test_components_are_cut_each_by_its_own_number_of_rows() -> None:
-    """Observed on TensorFlow 2.21 (G109), under OFF too."""
+    """Observed on TensorFlow 2.21, under OFF too."""
     for x, y, parts in ((8, 4, ([4, 4], [2, 2])), (5, 1, ([3, 2], [1, 0])), (0, 4, ([0, 0], [2, 2]))):
         for policy in AutoShardPolicy:
             both = with_policy(Dataset.from_tensors({"x": np.arange(x), "y": np.arange(y)}), policy)

@@ -31,7 +31,7 @@ def test_run_v2_of_the_2_0_page_is_run() -> None:
 
 
 def test_datasets_from_a_function_of_the_2_0_page() -> None:
-    """CentralStorageStrategy.experimental_distribute_datasets_from_function (TensorFlow 2.0); A64."""
+    """CentralStorageStrategy.experimental_distribute_datasets_from_function (TensorFlow 2.0)."""
     strategy = refdist.experimental.CentralStorageStrategy(["CPU:0", "GPU:0"], "CPU:0")
 
     def dataset_fn(context: refdist.InputContext) -> Dataset:
@@ -45,7 +45,7 @@ def test_datasets_from_a_function_of_the_2_0_page() -> None:
 
 
 def test_numpy_arrays_become_a_dataset() -> None:
-    """CentralStorageStrategy.experimental_make_numpy_dataset (TensorFlow 2.0); A58, A59, G95, G96."""
+    """CentralStorageStrategy.experimental_make_numpy_dataset (TensorFlow 2.0)."""
     with deprecated("refdist.data.Dataset.from_tensor_slices"):
         ones = TWO.experimental_make_numpy_dataset(np.ones([10], np.float32))
     assert [shown(x) for x in TWO.experimental_distribute_dataset(ones.batch(4))][-1] == [[1.0], [1.0]]
@@ -57,7 +57,7 @@ def test_numpy_arrays_become_a_dataset() -> None:
 
 
 def test_iterators_that_are_initialized_and_asked() -> None:
-    """A60, A61, A62, G104: make_dataset_iterator, make_input_fn_iterator, experimental_run."""
+    """`make_dataset_iterator`, `make_input_fn_iterator` and `experimental_run`."""
     with pytest.warns(DeprecationWarning):
         iterator = TWO.make_dataset_iterator(Dataset.range(4).batch(2))
         assert [shown(iterator.get_next()), shown(iterator.get_next())] == [[[0], [1]], [[2], [3]]]
@@ -75,7 +75,7 @@ def test_iterators_that_are_initialized_and_asked() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_input_fn_may_return_a_function_that_makes_the_elements() -> None:
-    """Observed on TensorFlow 2.21 (G102): it is called for each replica in turn, and `initialize` changes nothing."""
+    """Observed on TensorFlow 2.21: it is called for each replica in turn, and `initialize` changes nothing."""
     calls = iter(range(100))
     iterator = TWO.make_input_fn_iterator(lambda context: lambda: {"x": np.asarray(next(calls))})
     assert [shown(iterator.get_next()["x"]) for _ in range(2)] == [[0, 1], [2, 3]]
@@ -102,7 +102,6 @@ def test_old_iterators_of_the_default_strategy_are_read_like_others() -> None:
 
 
 def test_a_replication_mode_that_is_not_supported() -> None:
-    """A63."""
     with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD25"):
         TWO.make_input_fn_iterator(lambda context: Dataset.range(1), refdist.InputReplicationMode.PER_REPLICA)
     with pytest.warns(DeprecationWarning), pytest.raises(TypeError, match=r"RD25.*input_fn is 3"):
@@ -110,7 +109,6 @@ def test_a_replication_mode_that_is_not_supported() -> None:
 
 
 def test_what_is_left_of_sessions() -> None:
-    """A56, D150, D151."""
     with TWO.scope():
         v = refdist.Variable(1.0)
     with pytest.warns(DeprecationWarning):
@@ -123,7 +121,7 @@ def test_what_is_left_of_sessions() -> None:
 
 
 def test_the_names_of_the_first_version_are_the_same_objects() -> None:
-    """tf.compat.v1.distribute; G95, G102, G103."""
+    """tf.compat.v1.distribute."""
     from refdist.compat.v1 import distribute
 
     strategies = {"MirroredStrategy", "OneDeviceStrategy", "Strategy", "experimental"}

@@ -33,7 +33,6 @@ def configure(monkeypatch: Any, cluster: Any, job: str, index: Any) -> None:
 
 
 def test_alone_it_is_one_worker_with_one_replica() -> None:
-    """H1, H3, H4, H5, H15, H22, K53."""
     strategy = refdist.MultiWorkerMirroredStrategy()
     assert strategy.num_replicas_in_sync == 1
     assert strategy.extended.worker_devices == ("/job:localhost/replica:0/task:0/device:CPU:0",)
@@ -47,7 +46,6 @@ def test_alone_it_is_one_worker_with_one_replica() -> None:
 
 
 def test_the_older_name_takes_communication_first_and_warns() -> None:
-    """H2, H20, H21."""
     with pytest.warns(DeprecationWarning, match="use MultiWorkerMirroredStrategy"):
         older = refdist.experimental.MultiWorkerMirroredStrategy(CommunicationImplementation.RING)
     assert isinstance(older, refdist.MultiWorkerMirroredStrategy)
@@ -56,7 +54,6 @@ def test_the_older_name_takes_communication_first_and_warns() -> None:
 
 
 def test_bad_arguments() -> None:
-    """H18, H19."""
     with pytest.raises(ValueError, match=r"RD25.*cluster_resolver is 5"):
         refdist.MultiWorkerMirroredStrategy(cluster_resolver=5)
     with pytest.raises(ValueError, match=r"RD25.*communication_options is 5"):
@@ -79,14 +76,12 @@ def test_bad_arguments() -> None:
      "`pip install mpi4py mpich`.*`mpiexec -n 2 python ...`.*TF_CONFIG.*`python -m refdist run --workers 2 ...`"),
 ])
 def test_clusters_that_cannot_be(cluster: Any, job: Any, index: Any, says: str) -> None:
-    """H24, H25, H26, H27, K56."""
     resolver = resolvers.SimpleClusterResolver(refdist.train.ClusterSpec(cluster), task_type=job, task_id=index)
     with pytest.raises((ValueError, RuntimeError), match=f"RD17.*{says}"):
         refdist.MultiWorkerMirroredStrategy(resolver)
 
 
 def test_a_cluster_of_one_and_an_evaluator_are_alone(monkeypatch: Any) -> None:
-    """K53, K54, H23."""
     configure(monkeypatch, {"worker": ["a:1"]}, "worker", 0)
     alone = refdist.MultiWorkerMirroredStrategy()
     assert alone.extended.worker_devices == ("/job:worker/replica:0/task:0/device:CPU:0",)
@@ -118,7 +113,6 @@ def test_a_resolver_counts_the_gpus_that_are_used() -> None:
 
 
 def test_simulated_workers_are_told_apart_by_tf_config(monkeypatch: Any) -> None:
-    """I1, I3, I28, J13."""
     monkeypatch.setenv("TF_CONFIG", "kept")
 
     def program() -> Any:
@@ -134,7 +128,7 @@ def test_simulated_workers_are_told_apart_by_tf_config(monkeypatch: Any) -> None
 
 
 def test_a_simulated_worker_keeps_the_tf_config_that_its_program_writes(monkeypatch: Any) -> None:
-    """I68, I69: a chief and two workers."""
+    """A chief and two workers."""
     monkeypatch.delenv("TF_CONFIG", raising=False)
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
 
@@ -230,7 +224,7 @@ def test_what_a_worker_raises_comes_out_with_its_number() -> None:
 
 
 def test_a_cross_replica_write_that_differs_between_workers_changes_nothing() -> None:
-    """I33 in TensorFlow: the copies drift apart."""
+    """In TensorFlow the copies drift apart."""
     def program() -> Any:
         strategy = refdist.MultiWorkerMirroredStrategy()
         with strategy.scope():
@@ -244,7 +238,7 @@ def test_a_cross_replica_write_that_differs_between_workers_changes_nothing() ->
 
 
 def test_only_the_first_replica_of_the_first_worker_counts() -> None:
-    """I31 in TensorFlow: the first replica of each worker."""
+    """In TensorFlow the first replica of each worker."""
     def program() -> Any:
         strategy = refdist.MultiWorkerMirroredStrategy()
         with strategy.scope():
@@ -256,7 +250,6 @@ def test_only_the_first_replica_of_the_first_worker_counts() -> None:
 
 
 def test_a_worker_without_rows_goes_on_until_all_are_done() -> None:
-    """I50."""
     def program() -> Any:
         strategy = refdist.MultiWorkerMirroredStrategy()
         dataset = strategy.distribute_datasets_from_function(
@@ -466,7 +459,7 @@ def test_settings_that_are_none_are_refused(variable: str) -> None:
 
 
 def test_any_order_can_be_asked_for() -> None:
-    """I58; the sum of small integers does not depend on the order."""
+    """The sum of small integers does not depend on the order."""
     code = ("import refdist, numpy as np; from refdist.experimental import CommunicationOptions as O\n"
             "s = refdist.MultiWorkerMirroredStrategy(communication_options=O(implementation='RING'))\n"
             "for size in (1, 100, 100_000):\n"

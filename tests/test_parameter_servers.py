@@ -45,13 +45,11 @@ def made(s: Any, value: Any, **options: Any) -> Any:
     (cluster(), {"task_type": "foo", "task_id": 0}), (cluster(), {"task_type": "worker", "task_id": 3}),
     (cluster(), {"task_type": "worker"})])
 def test_clusters_that_are_described_wrongly(jobs: Any, task: Any) -> None:
-    """P2, P4."""
     with pytest.raises(ValueError, match="RD17"):
         refdist.ParameterServerStrategy(SimpleClusterResolver(ClusterSpec(jobs), **task))
 
 
 def test_bad_arguments() -> None:
-    """P1, P15."""
     for resolver in (None, "cluster", ClusterSpec(cluster())):
         with pytest.raises(TypeError, match=r"RD25.*cluster_resolver"):
             refdist.ParameterServerStrategy(resolver)  # type: ignore[arg-type]
@@ -61,7 +59,6 @@ def test_bad_arguments() -> None:
 
 @pytest.mark.parametrize("task", [{}, {"type": "chief", "index": 0}, {"type": "worker", "index": 1}])
 def test_the_cluster_of_tf_config(monkeypatch: pytest.MonkeyPatch, task: Any) -> None:
-    """P7, P8, P9, P202."""
     jobs = cluster(2, 3, chief=["c:1"], evaluator=["e:1"])
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": jobs, "task": task}))
     resolver = TFConfigClusterResolver()
@@ -74,7 +71,6 @@ def test_the_cluster_of_tf_config(monkeypatch: pytest.MonkeyPatch, task: Any) ->
 
 
 def test_variables_go_round_the_servers() -> None:
-    """P25, P26, P28, P55."""
     s = strategy(1, 3)
     assert [server(made(s, np.zeros(n))) for n in (1000, 1, 1, 1000, 1)] == [0, 1, 2, 0, 1]
     with s.scope(), refdist.device("CPU:0"):
@@ -88,7 +84,6 @@ def test_variables_go_round_the_servers() -> None:
 
 
 def test_colocated_variables_do_not_count_and_are_whole() -> None:
-    """P27, P29."""
     s = strategy(partitioner=Fixed(2))
     a, b = made(s, 1.0), made(s, 1.0)
     with s.scope():
@@ -106,7 +101,6 @@ OUTSIDE = refdist.Variable(1.0)
 @pytest.mark.parametrize("synchronization", [*Sync, None])
 @pytest.mark.parametrize("aggregation", [*Agg, None])
 def test_options_are_kept_and_have_no_effect_with_one_replica(synchronization: Any, aggregation: Any) -> None:
-    """P33, P34, P35."""
     s = strategy()
     v = made(s, 1.0, synchronization=synchronization, aggregation=aggregation)
     assert type(v) is ServedVariable
@@ -141,7 +135,6 @@ def test_a_worker_with_several_replicas_aggregates_what_they_write() -> None:
 
 
 def test_a_partitioner_decides_for_every_variable_that_is_not_a_scalar() -> None:
-    """P53, P54, P74, P36."""
     asked: list[Any] = []
 
     def partition(shape: Any, dtype: Any) -> list[int]:
@@ -168,7 +161,6 @@ def test_a_partitioner_decides_for_every_variable_that_is_not_a_scalar() -> None
 
 
 def test_a_checkpoint_under_another_number_of_servers(tmp_path: Path) -> None:
-    """P70, P71."""
     path = refdist.train.Checkpoint(v=made(strategy(1, 2, Fixed(2)), np.arange(5.0))).write(tmp_path / "two")
     for n in (1, 2, 3, 5):
         w = made(strategy(2, n, Fixed(n)), np.zeros(5))
@@ -177,7 +169,6 @@ def test_a_checkpoint_under_another_number_of_servers(tmp_path: Path) -> None:
 
 
 def test_each_worker_has_a_variable_of_its_own() -> None:
-    """P41."""
     s = strategy(3)
     v = made(s, 1.0, per_worker_variable=True)
     assert isinstance(v, PerWorkerVariable) and not v.trainable and v.shape == () and float(v) == 1.0
@@ -191,7 +182,6 @@ def test_each_worker_has_a_variable_of_its_own() -> None:
 
 
 def test_run_reduce_and_gather_on_the_coordinator() -> None:
-    """P77, P78, P79, P86, P88, P91, P92."""
     s = strategy()
     assert s.run(lambda: refdist.get_strategy() is s, options=refdist.RunOptions())
     assert not s.run(refdist.in_cross_replica_context)
@@ -208,7 +198,6 @@ def test_run_reduce_and_gather_on_the_coordinator() -> None:
 
 
 def test_servers() -> None:
-    """P18, P19, P20, P22, P23."""
     local = refdist.Server.create_local_server(start=False)
     assert local.target.startswith("grpc://localhost:") and local.server_def.job_name == "localhost"
     assert (local.start(), local.start()) == (None, None)  # type: ignore[func-returns-value]
@@ -227,7 +216,6 @@ def test_servers() -> None:
 
 
 def test_the_first_version() -> None:
-    """P205 to P210."""
     first = refdist.compat.v1.distribute.experimental.ParameterServerStrategy
     assert first is not refdist.ParameterServerStrategy is refdist.experimental.ParameterServerStrategy
     s = first()

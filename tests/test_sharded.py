@@ -45,7 +45,6 @@ def dtype(name: str) -> Any:
     ([3], "float32", 4, 2, [2]), ([10, 10], "complex64", 100, 100, [8, 1]), ([10, 10], "bfloat16", 50, 100, [4, 1]),
     ([0, 3], "float32", 4, 5, [1, 1])])
 def test_min_size(shape: list[int], name: str, least: int, most: int, found: list[int]) -> None:
-    """P49."""
     assert MinSize(least, most)(shape, dtype(name)) == found
 
 
@@ -59,12 +58,11 @@ def test_min_size(shape: list[int], name: str, least: int, most: int, found: lis
     ([10], "float32", 13, 2, [2]), ([10, 10], "complex64", 100, 5, [5, 1]),
     ([0, 3], "float32", 4, 5, [1, 1]), ([5, 0], "float32", 4, None, [1, 1])])
 def test_max_size(shape: list[int], name: str, size: int, most: int | None, found: list[int]) -> None:
-    """P50; TensorFlow divides by zero where there are no rows."""
+    """TensorFlow divides by zero where there are no rows."""
     assert MaxSize(size, most)(shape, dtype(name)) == found
 
 
 def test_other_axes_and_arguments() -> None:
-    """P48, P51."""
     assert [Fixed(5)((3, 2), "float32"), Fixed(2)((4, 2), "float32", axis=-1), Fixed(2)((0, 2), "float32")] == [
         [3, 1], [1, 2], [1, 1]]
     assert [MinSize(4, 100)((6, 5), "float32", axis=1), MaxSize(4)((6, 5), "float32", axis=1),
@@ -81,7 +79,6 @@ def test_other_axes_and_arguments() -> None:
     lambda: MinSize(4, 5)((), "float32"), lambda: MaxSize(4)((None, 5), "float32"),
     lambda: MinSize(4, 5)((4, 2), "float32", axis=-3)])
 def test_bad_arguments_of_partitioners(call: Any) -> None:
-    """P48, P51."""
     with pytest.raises((refdist.errors.InvalidValueError, refdist.errors.InvalidTypeError), match="RD25"):
         call()
 
@@ -93,27 +90,23 @@ def test_a_partitioner_defines_a_call() -> None:
 
 @given(st.integers(0, 60), st.integers(1, 70))
 def test_rows_are_divided_evenly_and_the_first_shards_have_more(rows: int, count: int) -> None:
-    """P54."""
     counts = row_counts([count], rows, "")
     assert sum(counts) == rows and counts == sorted(counts, reverse=True) and max(counts) - min(counts) <= 1
     assert len(counts) == max(1, min(count, rows))
 
 
 def test_shard_sizes() -> None:
-    """P54."""
     assert [row_counts([k], n, "") for n, k in ((13, 5), (10, 4), (3, 5), (10, 3))] == [
         [3, 3, 3, 2, 2], [3, 3, 2, 2], [1, 1, 1], [4, 3, 3]]
 
 
 @pytest.mark.parametrize("partitions", [[], None, [0], [0, 1], [2, 2], [1, 2], 2, [-1, 1], [2.0, 1], [True], "2"])
 def test_what_a_partitioner_may_not_return(partitions: Any) -> None:
-    """P53."""
     with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25.*variable_partitioner returned"):
         row_counts(partitions, 4, "Variable")
 
 
 def test_a_sharded_variable_is_one_array() -> None:
-    """P56, P57, P60, P64."""
     v = sharded([1.0, 2.0, 3.0], 2, 1)
     assert (v.shape, v.dtype, v.name, len(v.variables), v.is_sharded_variable) == ((3,), np.float64, "v:0", 2, True)
     assert not isinstance(v, refdist.Variable)
@@ -168,7 +161,7 @@ def test_a_read_takes_only_the_shards_with_these_rows(monkeypatch: pytest.Monkey
 
 
 def test_assign() -> None:
-    """P58: a value that does not fit changes nothing; TensorFlow writes the first shards, or cuts the value."""
+    """A value that does not fit changes nothing; TensorFlow writes the first shards, or cuts the value."""
     v = sharded(np.array([1, 2, 3], np.float32), 2, 1)
     assert v.assign([4.0, 5.0, 6.0]) is v and v.assign_add(np.ones(3, np.float32)) is v
     assert v.assign_sub([1, 1, 1]) is v and v.assign(v, read_value=False) is None
@@ -189,7 +182,6 @@ def test_assign() -> None:
     ("scatter_min", [1, 2, 3, 4, 3]), ("scatter_update", [2, 2, 3, 4, 3]), ("batch_scatter_update", [2, 2, 3, 4, 3])])
 @pytest.mark.parametrize("counts", [(3, 2), (5,), (1, 1, 0, 3)])
 def test_scatter(name: str, found: list[float], counts: tuple[int, ...]) -> None:
-    """P61."""
     v = sharded(np.arange(1, 6, dtype=np.float32), *counts)
     assert getattr(v, name)(refdist.IndexedSlices([10.0, 2.0, 3.0], [4, 0, 4])) is v
     assert v.numpy().tolist() == pytest.approx(found, rel=1e-6)
@@ -200,7 +192,6 @@ def test_scatter(name: str, found: list[float], counts: tuple[int, ...]) -> None
     ("scatter_div", refdist.IndexedSlices([2.0, 0.0], [0, 4])), ("scatter_add", [1.0]),
     ("scatter_add", refdist.IndexedSlices([[1.0], [1.0]], [0, 4]))])
 def test_a_scatter_that_fails_changes_nothing(name: str, value: Any) -> None:
-    """P62."""
     v = sharded(np.arange(1, 6, dtype=np.float32), 3, 2)
     with pytest.raises(refdist.errors.RefdistError, match=r"RD25|RD04"):
         getattr(v, name)(value)
@@ -208,7 +199,7 @@ def test_a_scatter_that_fails_changes_nothing(name: str, value: Any) -> None:
 
 
 def test_rows_are_read_in_the_order_of_their_indices() -> None:
-    """P62, P65; TensorFlow's sparse_read groups them by shard."""
+    """TensorFlow's sparse_read groups them by shard."""
     v = sharded(np.arange(10.0).reshape(5, 2), 3, 2)
     assert v.sparse_read([4, 0, 4]).tolist() == [[8.0, 9.0], [0.0, 1.0], [8.0, 9.0]]
     lookup = refdist.nn.embedding_lookup
@@ -227,14 +218,12 @@ def test_rows_are_read_in_the_order_of_their_indices() -> None:
     [], None, refdist.Variable([1.0]), [np.zeros(1)], [refdist.Variable([1.0]), refdist.Variable([1])],
     [refdist.Variable([1.0]), refdist.Variable([[1.0]])], [refdist.Variable(1.0)]])
 def test_what_cannot_be_shards(variables: Any) -> None:
-    """P63."""
     with pytest.raises((ValueError, TypeError), match="RD25"):
         ShardedVariable(variables)
 
 
 @pytest.mark.parametrize("counts", [(5,), (3, 2), (2, 2, 1), (1, 1, 1, 1, 1)])
 def test_a_checkpoint_fits_any_number_of_shards(tmp_path: Path, counts: tuple[int, ...]) -> None:
-    """P70, P71."""
     path = Checkpoint(v=sharded(np.arange(5.0), 3, 2)).write(tmp_path / "sharded")
     assert refdist.train.list_variables(path) == [("v", [5])]
     other = sharded(np.zeros(5), *counts)
@@ -249,7 +238,6 @@ def test_a_checkpoint_fits_any_number_of_shards(tmp_path: Path, counts: tuple[in
 
 
 def test_a_checkpoint_of_another_shape_changes_nothing(tmp_path: Path) -> None:
-    """P71, P72."""
     path = Checkpoint(v=sharded(np.arange(5.0), 3, 2)).write(tmp_path / "sharded")
     six = sharded(np.zeros(6), 3, 3)
     with pytest.raises(refdist.errors.InvalidValueError, match=r"RD31.*\(5,\)"):

@@ -130,7 +130,7 @@ def text(found: list[Any]) -> list[list[list[bytes]]]:
 
 
 def test_files_are_dealt_out_whole(tmp_path: Path) -> None:
-    """tf.data.experimental.AutoShardPolicy.FILE; behaviours G25, G116."""
+    """tf.data.experimental.AutoShardPolicy.FILE."""
     names = files(tmp_path, 3, 2)
     dataset = TextLineDataset(names).batch(2)
     assert text(steps_of(dataset, 2, 1)) == [[["0:0"], ["0:1"], ["2:0"], ["2:1"]], [["1:0"], ["1:1"]]]
@@ -205,7 +205,7 @@ def from_function(uneven: UnevenEnd, dataset: Dataset) -> Any:
 
 
 def test_uneven_ends_of_datasets_that_a_function_made() -> None:
-    """G80 and, for scalars, a difference: TensorFlow drops row 2 of range(3) without a word."""
+    """A difference for scalars: TensorFlow drops row 2 of range(3) without a word."""
     batches = Dataset.range(6).batch(2)
     assert shown(from_function(UnevenEnd.EMPTY, batches)) == [[[0, 1], [2, 3]], [[4, 5], []]]
     assert shown(from_function(UnevenEnd.EMPTY, Dataset.range(6).batch(2, drop_remainder=True))) == [[[0, 1], [2, 3]]]
@@ -222,7 +222,6 @@ def test_uneven_ends_of_datasets_that_a_function_made() -> None:
 
 
 def test_specs_and_cardinalities_of_distributed_datasets() -> None:
-    """G12, G13, G16, G38, G39, G44, G80, G91."""
     def rows(dataset: Any, strategy: Any = TWO) -> Any:
         spec = strategy.experimental_distribute_dataset(dataset).element_spec
         return [one.shape[0] for one in spec.values] if strategy is TWO else spec.shape[0]
@@ -288,7 +287,7 @@ def test_a_look_at_the_spec_changes_no_split() -> None:
 
 
 def test_the_number_of_rows_is_promised_only_where_no_worker_can_get_empty_elements() -> None:
-    """TensorFlow 2.21: I48; a dataset without an end keeps its spec."""
+    """As TensorFlow 2.21; a dataset without an end keeps its spec."""
     full = Dataset.range(8).batch(4, drop_remainder=True)
     for dataset, workers, rows in ((full, 1, 2), (full, 2, None), (full.repeat(), 2, 1), (full.repeat(), 1, 2)):
         split = sharding.of_dataset(worker(0, workers, 2), dataset, UnevenEnd.EMPTY)
@@ -298,7 +297,7 @@ def test_the_number_of_rows_is_promised_only_where_no_worker_can_get_empty_eleme
 
 
 def test_where_the_shape_of_an_element_is_known_no_empty_array_stands_for_it() -> None:
-    """TensorFlow drops the last elements without a word, or, with several workers, gives empty ones (I50)."""
+    """TensorFlow drops the last elements without a word, or, with several workers, gives empty ones."""
     vectors = Dataset.from_tensor_slices(np.arange(9).reshape(3, 3))
     elements = iter(from_function(UnevenEnd.EMPTY, vectors))
     assert next(elements).values[1].tolist() == [3, 4, 5]
@@ -311,7 +310,6 @@ def test_where_the_shape_of_an_element_is_known_no_empty_array_stands_for_it() -
 
 
 def test_the_default_strategy_distributes_nothing() -> None:
-    """G41, G85."""
     dataset = Dataset.range(2)
     assert refdist.get_strategy().experimental_distribute_dataset(dataset) is dataset
     assert refdist.get_strategy().distribute_datasets_from_function(lambda _: dataset) is dataset
@@ -324,7 +322,7 @@ def test_the_default_strategy_distributes_nothing() -> None:
 @pytest.mark.parametrize("strategy", [refdist.get_strategy(), refdist.OneDeviceStrategy("CPU:0"),
                                       refdist.MirroredStrategy(["CPU:0"])], ids=lambda one: type(one).__name__)
 def test_an_iterator_is_asked_in_the_same_words_with_every_strategy(strategy: Any) -> None:
-    """TensorFlow 2.21: G45, G47, G113, G114, tf.data.Iterator; a list of batches is refdist's own."""
+    """Observed on TensorFlow 2.21, tf.data.Iterator; a list of batches is refdist's own."""
     for batches in (Dataset.range(3).batch(2), [np.arange(2), np.arange(2, 3)]):
         for made in (strategy.experimental_distribute_dataset(batches),
                      strategy.distribute_datasets_from_function(lambda _, batches=batches: batches)):
@@ -357,7 +355,7 @@ def test_the_rows_of_an_array_are_not_taken_for_batches() -> None:
 
 
 def test_rows_of_any_length_are_cut_like_others_when_they_are_objects() -> None:
-    """As TensorFlow's ragged batches (G71, G72)."""
+    """As TensorFlow's ragged batches."""
     rows = np.empty(3, object)
     rows[:] = [np.array([1]), np.array([2, 3]), np.array([4, 5, 6])]
     slices = Dataset.from_tensor_slices(rows)
@@ -485,7 +483,7 @@ def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> No
 
 
 def test_only_a_dataset_per_replica_is_placed_on_a_device_and_then_not_fetched_to_it() -> None:
-    """G88, G90; with PER_WORKER a ValueError too.  TensorFlow has no such check where a dataset is split."""
+    """With PER_WORKER a ValueError too.  TensorFlow has no such check where a dataset is split."""
     options = refdist.InputOptions(True, refdist.InputReplicationMode.PER_REPLICA, True)
     with pytest.raises(ValueError, match=r"RD25.*experimental_fetch_to_device is True too"):
         TWO.distribute_datasets_from_function(lambda _: Dataset.range(2), options)
@@ -500,7 +498,6 @@ def test_only_a_dataset_per_replica_is_placed_on_a_device_and_then_not_fetched_t
 
 
 def test_an_iterator_belongs_to_its_strategy() -> None:
-    """G50 and the rules in brief."""
     iterator = iter(TWO.experimental_distribute_dataset(Dataset.range(4).batch(2)))
     with FOUR.scope(), pytest.raises(RuntimeError, match="RD10"):
         next(iterator)

@@ -56,7 +56,6 @@ def context() -> Any:
 # --- Replicas, devices, hosts ----------------------------------------------------------------------------------
 
 def test_without_an_assignment_every_core_is_a_replica() -> None:
-    """T5."""
     strategy = refdist.TPUStrategy()
     assert strategy.num_replicas_in_sync == 8
     devices = strategy.extended.worker_devices
@@ -67,7 +66,6 @@ def test_without_an_assignment_every_core_is_a_replica() -> None:
 
 
 def test_the_devices_of_a_tpu_with_several_hosts() -> None:
-    """T5, T7."""
     with config.temporary_devices(tpu="2x2x1x2", tpu_hosts=2):
         topology = initialize_tpu_system()
         every = refdist.TPUStrategy()
@@ -88,7 +86,6 @@ def test_the_devices_of_a_tpu_with_several_hosts() -> None:
     ((1, 1, 1, 2), 4, [[0, 1], [2, 3], [6, 7], [4, 5]], 4), ((1, 2, 1, 2), 2, [[0, 1, 4, 5], [2, 3, 6, 7]], 2),
     ((2, 2, 1, 2), 1, [[0, 1, 2, 3, 6, 7, 4, 5]], 1), ((1, 1, 1, 2), 1, [[0, 1]], 1), ((1, 1, 1, 1), 2, [[0], [1]], 2)])
 def test_replicas_and_logical_devices_of_an_assignment(shape: Any, replicas: int, devices: Any, per_host: int) -> None:
-    """T6."""
     strategy = on(shape, replicas)
     assert strategy.num_replicas_in_sync == replicas
     assert [numbers(mine) for mine in strategy.extended.logical_devices] == devices
@@ -97,7 +94,6 @@ def test_replicas_and_logical_devices_of_an_assignment(shape: Any, replicas: int
 
 
 def test_facts() -> None:
-    """T11."""
     strategy = on(replicas=2)
     with strategy.scope():
         assert refdist.get_strategy() is strategy and refdist.in_cross_replica_context()
@@ -112,7 +108,7 @@ def test_facts() -> None:
 
 
 def test_three_classes() -> None:
-    """T1: their arguments are told by test_api.py."""
+    """Their arguments are told by test_api.py."""
     v1 = refdist.compat.v1.distribute.experimental.TPUStrategy
     with pytest.warns(DeprecationWarning, match="use TPUStrategy"):
         older = refdist.experimental.TPUStrategy(device_assignment=on().extended._assignment)
@@ -138,7 +134,7 @@ def test_bad_arguments() -> None:
         shutdown_tpu_system()
     initialize_tpu_system()
     with pytest.raises(ValueError, match=r"RD25.*for a mesh of shape \[8, 1, 1, 1\] .* and the TPU .*\[2, 2, 1, 2\]"):
-        refdist.TPUStrategy(None, assignment)  # T9
+        refdist.TPUStrategy(None, assignment)
 
 
 def test_a_tpu_is_initialized_before_it_is_used() -> None:
@@ -165,7 +161,6 @@ def test_a_tpu_is_initialized_before_it_is_used() -> None:
 # --- run and collectives ---------------------------------------------------------------------------------------
 
 def test_results_of_run_are_arrays() -> None:
-    """T14, T16."""
     strategy = on(replicas=2)
     with strategy.scope():
         v = refdist.Variable([1.0])
@@ -192,7 +187,6 @@ def test_results_of_run_are_arrays() -> None:
 
 
 def test_contexts_and_collectives() -> None:
-    """T14, T19, T20, T21, T22, T23."""
     strategy = on([1, 1, 1, 2], 4)
 
     def step(x: Any) -> Any:
@@ -211,7 +205,7 @@ def test_contexts_and_collectives() -> None:
     with pytest.raises(ValueError, match="RD25"):
         strategy.run(lambda: context().all_reduce("MAX", 1.0))
     per_id = strategy.experimental_distribute_values_from_function(lambda ctx: ctx.replica_id_in_sync_group)
-    assert per_id.values == (0, 1, 2, 3)  # T25
+    assert per_id.values == (0, 1, 2, 3)
 
 
 def test_what_is_gathered_on_a_tpu_has_one_shape() -> None:
@@ -232,14 +226,13 @@ def test_what_is_gathered_on_a_tpu_has_one_shape() -> None:
 
 
 def test_options_of_run_have_no_effect() -> None:
-    """T37, T39."""
     options = refdist.RunOptions(experimental_bucketizing_dynamic_shape=True,
                                  experimental_xla_options=refdist.tpu.XLAOptions(use_spmd_for_xla_partitioning=False))
     assert on(replicas=2).run(lambda x: x + 1, (np.float32(1),), options=options).values == (2.0, 2.0)
 
 
 def test_the_input_functions_of_several_hosts() -> None:
-    """T7, T12: one pipeline for each host, in the order of its first replica."""
+    """One pipeline for each host, in the order of its first replica."""
     with config.temporary_devices(tpu="2x2x1x2", tpu_hosts=2):
         topology = initialize_tpu_system()
         coordinates = [topology.device_coordinates[task, i] for task, i in ((1, 0), (0, 0), (1, 1), (0, 1))]
@@ -299,7 +292,7 @@ def test_clauses_of_mirrored_strategy_hold_on_tpus() -> None:
 # --- Logical devices -------------------------------------------------------------------------------------------
 
 def test_a_tile_lies_on_each_logical_device() -> None:
-    """T29, the documented example."""
+    """The documented example."""
     strategy = on([2, 2, 1, 2])
     x = np.arange(2 * 4 * 8 * 3, dtype=np.float32).reshape(2, 4, 8, 3)
     y = strategy.run(lambda t: strategy.experimental_split_to_logical_devices(t, [1, 2, 4, 1]), args=(x,))
@@ -326,7 +319,6 @@ def test_what_is_returned_is_put_together_from_the_tiles(monkeypatch: pytest.Mon
     ((8,), [8]), ((4, 8), [1, 8]), ((4, 8), (2, 4)), ((2, 4, 3), [2, 4, 1]), ((4, 8), np.array([2, 4])),
     ((0, 8), [1, 8]), ((2, 2, 2), [2, 2, 2])])
 def test_arrays_that_can_be_split(shape: tuple[int, ...], grid: Any) -> None:
-    """T26."""
     x = np.arange(int(np.prod(shape))).reshape(shape)
     strategy = on([2, 2, 1, 2])
     y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(x, grid))
@@ -344,7 +336,7 @@ def test_arrays_that_can_be_split(shape: tuple[int, ...], grid: Any) -> None:
     ((4, 8), [8, 1], r"\[0\] is 8"), ((4, 8), [0, 8], r"\[0\] is 0"), ((4, 8), [-2, -4], r"\[0\] is -2"),
     ((), [], "1 tiles"), ((3, 8), [2], "has 2 dimensions"), ((3, 8), [2, 2], r"\[0\] is 2, .*length 3")])
 def test_arrays_that_cannot_be_split(shape: Any, grid: Any, says: str) -> None:
-    """T26; O6 to O9: the order is number of dimensions, divisibility, product."""
+    """The order is number of dimensions, divisibility, product."""
     strategy = on([2, 2, 1, 2])
     with pytest.raises(ValueError, match=rf"RD25\] experimental_split_to_logical_devices: partition_dimen.*{says}"):
         strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.zeros(shape), grid))
@@ -364,7 +356,6 @@ def test_what_is_not_an_array_is_not_placed() -> None:
 
 
 def test_one_logical_device() -> None:
-    """T28."""
     strategy = on(replicas=2)
     y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.ones((3, 4)), [1, 1]))
     assert [found and len(found.tiles) for found in placements(y)] == [1, 1]
@@ -373,7 +364,6 @@ def test_one_logical_device() -> None:
 
 
 def test_an_array_on_one_logical_device_or_on_all() -> None:
-    """O3, O4, O5, O11."""
     strategy = on([1, 1, 1, 2], 4)
 
     def step() -> Any:
@@ -433,7 +423,6 @@ def test_pictures_of_placements() -> None:
 
 
 def test_the_current_logical_device() -> None:
-    """T8, T30."""
     strategy = on([1, 1, 1, 2], 4)
     assert numbers(strategy.extended.worker_devices) == [0, 2, 6, 4]
     with strategy.extended.experimental_logical_device(1):
@@ -467,7 +456,6 @@ ON_READ = refdist.VariableSynchronization.ON_READ
 
 
 def test_a_variable_has_a_copy_for_each_replica() -> None:
-    """T32, T33, T36."""
     strategy = on(replicas=2)
     with strategy.scope():
         v = refdist.Variable(2.0, aggregation=AGGREGATIONS.SUM, name="w")
@@ -483,7 +471,6 @@ def test_a_variable_has_a_copy_for_each_replica() -> None:
 
 
 def test_assignments_in_replicas() -> None:
-    """T35."""
     strategy = on(replicas=2)
     with strategy.scope():
         made = {one: refdist.Variable(0.0, aggregation=one) for one in AGGREGATIONS}
@@ -500,7 +487,6 @@ def test_assignments_in_replicas() -> None:
 
 
 def test_where_variables_lie() -> None:
-    """T34."""
     strategy = on([1, 1, 1, 2], 2)
     with strategy.scope():
         v = refdist.Variable([1.0, 2.0])

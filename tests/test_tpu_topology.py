@@ -98,7 +98,6 @@ def test_assignments_are_those_of_tensorflow() -> None:
 
 
 def test_a_topology_says_where_devices_are() -> None:
-    """T40."""
     topology = of_mesh((2, 2, 1, 2), 2)
     assert topology.mesh_shape.tolist() == [2, 2, 1, 2] and topology.mesh_rank == 4
     assert (topology.num_tasks, topology.num_tpus_per_task, topology.missing_devices.tolist()) == (2, 4, [])
@@ -142,7 +141,6 @@ def test_what_is_not_a_serialized_topology_is_refused(data: bytes) -> None:
     ([1, 1, 1, 2], [[[0, 0, 0, 0], [0, 0, 0, 0]]], r"\(0, 0\) and \(0, 1\), .* are both at"),
     ("ab", [[[0, 0, 0, 0]]], "Pass ints"), ([1, 1, 1, 1], [[[0, 0, 0, 0]], []], "Pass ints")])
 def test_what_is_not_a_topology_is_refused(mesh: Any, coordinates: Any, says: str) -> None:
-    """T41."""
     with pytest.raises((ValueError, TypeError), match=rf"RD2[45]\] Topology: .*{says}"):
         Topology(mesh_shape=mesh, device_coordinates=coordinates)
 
@@ -171,7 +169,6 @@ def test_assignments_where_devices_are_missing() -> None:
 
 
 def test_an_assignment_says_where_replicas_are() -> None:
-    """T42."""
     topology = of_mesh((2, 2, 1, 2), 2)
     found = DeviceAssignment(topology, [[[0, 0, 0, 0], [0, 0, 0, 1]], [[1, 1, 0, 0], [1, 1, 0, 1]]])
     assert (found.num_replicas, found.num_cores_per_replica, found.topology) == (2, 2, topology)
@@ -195,7 +192,7 @@ def test_an_assignment_says_where_replicas_are() -> None:
                                         "2: 24 25 26 27 36 37 34 35"]),
     ((4, 4, 1, 2), 4, (1, 1, 1, 1), 8, ["0: 00", "0: 01", "0: 02"])])
 def test_on_which_hosts_replicas_are(mesh: Any, hosts: int, shape: Any, replicas: int, names: list[str]) -> None:
-    """T46: the host, and hosts and numbers of the devices."""
+    """The host, and hosts and numbers of the devices."""
     found = build(of_mesh(mesh, hosts), shape, num_replicas=replicas)
     for replica, wanted in enumerate(names):
         host, devices = wanted.split(": ")
@@ -228,7 +225,6 @@ def test_what_is_not_an_assignment_is_refused(cores: Any, says: str) -> None:
     ({"num_replicas": 2.0}, "Pass an int"), ({"num_replicas": True}, "Pass an int"),
     ({"device_order_mode": 7}, "Pass a DeviceOrderMode")])
 def test_what_cannot_be_built_is_refused(arguments: Any, says: str) -> None:
-    """T43."""
     with pytest.raises((ValueError, TypeError), match=rf"RD25\] DeviceAssignment.build: .*{says}"):
         build(**{"topology": of_mesh((2, 2, 1, 2), 1), **arguments})
 
@@ -326,7 +322,6 @@ def test_what_is_not_a_tpu_is_not_initialized() -> None:
 
 
 def test_names_of_tf_tpu() -> None:
-    """T1, T37, T47."""
     assert [*DeviceOrderMode] == [0, 1, 2] and [mode.name for mode in DeviceOrderMode] == ["AUTO", "RING", "MESH"]
     assert refdist.tpu.XLAOptions() == (True, True, False)
     assert refdist.RunOptions(experimental_xla_options=refdist.tpu.XLAOptions()).experimental_xla_options
