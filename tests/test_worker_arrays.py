@@ -22,6 +22,29 @@ def test_random_programs_give_the_same_bits(workers: int, replicas: int, variant
     assert results > 300 and different == []
 
 
+# Sums of whole numbers, whose bits do not depend on the order, of dtypes that MPI adds and of those that it does not.
+ANY_ORDER = """
+import ml_dtypes
+import numpy as np
+import refdist
+strategy = refdist.MultiWorkerMirroredStrategy(
+    communication_options=refdist.experimental.CommunicationOptions(implementation="RING"))
+size = strategy.num_replicas_in_sync
+for dtype in map(np.dtype, [*"efdgFDGbBhHiIlLqQ", ml_dtypes.bfloat16]):
+    part = (np.arange(70_000) % 7).astype(dtype)
+    total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", part))
+    assert total.dtype == dtype and np.array_equal(total, part * dtype.type(size)), dtype
+print("came through")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["shared", "sent"])
+def test_sums_in_any_order_are_of_every_dtype(way: str) -> None:
+    done = mpiexec(2, "-c", ANY_ORDER, REFDIST_SUMS=way)
+    assert (done.returncode, done.stdout.count("came through")) == (0, 2), done.stderr
+
+
 def test_programs_are_of_every_kind() -> None:
     def names() -> list[tuple[list[str], list[str]]]:
         strategy = refdist.MultiWorkerMirroredStrategy()
