@@ -58,6 +58,7 @@ ABSENT = r"\[workers 0, 2\] \[RD01\] starting: not all workers arrived within 8 
 TOLD = r"\[workers 0-2\] ended by {}, which the launcher passed on"
 LOST = r"\[launcher\] {}"
 PROXY = r"hydra_pmi_proxy \(process \d+\) died"
+NOT_LOST = r"\A(?![\s\S]*\[launcher\])"
 UNKNOWN = r"\[workers 0, 2\] worker 1 has not made its strategy, or has ended"
 ROWS = [
     Row("none", 0, ()),
@@ -75,6 +76,7 @@ ROWS = [
     Row("os._exit", 4, (EXIT.format(4), OTHERS + "worker 1 died:")),
     Row("os._exit 0", 70, (EXIT.format(0), OTHERS + "worker 1 died:")),
     Row("exit in C", 5, (EXIT.format(5), OTHERS + "worker 1 died:")),
+    Row("abort", 3, (r"Abort\(3\)", NOT_LOST)),
     Row("shape", 70, (r"\[workers 0-2\] .*\[RD04\] all_reduce .* worker 1 with shape \(4,\)",)),
     Row("early kill", 137, (EARLY.format("was killed by SIGKILL"),), (9, ())),
     Row("early raise", 1, ("^KeyError: 'the rows of May", EARLY.format("ended with exit status 1")),
@@ -100,6 +102,7 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "supervisor": (None, (OTHERS + "worker 1 died:",)),
     "mpiexec": (137, (LOST.format(r"(mpiexec|prterun) \(process \d+\) (was killed by SIGKILL|died)"),)),
     "launcher": (-9, ()),  # its mpiexec forwards nothing more
+    "abort": (3, (r"with errorcode 3", NOT_LOST)),
     "int-mpiexec": (143, (TOLD.format("SIGTERM"),)),
     "int-launcher": (143, (TOLD.format("SIGTERM"),)),
     "stop": (70, (LATE,)),  # its mpiexec lets the stopped worker go on to end it
@@ -159,7 +162,7 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     assert text.count("Traceback") <= 1 and "excepthook" not in text, text
     assert left_of(run) == []
     # Of MPICH, nobody is left who could remove the memory; of OpenMPI, no process knows its name.
-    if not ((way == PLAIN and row.kind in ("supervisor", "mpiexec")) or (openmpi and row.kind == "mpiexec")) \
+    if not ((way == PLAIN and row.kind in ("supervisor", "mpiexec", "abort")) or (openmpi and row.kind == "mpiexec")) \
             and memory.exists():
         assert [name for name in set(memory.read_text().split()) if Path(name).exists()] == []
 

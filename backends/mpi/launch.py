@@ -70,7 +70,8 @@ class _Launch:
         self._mpiexec = subprocess.Popen(
             command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {name}"}, start_new_session=True,
             preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
-        self._watch(self._mpiexec.pid)
+        self._end = self._watch(self._mpiexec.pid)
+        self._over = False  # whether that has ended, and all other processes end because of it
         self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them
         self._proxies: dict[int, tuple[int, str]] = {}  # those, by what becomes readable when they end
         self._cause = ""  # what was lost first, if no supervisor says it
@@ -120,11 +121,19 @@ class _Launch:
         for descriptor, _ in events:  # in the order in which they happened
             if descriptor == self._woken.fileno():
                 self._pass_on(self._woken.recv(64))
+            elif descriptor == self._end:
+                self._waiting.unregister(descriptor)
+                self._mpiexec_ended(self._mpiexec.wait())
             elif descriptor in self._supervisors:
                 self._waiting.unregister(descriptor)
                 self._supervisor_died(self._desk.states[self._supervisors.pop(descriptor)])
             elif descriptor in self._proxies:
                 self._proxy_died(descriptor)
+
+    def _mpiexec_ended(self, code: int) -> None:
+        if code < 0 and not self._killed:
+            self._blame(f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}")
+        self._over = True
 
     def _supervisor_died(self, state: Message) -> None:
         if state["state"] != "ended":
@@ -160,7 +169,7 @@ class _Launch:
         self._kill_at = min(self._kill_at, time.monotonic() + (LINGER_SECONDS if going_on else HOLD_SECONDS))
 
     def _blame(self, cause: str) -> None:
-        if not self._cause and not self._desk.status:
+        if not self._cause and not self._desk.status and not self._over:
             self._cause = cause
 
     def _watch(self, pid: int) -> int | None:
@@ -185,8 +194,6 @@ class _Launch:
                 self._cause += f", or that of {named(missing)} when it started"
         if code > 0 and missing and not self._cause and not self._desk.status and self._is_one_host():
             _write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
-        if code < 0 and not self._killed:
-            self._cause = f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}"
         if self._desk.status and not self._cause:
             return self._desk.status
         if code >= 0 and code not in _KILLED and not (code == _ASSERTS and self._is_proxy) \

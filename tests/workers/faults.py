@@ -55,6 +55,10 @@ def fault(kind: str) -> None:
         os._exit({"os._exit": 4, "os._exit 0": 0}[kind])
     elif kind == "exit in C":
         ctypes.CDLL(None).exit(5)
+    elif kind == "abort":
+        from mpi4py import MPI
+
+        MPI.COMM_WORLD.Abort(3)
     elif kind in ("linger", "absent"):
         signal.pause()
 
