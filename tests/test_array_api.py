@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import strict_world
 import refdist
 from refdist.array.backend import Backend, made
 from refdist.array.convert import to_numpy
+from refdist.array.staging import through_host
+from refdist.array.transport import Transport
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import program
 from refdist.conformance.judging import judge
@@ -222,3 +225,60 @@ def test_a_recording_counts_bytes(two: Any) -> None:
     with refdist.record() as recording:
         two.run(lambda: all_reduce(refdist.constant([1.0, 2.0, 3.0])))
     assert sum(event["bytes"] for event in recording.events if event.kind == "transfer") == 4 * 12 // 2
+
+
+@pytest.mark.parametrize(("replicas", "total", "mean"), [(1, [[3.0, 4.0]], [1.5, 2.0]), (2, [[10.0, 8.0]], [2.5, 2.0])])
+def test_what_comes_from_other_workers_is_the_backend_s(replicas: int, total: Any, mean: Any) -> None:
+    def rows() -> Any:
+        return refdist.constant([[number() + 1.0, 2.0]])
+
+    def slices() -> Any:
+        return refdist.IndexedSlices(rows(), refdist.constant([0]), refdist.constant([1, 2]))
+
+    def program() -> list[Any]:
+        refdist.set_backend("apart")
+        strategy = refdist.MultiWorkerMirroredStrategy()
+
+        def written(value: Callable[[], Any], aggregation: refdist.VariableAggregation) -> Any:
+            with strategy.scope():
+                variable = refdist.Variable([[0.0, 0.0]], aggregation=aggregation)
+            strategy.run(lambda: variable.assign(value()))
+            return variable.read_value()
+
+        value = strategy.run(rows)
+        found = [strategy.experimental_local_results(strategy.run(lambda: all_reduce(rows())))[-1],
+                 strategy.reduce("SUM", value, axis=None), strategy.reduce("MEAN", value, axis=0),
+                 strategy.gather(value, axis=0), strategy.reduce("SUM", strategy.run(slices), axis=None).values,
+                 written(rows, SUM), written(slices, refdist.VariableAggregation.ONLY_FIRST_REPLICA)]
+        return [host(one) for one in found]
+
+    everything = [[number + 1.0, 2.0] for number in range(2 * replicas)]
+    with process.fresh():
+        made.value["apart"] = strict_world.Apart()
+        found = refdist.simulate_workers(program, 2, replicas_per_worker=replicas)
+    assert found == [[total, total, mean, everything, everything, total, [[1.0, 2.0]]]] * 2
+
+
+def test_a_transport_is_handed_numpy_s_arrays_only() -> None:
+    class Inner(Transport):
+        size = 2
+
+        def all_gather_object(self, call: Any, value: object) -> list[Any]:
+            # As between processes, which know no arrays of another library.
+            said = pickle.dumps(value)
+            assert b"array_api_strict" not in said
+            return [pickle.loads(said)] * 2
+
+    with process.fresh():
+        made.value["apart"] = strict_world.Apart()
+        refdist.set_backend("apart")
+        transport = through_host(made.value["apart"], Inner(), ["GPU:1"])
+        mine, call = xp.asarray([1.0, 2.0], dtype=xp.float32), transport.call("a call")
+        found = [transport.broadcast(call, mine), *transport.all_reduce(call, [[mine]]),
+                 *transport.all_gather(call, [[mine, mine]], 0),
+                 *[one["rows"][0] for one in transport.all_gather_object(call, {"rows": (mine, "text")})]]
+        assert [host(one) for one in found] == [[1, 2], [2, 4], [1, 2] * 4, [1, 2], [1, 2]]
+        assert {one.device for one in found} == {strict_world.Apart.gpus[1]}
+        plain = np.float32([1.0, 2.0])
+        assert type(transport.broadcast(call, plain)) is type(transport.all_reduce(call, [[plain]])[0]) is np.ndarray
+        assert transport.all_gather_object(call, (plain, "text"))[1][1] == "text"

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist import nest
-from refdist.array import convert as arrays
-from refdist.array.convert import array_types, frozen
+from refdist.array.staging import is_foreign
 from refdist.array.transport import Columns, Transport
 from refdist.array.types import Array
 from refdist.backends.gpu import nccl
@@ -34,7 +32,7 @@ class DeviceTransport(Transport):
 
     Args:
         backend: the GPUs of this worker.
-        inner: carries NumPy arrays and compares calls.
+        inner: takes arrays through the host and compares calls.
         devices: the device of each of this worker's replicas.
     """
 
@@ -42,8 +40,7 @@ class DeviceTransport(Transport):
         self._backend = backend
         self._inner = inner
         self._devices = list(devices)
-        self.rank = inner.rank
-        self.size = inner.size
+        self.rank, self.size, self.timeout = inner.rank, inner.size, inner.timeout
         self._communicator: nccl.Communicator | None = None
         self._asked = False
         # The rank of every replica of all workers, and of those here.
@@ -51,16 +48,16 @@ class DeviceTransport(Transport):
         self._mine: list[int] = []
 
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
-        return self._inner.all_gather_object(call, nest.map_structure(_to_host, value))
+        return self._inner.all_gather_object(call, value)
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         communicator, direct, _ = self._agree(call, columns, None)
         results: list[Any] = [None] * len(columns)
         staged = [number for number in range(len(columns)) if number not in direct]
         if staged:
-            totals = self._inner.all_reduce(call, self._on_host([columns[number] for number in staged]), ordered)
+            totals = self._inner.all_reduce(call, [columns[number] for number in staged], ordered)
             for number, total in zip(staged, totals, strict=True):
-                results[number] = self._back(total, columns[number][0])
+                results[number] = total
         if communicator is not None and direct:
             there = [_on_gpus(columns[number]) for number in direct]
             totals = nccl.all_reduce(self._backend, communicator, there, self._owners, self._mine,
@@ -73,8 +70,7 @@ class DeviceTransport(Transport):
         mine = [[part.shape for part in column] for column in columns]
         communicator, direct, shapes = self._agree(call, columns, mine)
         if communicator is None or len(direct) < len(columns):
-            gathered = self._inner.all_gather(call, self._on_host(columns), axis)
-            return [self._back(found, column[0]) for found, column in zip(gathered, columns, strict=True)]
+            return self._inner.all_gather(call, columns, axis)
         results = []
         for number, column in enumerate(columns):
             every = [shape for worker in shapes for shape in worker[number]]
@@ -83,22 +79,14 @@ class DeviceTransport(Transport):
         return results
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
-        return self._back(self._inner.broadcast(call, arrays.to_numpy(array)), array)
-
-    # The way through the host.
-
-    def _on_host(self, columns: Columns) -> list[list[Any]]:
-        return [[arrays.to_numpy(part) for part in column] for column in columns]
-
-    def _back(self, result: Array, like: Array) -> Any:
-        return frozen(self._backend.put(result, self._devices[0])) if _is_foreign(like) else result
+        return self._inner.broadcast(call, array)
 
     # Connecting.
 
     def _agree(self, call: CollectiveCall, columns: Columns,
                shapes: Shapes | None) -> tuple[nccl.Communicator | None, list[int], list[Shapes]]:
         # The communicator, the columns that go over it, and what each worker says; the same on every worker.
-        here = [len(column) == len(self._devices) and all(map(_is_foreign, column)) for column in columns]
+        here = [len(column) == len(self._devices) and all(map(is_foreign, column)) for column in columns]
         usable = not self._asked or self._communicator is None or not self._communicator.broken
         said = self._inner.all_gather_object(call, (usable, here, shapes))
         direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in said)]
@@ -133,14 +121,6 @@ class DeviceTransport(Transport):
         return backend.connect(here, len(places), unique_id, self._inner.timeout)
 
 
-def _is_foreign(value: object) -> TypeGuard[DeviceArray]:
-    return array_types.value.get(type(value)) is not None
-
-
 def _on_gpus(column: Sequence[Array]) -> list[DeviceArray]:
     # All of them, as `_agree` has found.
-    return [part for part in column if _is_foreign(part)]
-
-
-def _to_host(value: object) -> object:
-    return arrays.to_numpy(value) if _is_foreign(value) else value
+    return [part for part in column if is_foreign(part)]

@@ -14,11 +14,12 @@ import refdist
 import refdist.tf
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.examples import Answer, Program
+from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 from refdist.core import devices
 
 # The chapters whose results are on devices.  Other results may be on the host: rows of datasets that were not
-# distributed, numbers drawn outside replicas, what came from other workers.
+# distributed, numbers drawn outside replicas, and all on workers without GPUs, which have one replica.
 ON_DEVICES = {f"{chapter}.md" for chapter in ("all_reduce", "all_gather", "reduce", "gather", "run", "merge_call")}
 
 
@@ -54,7 +55,8 @@ class Arrays(Simulated):
         self.tf = Placed()
 
     def run(self, program: Program) -> list[Answer]:
-        self._looked_at = program.strategy.startswith(("Mirrored", "Central")) and program.file in ON_DEVICES
+        on_devices = program.strategy.startswith(("Mirrored", "Central")) or size(program.strategy)[1] > 1
+        self._looked_at = on_devices and program.file in ON_DEVICES
         return super().run(program)
 
     def observe(self, value: object) -> Result:

@@ -127,7 +127,10 @@ class Backend(ABC):
         """Waits until all work issued to the devices is done."""
 
     def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
-        """The transport for arrays of this backend, given one for NumPy arrays; `devices` are this worker's."""
+        """The transport for arrays of this backend, given one that takes them through the host.
+
+        `devices` are this worker's, one for each of its replicas.
+        """
         return transport
 
     # Arithmetic.

@@ -7,6 +7,7 @@ import os
 from refdist import config, errors
 from refdist.array import connection
 from refdist.array.backend import current_backend
+from refdist.array.staging import through_host
 from refdist.array.transport import LoneWorker, Transport
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_cluster
@@ -97,7 +98,8 @@ class MultiWorkerMirroredExtended(StrategyExtended):
         ops = None
         if transport is not None:
             self._ordered = options.implementation is CommunicationImplementation.AUTO
-            transport = current_backend().between_workers(transport, devices)
+            backend = current_backend()
+            transport = backend.between_workers(through_host(backend, transport, devices), devices)
             ops = AcrossWorkers(transport, transport.layout(devices).total, self._ordered)
         super().__init__(container_strategy, worker_devices=devices, cross_device_ops=ops, transport=transport)
 
