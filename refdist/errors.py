@@ -9,13 +9,15 @@ The exception *type* is the one that users of TensorFlow catch.  For most codes 
 from Python's own (ValueError, TypeError, RuntimeError ...); a single message may use another class where TensorFlow
 does.  Every class derives from `RefdistError`, and `InternalError` is the only one that means a bug in refdist.
 
-This module imports no other module of refdist, so that all of them can raise its errors.
+This module imports no other module of refdist that raises errors, so that all of them can raise its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from refdist import notebook
 
 
 class RefdistError(Exception):
@@ -36,6 +38,15 @@ class RefdistError(Exception):
     def __init__(self, message: str = "", code: str = "") -> None:
         super().__init__(message)
         self.code = code
+
+    def _repr_html_(self) -> str:
+        row = CATALOGUE.get(self.code)
+        told = [("what happened", str(self)), *([("in a correct program", row.rule)] if row else [])]
+        found = notebook.table(" ".join(filter(None, (type(self).__name__, self.code, row.title if row else ""))), told)
+        if self.history:
+            last = self.history[-8:]
+            found += notebook.table("the last rendezvous", last, last[0]._fields)
+        return found
 
 
 class InvalidValueError(RefdistError, ValueError):

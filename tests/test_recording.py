@@ -15,6 +15,7 @@ import pytest
 from recorded import PATH, recorded
 
 import refdist
+from refdist.array.summaries import in_words, of, taken
 from refdist.insight.events import BEGINNINGS, COMMON, KINDS, SUMMARY, Event, checked
 
 
@@ -108,31 +109,46 @@ def test_a_function_of_the_program_is_called_as_often_as_without() -> None:
 
 @pytest.mark.parametrize(("array", "expected"), [
     (np.float32([0.1, -2]), {"min": -2.0, "max": 0.1, "norm": 2.0025, "nans": 0, "items": [0.1, -2.0]}),
-    (np.float64([np.nan, np.inf]), {"min": "Infinity", "max": "Infinity", "norm": "NaN", "nans": 1,
+    (np.float64([np.nan, np.inf]), {"min": "Infinity", "max": "Infinity", "norm": "NaN", "nans": 1, "nan": [0],
                                     "items": ["NaN", "Infinity"]}),
-    (np.float32([np.nan]), {"min": None, "max": None, "norm": "NaN", "nans": 1, "items": ["NaN"]}),
+    (np.float32([np.nan]), {"min": None, "max": None, "norm": "NaN", "nans": 1, "nan": [0], "items": ["NaN"]}),
     (np.int32(7), {"min": 7, "max": 7, "norm": 7.0, "nans": 0, "items": 7}),
     (np.array([True, False]), {"min": False, "max": True, "norm": 1.0, "nans": 0, "items": [True, False]}),
     (np.array("x"), {"min": None, "max": None, "norm": None, "nans": 0, "items": "x"}),
     (np.zeros((0, 2)), {"min": None, "max": None, "norm": 0.0, "nans": 0, "items": []}),
     (np.complex64([3 + 4j]), {"min": None, "max": None, "norm": 5.0, "nans": 0, "items": ["(3+4j)"]}),
     (np.arange(17), {"min": 0, "max": 16, "norm": 38.6782, "nans": 0, "first": [0, 1, 2, 3]}),
-    (np.float32([*range(17), np.nan]), {"min": 0.0, "max": 16.0, "norm": "NaN", "nans": 1,
+    (np.float32([*range(17), np.nan]), {"min": 0.0, "max": 16.0, "norm": "NaN", "nans": 1, "nan": [17],
                                         "first": [0.0, 1.0, 2.0, 3.0]}),
+    (np.float32([[0] * 10, [0, 0, np.nan, np.nan, *[0] * 6]]), {
+        "min": 0.0, "max": 0.0, "norm": "NaN", "nans": 2, "nan": [1, 2], "first": [0.0] * 4}),
+    (np.float32(np.nan), {"min": None, "max": None, "norm": "NaN", "nans": 1, "nan": [], "items": "NaN"}),
     (np.full(20, 1e30, np.float32), {"min": 1e30, "max": 1e30, "norm": 4.47214e30, "nans": 0,
                                      "first": [1e30] * 4}),
 ])
 def test_a_summary_says_what_the_array_holds(array: Any, expected: dict[str, Any]) -> None:
-    from refdist.array.summaries import of, taken
-
     array = np.asarray(array)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for given in (array, np.resize(array, (300, *array.shape)) if array.ndim == 1 and array.size else array):
             of(taken(given))
         [found] = of(taken(array))
-    assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, **expected}
+    assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, "nan": None,
+                     **expected}
     json.loads(json.dumps(found, allow_nan=False))
+
+
+@pytest.mark.parametrize(("array", "text"), [
+    (np.float32([[0.1, -2], [1e-9, np.inf]]), "float32 [2, 2] [[0.1, -2], [1e-09, Infinity]]"),
+    (np.int32(7), "int32 [] 7"), (np.array(True), "bool [] True"), (np.array(["a", "b"]), "<U1 [2] [a, b]"),
+    (np.zeros((0, 2)), "float64 [0, 2] []"), (np.float32(np.nan), "float32 [] NaN 1 NaN"),
+    (np.array([2**60, 1]), "int64 [2] [1152921504606846976, 1]"), (np.float64([2.0**60]), "float64 [1] [1.152922e+18]"),
+    (np.float32([np.nan, 1, np.nan]), "float32 [3] [NaN, 1, NaN] 2 NaN, the first at [0]"),
+    (np.arange(20.0).reshape(2, 10), "float64 [2, 10] 0 to 19, norm 49.6991, first [0, 1, 2, 3, ...]"),
+    (np.array(["a"] * 20), "<U1 [20] first [a, a, a, a, ...]"),
+])
+def test_a_summary_in_words(array: Any, text: str) -> None:
+    assert in_words(np.asarray(array)) == text
 
 
 def test_lines_of_what_has_called_the_program_are_left_out() -> None:

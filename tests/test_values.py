@@ -1,4 +1,4 @@
-"""Containers: what a person reads, in text and in a notebook, and what they refuse."""
+"""Containers: what a person reads, and what they refuse."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ def test_many_replicas_are_shortened_and_equal_copies_are_one_line() -> None:
         v = refdist.Variable([1.0, 2.0], name="v")
     assert repr(v) == ("MirroredVariable 'v:0' shape=(2,) dtype=float32: {\n"
                        "  0..11 GPU:0 .. GPU:11: float32 2 [1., 2.]\n}")
-
-
-def test_a_notebook_shows_a_table() -> None:
-    value = refdist.PerReplica(["<b>", 2], ["GPU:0", "GPU:1"])
-    html = value._repr_html_()
-    assert html.count("<tr>") == 2
-    assert "<th>0 GPU:0</th>" in html and "&lt;b&gt;" in html and "<b>" not in html
 
 
 def test_a_per_replica_value_is_no_array_outside_replicas_and_the_own_part_inside() -> None:

@@ -4,6 +4,8 @@ A program may write to an array right after it was contributed, so what is recor
 array a copy, which takes a third of a microsecond; of a large one the numbers of the summary, in three passes, because
 copies of all that a program sums would fill the memory.  The text and the lists are made later, or never.
 
+`text` is how pages and notebooks show a summary.
+
 The norm decides whether an array is looked at once more: only where it is not finite can there be NaN.
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +38,23 @@ class _Numbers(NamedTuple):
     high: Any
     norm: Any
     nans: int
+    nan: list[int] | None
     items: NDArray[Any]
+
+
+class Summary(TypedDict):
+    """What `events.SUMMARY` says of an array, as plain values for JSON."""
+
+    shape: list[int]
+    dtype: str
+    bytes: int
+    min: object
+    max: object
+    norm: object
+    nans: int
+    nan: list[int] | None
+    items: NotRequired[Any]
+    first: NotRequired[Any]
 
 
 Taken = list[Any]
@@ -57,7 +75,7 @@ def taken_each(arrays: Iterable[object], known: Known) -> Taken:
     return [_once(array, known) for array in arrays]
 
 
-def of(kept: Taken) -> list[dict[str, Any]]:
+def of(kept: Taken) -> list[Summary]:
     """The summaries of what was kept."""
     return [summary(one) if isinstance(one, np.ndarray) else _told(one) for one in kept]
 
@@ -81,16 +99,56 @@ def _leaves(value: object) -> list[Any]:
     return found
 
 
-def summary(array: NDArray[Any]) -> dict[str, Any]:
-    """The fields of `events.SUMMARY`, as plain values for JSON."""
+def summary(array: NDArray[Any]) -> Summary:
+    """The summary of an array."""
     return _told(_measured(array))
 
 
-def _told(kept: _Numbers) -> dict[str, Any]:
-    found = {"shape": list(kept.shape), "dtype": str(kept.dtype), "bytes": kept.nbytes, "min": _plain(kept.low),
-             "max": _plain(kept.high), "norm": kept.norm if kept.norm is None else _rounded(float(kept.norm)),
-             "nans": kept.nans}
-    return {**found, "first" if math.prod(kept.shape) > WHOLE else "items": _plain(kept.items)}
+def _told(kept: _Numbers) -> Summary:
+    found: Summary = {
+        "shape": list(kept.shape), "dtype": str(kept.dtype), "bytes": kept.nbytes, "min": _plain(kept.low),
+        "max": _plain(kept.high), "norm": kept.norm if kept.norm is None else _rounded(float(kept.norm)),
+        "nans": kept.nans, "nan": kept.nan}
+    found["first" if math.prod(kept.shape) > WHOLE else "items"] = _plain(kept.items)
+    return found
+
+
+def type_text(found: Summary) -> str:
+    """The dtype and the shape of a summary: "float32 [2, 3]"."""
+    return f"{found['dtype']} [{', '.join(map(str, found['shape']))}]"
+
+
+def text(found: Summary) -> str:
+    """The numbers of a summary: the items of a small array, and of a large one what they amount to.
+
+    >>> text(summary(np.float32([0.5, 2]))), text(summary(np.arange(99)))
+    ('[0.5, 2]', '0 to 98, norm 564.401, first [0, 1, 2, 3, ...]')
+    """
+    if "items" in found:
+        return _listed(found["items"])
+    span = "" if found["min"] is None else f"{_listed(found['min'])} to {_listed(found['max'])}, "
+    norm = "" if found["norm"] is None else f"norm {_listed(found['norm'])}, "
+    return f"{span}{norm}first {_listed([*found['first'], '...'])}"
+
+
+def nan_text(found: Summary) -> str:
+    """How many NaN there are and where the first is; "" where there is none."""
+    where = f", the first at {found['nan']}" if found["nan"] and found["nans"] < math.prod(found["shape"]) else ""
+    return f"{found['nans']} NaN{where}" if found["nans"] else ""
+
+
+def in_words(array: NDArray[Any]) -> str:
+    """All that a notebook says of an array."""
+    found = summary(array)
+    return " ".join(filter(None, (type_text(found), text(found), nan_text(found))))
+
+
+def _listed(item: object) -> str:
+    if isinstance(item, list):
+        return f"[{', '.join(map(_listed, item))}]"
+    if isinstance(item, float):
+        return f"{item:.0f}" if item.is_integer() and abs(item) < 1e15 else f"{item:.7g}"
+    return str(item)
 
 
 def _numbers(array: NDArray[Any]) -> Any:
@@ -101,20 +159,22 @@ def _measured(array: NDArray[Any]) -> _Numbers:
     flat = array.reshape(-1)
     items = array if array.size <= WHOLE else flat[:FIRST].copy()
     low = high = norm = None
-    nans = 0
+    nans, nan = 0, None
     kind = array.dtype.kind
     if kind in "biufc":
         exact = flat if array.dtype.char in "fdFD" else flat.astype(np.float64)
         norm = math.sqrt(np.vdot(exact, exact).real)  # which warns of nothing
         if not math.isfinite(norm):
             # NaN, infinity, or the squares are too large.
-            nans = int(np.count_nonzero(np.isnan(exact)))
+            found = np.flatnonzero(np.isnan(exact))
+            nans = len(found)
+            nan = [int(i) for i in np.unravel_index(found[0], array.shape)] if nans else None
             with np.errstate(all="ignore"):
                 norm = math.sqrt(np.sum(np.abs(exact.astype(np.complex128 if kind == "c" else np.float64)) ** 2))
         if kind != "c" and nans < array.size:
             low = np.fmin.reduce(flat) if nans else _LOW(flat)
             high = np.fmax.reduce(flat) if nans else _HIGH(flat)
-    return _Numbers(array.shape, array.dtype, array.nbytes, low, high, norm, nans, items)
+    return _Numbers(array.shape, array.dtype, array.nbytes, low, high, norm, nans, nan, items)
 
 
 _LOW, _HIGH = np.minimum.reduce, np.maximum.reduce

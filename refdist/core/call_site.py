@@ -21,11 +21,13 @@ from itertools import islice, zip_longest
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from refdist import notebook
+
 _PACKAGE = __name__.partition(".")[0]
 
 
 class Place(NamedTuple):
-    """A part of a source file: one call in it.  Lines count from 1, columns from 0."""
+    """A part of a source file, or of a notebook's cell: one call in it.  Lines count from 1, columns from 0."""
 
     file: str
     function: str
@@ -35,7 +37,7 @@ class Place(NamedTuple):
     end_column: int | None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return notebook.place(self.file, self.line)
 
 
 Site = tuple[Place, ...]

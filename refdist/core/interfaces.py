@@ -30,6 +30,8 @@ class Layout:
     >>> layout = Layout(("GPU:0", "GPU:1"), worker=1, workers=3)
     >>> layout.count, layout.first, layout.total
     (2, 2, 6)
+    >>> str(layout)
+    '6 replicas on 3 workers'
     """
 
     devices: tuple[str, ...]
@@ -44,6 +46,9 @@ class Layout:
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "first", self.worker * count)
         object.__setattr__(self, "total", self.workers * count)
+
+    def __str__(self) -> str:
+        return f"{self.total} replica{'s' * (self.total != 1)} on {self.workers} worker{'s' * (self.workers != 1)}"
 
 
 class Strategy(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from refdist import errors, journal, nest
+from refdist import errors, journal, nest, notebook
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
 from refdist.core import call_site, devices, rules
@@ -149,6 +149,18 @@ class DistributedDataset:
         return spec if len(devices) == 1 else nest.map_structure(
             lambda one: PerReplica([one] * len(devices), devices), spec)
 
+    def _repr_html_(self) -> str:
+        split, source = self._split, self._split.pipelines[0]
+        title = f"{type(self).__name__} of a {type(self._strategy).__name__}"
+        facts = []
+        if isinstance(source, Dataset) and not callable(source._facts.spec):
+            facts.append(("elements", f"{split.spec(source.element_spec)} on each replica"))
+        # A picture of the rows, where no function of the program has to be called for it.
+        origins = [_origin(pipeline, split.cuts) for pipeline in split.pipelines]
+        if all(origin is not None and not origin.calls for origin in origins):
+            return notebook.table(title, facts) + self.explain().svg()
+        return notebook.table(title, [("rows", split.policy), *(("warning", text) for text in split.warnings), *facts])
+
     def explain(self, steps: int = 3) -> Explanation:
         """Who gets which rows: the policy and why, and the numbers of the rows in the first steps.
 
@@ -183,9 +195,8 @@ class DistributedDataset:
             of = f" of worker {worker}" if total > 1 else ""
             shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
                        for i in range(local)]
-        title = (f"{type(self._strategy).__name__}: {sharding.counted(local * total, 'replica')} on "
-                 f"{sharding.counted(total, 'worker')}")
-        explanation = Explanation(title, self._split.policy, shares, self._split.warnings)
+        explanation = Explanation(f"{type(self._strategy).__name__}: {layout}", self._split.policy, shares,
+                                  self._split.warnings)
         if None in origins and any(isinstance(pipeline, Dataset) for pipeline in self._split.pipelines):
             positions = "positions in the stream that is shared out, as its rows cannot be followed from their source"
             return explanation._replace(numbers=positions)

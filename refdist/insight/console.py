@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any, TextIO
 
-from refdist import journal
+from refdist import journal, notebook
 from refdist.core import context_stack
 from refdist.journal import Sink
 
@@ -49,7 +49,8 @@ class Console:
 
     def _shown(self, message: Warning | str, category: type[Warning], filename: str, lineno: int,
                file: TextIO | None = None, line: str | None = None) -> None:
-        self._sink.write("warning", text=str(message), category=category.__name__, site=(f"{filename}:{lineno}",))
+        self._sink.write("warning", text=str(message), category=category.__name__,
+                         site=(notebook.place(filename, lineno),))
         self._err.silent = True
         try:
             self._before[2](message, category, filename, lineno, file, line)

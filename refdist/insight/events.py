@@ -33,8 +33,8 @@ _CALL = {
     "op": '"SUM", "MEAN", or null for a call without a reduce op',
     "axis": "the axis of a gather, or null",
     "bytes": "the size of what is contributed",
-    "site": 'the places in the program that led to the call, innermost first, each "file:line"; without those of what '
-            "has called the program itself",
+    "site": 'the places in the program that led to the call, innermost first, each "file:line", or '
+            '"Cell In[3], line 5" in a notebook; without those of what has called the program itself',
 }
 
 # Kind -> what it is, and its fields with what each means.
@@ -139,6 +139,7 @@ SUMMARY = {
     "max": "the largest item, likewise",
     "norm": "the square root of the sum of the squares, to 6 digits; null for what is not a number",
     "nans": "how many items are NaN",
+    "nan": "the index of the first of them, a list; null where there is none",
     "items": "all items, nested as the array is, where there are at most 16; else not there",
     "first": "the first 4 items where there are more than 16; else not there",
 }

@@ -13,13 +13,12 @@ needs no process that outlives the others, and no message between them.
 from __future__ import annotations
 
 import json
-import linecache
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from refdist import errors
+from refdist import errors, notebook
 from refdist.insight.events import VERSION, Event, renumbered
 from refdist.insight.stream import Raw, events_of
 
@@ -70,14 +69,14 @@ class Writer:
     def event(self, event: Event) -> None:
         """Writes an event."""
         for place in event.fields.get("site", ()):
-            self.source(place.rpartition(":")[0])
+            self.source(notebook.parts(place)[0])
         self._line(event.as_json())
 
     def source(self, file: str, text: str | None = None) -> None:
         """Writes the text of a source file, once."""
         if file not in self._files:
             self._files.add(file)
-            self._line({"file": file, "text": source_of(file) if text is None else text})
+            self._line({"file": file, "text": notebook.source_of(file) if text is None else text})
 
     def close(self) -> None:
         """Ends the part, and puts all parts together where this is the last."""
@@ -112,11 +111,6 @@ def _is_complete(part: Path) -> bool:
             return file.read().endswith(json.dumps(_COMPLETE, separators=(",", ":")).encode() + b"\n")
     except FileNotFoundError:
         return False
-
-
-def source_of(file: str) -> str:
-    """The text of a file of the program, also of a cell of a notebook; "" where it is not known."""
-    return "".join(linecache.getlines(file))
 
 
 def write(path: str | os.PathLike[str], events: Iterable[Event], sources: Mapping[str, str]) -> None:

@@ -30,11 +30,7 @@ function get(i, name) {
 }
 const [WORKER, REPLICA, DEVICE] = [0, 1, 2];
 const workers = new Set(lanes.map(one => one[WORKER])).size;
-const summaryOf = k => {
-  const [type, min, max, norm, nans, whole, items] = data.summaries[k];
-  const [dtype, shape] = values[type];
-  return {dtype, shape, min, max, norm, nans, whole, items};
-};
+const [TYPE, TEXT, NANS, NAN_TEXT] = [0, 1, 2, 3];
 /** The position of the last number of an ascending list that is at most `most`; -1 where none is. */
 function last(list, most) {
   let low = 0, high = list.length;
@@ -103,15 +99,16 @@ function laneName(n) {
   if (replica === null) return workers > 1 ? "worker " + worker : "program";
   return "replica " + replica;
 }
-const typeName = k => { const one = summaryOf(k); return one.dtype + " [" + one.shape.join(", ") + "]"; };
+const typeName = k => values[data.summaries[k][TYPE]];
 const typeNames = list => list.length > 3 ? plural(list.length, "array") : list.map(typeName).join(", ");
-const fileOf = place => place.slice(0, place.lastIndexOf(":"));
-const lineOf = place => Number(place.slice(place.lastIndexOf(":") + 1));
+// "file:line", or "Cell In[3], line 5".
+const fileOf = place => place.replace(/(:|, line )\d+$/, "");
+const lineOf = place => Number(place.match(/\d+$/));
 const shortFile = file => file.split(/[\\/]/).pop() || file;
-const shortPlace = place => shortFile(fileOf(place)) + ":" + lineOf(place);
+const shortPlace = place => shortFile(fileOf(place)) + place.slice(fileOf(place).length);
 const callName = i => [get(i, "call"), get(i, "op")].filter(Boolean).join(" ");
 const nansOf = i => ["contributed", "received", "copies"].reduce((sum, name) =>
-  sum + (get(i, name) || []).reduce((some, k) => some + data.summaries[k][4], 0), 0);
+  sum + (get(i, name) || []).reduce((some, k) => some + data.summaries[k][NANS], 0), 0);
 const copyName = i => get(i, "copy") === null ? "" : ", copy " + get(i, "copy") + " only";
 const WORDS = {
   program: i => "begins, one of " + plural(get(i, "workers"), "worker"),

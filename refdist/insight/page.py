@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refdist.array import summaries
 from refdist.insight import findings
 from refdist.insight.events import KINDS, Event
 from refdist.insight.layout import in_order, lane_of, lanes_of, slots_of
@@ -71,12 +72,12 @@ def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
         "step": [event.step for event in shown],
         "parent": [-1 if event.parent is None else position[event.parent] for event in shown],
     }
-    fields, summaries = _fields(shown, values, position)
+    fields, arrays = _fields(shown, values, position)
     bad = findings.not_carried_out(events)
     return {
         "kinds": kinds, "lanes": [(*lane, devices.get(lane, "")) for lane in lanes],
         "columns": {name: _differences(column) for name, column in columns.items()},
-        "fields": fields, "values": values.found, "summaries": summaries,
+        "fields": fields, "values": values.found, "summaries": arrays,
         "bad": sorted(position[i] for i in bad),
         "findings": [(position[one.event], one.wrong, one.text) for one in findings.findings(events)],
         "sources": dict(sources)}
@@ -100,8 +101,8 @@ class _Once:
 
 
 def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int]) -> tuple[Any, list[Any]]:
-    """By kind and name a column, and the summaries that they name."""
-    summaries, types = _Once(), values
+    """By kind and name a column, and what is shown of the summaries that they name."""
+    arrays = _Once()
     columns: dict[str, dict[str, list[Any]]] = {kind: {name: [] for name in KINDS[kind][1]} for kind in KINDS}
     for event in events:
         for name, column in columns[event.kind].items():
@@ -109,7 +110,7 @@ def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int])
             if name == "of":
                 value = position[value]
             elif name in _SUMMARIES:
-                value = [summaries.index(_row(one, types)) for one in value]
+                value = [arrays.index(one) for one in value]
             column.append(value)
     found: dict[str, Any] = defaultdict(dict)
     for kind, named in columns.items():
@@ -118,14 +119,12 @@ def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int])
                 found[kind][name] = {"numbers": _differences(column)}
             else:
                 found[kind][name] = {"values": _differences([values.index(value) for value in column])}
-    return found, summaries.found
+    return found, [_row(one, values) for one in arrays.found]
 
 
-def _row(summary: Mapping[str, Any], types: _Once) -> list[Any]:
-    whole = "items" in summary
-    kind = types.index([summary["dtype"], summary["shape"]])
-    return [kind, summary["min"], summary["max"], summary["norm"], summary["nans"], int(whole),
-            summary["items" if whole else "first"]]
+def _row(summary: summaries.Summary, types: _Once) -> list[Any]:
+    return [types.index(summaries.type_text(summary)), summaries.text(summary), summary["nans"],
+            summaries.nan_text(summary)]
 
 
 def _differences(column: Sequence[int]) -> list[int]:

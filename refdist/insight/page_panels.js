@@ -1,16 +1,10 @@
 
 // The panels: what is true at the current event.
-const number = value => typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(7)))
-  : typeof value === "number" ? String(value) : value === null ? "none" : String(value);
-const items = value => Array.isArray(value) ? "[" + value.map(items).join(", ") + "]" : number(value);
 /** A summary of an array in words and numbers. */
 function shown(k) {
-  const one = summaryOf(k), parts = [make("span", {class: "soft"}, typeName(k) + " ")];
-  if (one.whole) parts.push(items(one.items));
-  else parts.push((one.min === null ? "" : number(one.min) + " to " + number(one.max) + ", ") +
-                  "norm " + number(one.norm) + ", first " + items(one.items).replace(/\]$/, ", …]"));
-  if (one.nans) parts.push(make("b", {class: "bad"}, " " + one.nans + " NaN"));
-  return make("div", {}, parts);
+  const one = data.summaries[k];
+  return make("div", {}, make("span", {class: "soft"}, typeName(k) + " "), one[TEXT],
+              one[NANS] ? make("b", {class: "bad"}, " " + one[NAN_TEXT]) : null);
 }
 const MOST = 60;
 const shortDevice = name => name.replace(/^worker:\d+ /, "");

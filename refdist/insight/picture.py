@@ -11,6 +11,7 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from refdist import notebook
 from refdist.insight.events import Event
 
 _COLUMN, _LANE, _LABEL, _TOP = 64, 34, 150, 150  # pixels
@@ -81,7 +82,7 @@ def _drawn(column: Column, x: int, at: dict[tuple[int, int | None], int]) -> lis
     for lane, event in arrived:
         parts.append(f'<circle cx="{x}" cy="{at[lane]}" r="5" fill="{colour}"/>')
         if len(places) > 1:
-            parts.append(_text(x + 8, at[lane] - 4, _line(event).rpartition(":")[2], colour))
+            parts.append(_text(x + 8, at[lane] - 4, str(notebook.parts(_line(event))[1]), colour))
     return [*parts, "</g>"]
 
 

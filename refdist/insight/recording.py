@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from refdist import journal
+from refdist import journal, notebook
 from refdist.core.launcher import launched
 from refdist.insight import files, page
 from refdist.insight.console import Console
@@ -54,9 +54,9 @@ class Recording:
     @property
     def sources(self) -> dict[str, str]:
         """The text of the program's files that events name, by the name in the event."""
-        for file in {place.rpartition(":")[0] for event in self.events for place in event.fields.get("site", ())}:
+        for file in {notebook.parts(place)[0] for event in self.events for place in event.fields.get("site", ())}:
             if file not in self._sources:
-                self._sources[file] = files.source_of(file)
+                self._sources[file] = notebook.source_of(file)
         return self._sources
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -9,9 +9,9 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from refdist import errors, nest
+from refdist import errors, nest, notebook
 from refdist.array import collectives
-from refdist.core import context_stack, rules
+from refdist.core import context_stack, devices, rules
 from refdist.core.callers import require
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
@@ -106,6 +106,16 @@ class Strategy(OneOfAKind, Deprecated):
     def cluster_resolver(self) -> Any:
         """The cluster resolver of a strategy with several workers, otherwise None."""
         return None
+
+    def _repr_html_(self) -> str:
+        extended = self._extended
+        layout, kinds = extended.layout, rules.CREATION[rules.VariableSynchronization.AUTO.name]
+        kind = kinds.get(extended._keeps, rules.PLAIN)
+        facts = [("variables", f"{kind}: {rules.CREATION.actions[kind]}"),
+                 ("values are reduced by", type(extended._reduction.ops).__name__)]
+        replicas = [(str(layout.first + i), devices.short(name)) for i, name in enumerate(layout.devices)]
+        return (notebook.table(f"{type(self).__name__}: {layout}", facts)
+                + notebook.table("", notebook.shortened(replicas), ("replica", "device")))
 
     def scope(self) -> Scope:
         """A context manager that makes the strategy current and lets it create the variables.

@@ -229,6 +229,12 @@ class _Shared(Variable):
         rows = Mirrored(arrays, self._devices)._rows()
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
 
+    def _reads_in_words(self) -> list[tuple[str, str]]:
+        told = {name: f"{errors.CATALOGUE[cell].title} ({cell})" if rules.is_code(cell)
+                else f"{cell}: {rules.READS.actions[cell]}" for name, cell in self._reads.items()}
+        return [(f"a read {where}", told[situation]) for where, situation in (
+            ("outside replicas", context_stack.CROSS), ("in a replica", context_stack.REPLICA))]
+
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies], self._aggregation)
         memo[id(self)] = twin

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors
+from refdist import errors, notebook
 from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.convert import (
@@ -40,7 +40,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import fits, prepare
-from refdist.variables.values import is_splittable
+from refdist.variables.values import copies_in_words, is_splittable
 from refdist.variables.variable import Variable
 
 
@@ -280,3 +280,9 @@ class ShardedVariable(ArrayOperators):
 
     def __repr__(self) -> str:
         return f"<ShardedVariable {self.name!r} shape={self.shape} dtype={self.dtype} shards={len(self._variables)}>"
+
+    def _repr_html_(self) -> str:
+        values = copies_in_words([one._primary._array for one in self._variables],
+                                 [one._primary._device for one in self._variables])
+        return notebook.table(f"{type(self).__name__} {self.name}: {self.dtype} {list(self.shape)}",
+                              notebook.shortened(values), ("shard", "device", "value"))

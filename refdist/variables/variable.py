@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refdist import errors, journal
+from refdist import errors, journal, notebook
 from refdist.array.backend import current_backend
 from refdist.array.convert import dtype_of, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
@@ -27,7 +27,7 @@ from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import gathered, prepare, update
-from refdist.variables.values import DistributedValues
+from refdist.variables.values import DistributedValues, copies_in_words
 
 
 class _VariableType(type):
@@ -250,6 +250,25 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                              name: str | None = None) -> Any:
         """Replaces rows by slices, for variables with one copy."""
         return self._write("batch_scatter_update", sparse_delta)
+
+    # For a notebook.
+
+    def _repr_html_(self) -> str:
+        copies = self._copies
+        facts = [("dtype and shape", f"{self.dtype} [{', '.join(map(str, self.shape))}]"),
+                 ("trainable", "yes" if self.trainable else "no"), ("synchronization", self.synchronization.name),
+                 ("aggregation", self.aggregation.name), *self._reads_in_words()]
+        made = self._primary._made
+        if made is not None:
+            where = "outside any scope" if self._strategy is None else f"in a {type(self._strategy).__name__}"
+            facts.append(("made", f"{where}, {made}"))
+        values = copies_in_words([one._array for one in copies], [one._device for one in copies])
+        return (notebook.table(f"{type(self).__name__} {self.name}", facts)
+                + notebook.table("", notebook.shortened(values), ("copy", "device", "value")))
+
+    def _reads_in_words(self) -> list[tuple[str, str]]:
+        # What a read gives, where that depends on who reads.
+        return []
 
 
 def as_variable(value: object, attempted: str, argument: str,

@@ -1,0 +1,77 @@
+"""What refdist shows in a notebook: places in cells, and tables.
+
+IPython compiles each cell under the name of a file that does not exist, such as /tmp/ipykernel_71/2391.py, and knows
+which cell that was.  A reader knows only the number beside the cell; so places are said as IPython's own tracebacks say
+them, "Cell In[3], line 5", in messages and in recordings.  IPython is never imported for that: where no cell has run,
+it is not there.
+
+A table is plain HTML without colors or a width of its own, as the notebook has its own, light or dark.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_MOST = 8  # rows of a table that are all shown
+_PLACE = re.compile(r"(.*)(?::|, line )(\d+)", re.DOTALL)
+
+
+def place(file: str, line: int | None) -> str:
+    """A place in the program: "file:line", or "Cell In[3], line 5" where IPython compiled the file from a cell."""
+    cell = _cell(file)
+    return f"{file}:{line}" if cell is None else f"{cell}, line {line}"
+
+
+def parts(place: str) -> tuple[str, int]:
+    """The file, or the cell, and the line of a place.
+
+    >>> parts("C:/a.py:3"), parts("Cell In[3], line 5")
+    (('C:/a.py', 3), ('Cell In[3]', 5))
+    """
+    found = _PLACE.fullmatch(place)
+    return (found[1], int(found[2])) if found else (place, 0)
+
+
+def source_of(file: str) -> str:
+    """The text of a file, or of a cell; "" where it is not known."""
+    if file.startswith("Cell "):
+        file = next((name for name in linecache.cache if _cell(name) == file), file)
+    return "".join(linecache.getlines(file))
+
+
+def _cell(file: str) -> str | None:
+    # "Cell In[3]", where this is the file of a cell.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    found = name and name(file)
+    return " ".join(found) if found else None
+
+
+def table(caption: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:
+    """A table as HTML: the first cell of each row names it.
+
+    Args:
+        caption: "" for none.
+        heads: the names of the columns.
+    """
+    name = f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>' if caption else ""
+    top = f"<thead>{_row(heads, ['col'] * len(heads))}</thead>" if heads else ""
+    body = "".join(_row(cells, ["row"]) for cells in rows)
+    return f"<table>{name}{top}<tbody>{body}</tbody></table>"
+
+
+def _row(cells: Sequence[str], scopes: Sequence[str]) -> str:
+    left = ' style="text-align: left; vertical-align: top"'
+    heads = [f'<th scope="{scope}"{left}>{escape(cell)}</th>' for scope, cell in zip(scopes, cells, strict=False)]
+    return f"<tr>{''.join([*heads, *(f'<td{left}>{escape(cell)}</td>' for cell in cells[len(scopes):])])}</tr>"
+
+
+def shortened(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The rows, or the first and the last of many."""
+    if len(rows) <= _MOST:
+        return list(rows)
+    return [*rows[:_MOST // 2], ("...", f"{len(rows) - _MOST + 2} more"), *rows[-2:]]

@@ -1,0 +1,293 @@
+"""Notebooks: places in cells, and what is shown of objects, with IPython, with what it promises, and in a browser."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import Browser, texts
+
+import refdist
+from refdist import notebook
+from refdist.variables.sharded import ShardedVariable
+
+ROOT = Path(__file__).parents[1]
+CELLS = ["""import warnings, numpy as np, refdist
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+""", """def step():
+    context = refdist.get_replica_context()
+    if context.replica_id_in_sync_group:
+        return context.all_reduce("SUM", 1.0)
+    return context.all_reduce("SUM", 2.0)
+""", """with strategy.scope():
+    w = refdist.Variable(1.0)
+with refdist.record() as recording:
+    warnings.warn("mine")
+    try:
+        strategy.run(step)
+    except RuntimeError as error:
+        text = str(error)
+""", """places = {event.kind: event["site"] for event in recording.events if "site" in event.fields}
+told = {"text": text, "run": places["run"][:1], "meet": places["meet"], "warning": places["warning"],
+        "sources": recording.sources, "made": str(w._primary._made)}
+"""]
+WITH_IPYTHON = f"""
+import json
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in {CELLS!r}:
+    shell.run_cell(cell, store_history=True).raise_error()
+print(json.dumps(shell.user_ns["told"]))
+"""
+
+
+class Shell:
+    """What is asked of IPython: it compiles cells, and knows which one a file was."""
+
+    def __init__(self) -> None:
+        self.compile = self
+        self.numbers: dict[str, int] = {}
+        self.names: dict[str, Any] = {}
+
+    def format_code_name(self, name: str) -> tuple[str, str] | None:
+        return ("Cell", f"In[{self.numbers[name]}]") if name in self.numbers else None
+
+    def run_cell(self, text: str) -> None:
+        name = f"/tmp/ipykernel_71/{abs(hash(text))}.py"
+        self.numbers[name] = len(self.numbers) + 1
+        linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+        exec(compile(text, name, "exec"), self.names)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
+    made, module = Shell(), types.ModuleType("IPython")
+    module.get_ipython = lambda: made  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    return made
+
+
+def with_a_stand_in(shell: Shell) -> Any:
+    with pytest.warns(UserWarning, match="mine"):
+        for cell in CELLS:
+            shell.run_cell(cell)
+    return shell.names["told"]
+
+
+def with_ipython(shell: Shell) -> Any:
+    pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
+    done = subprocess.run([sys.executable, "-c", WITH_IPYTHON], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("run", [with_a_stand_in, with_ipython])
+def test_places_in_cells_are_said_by_the_number_of_the_cell(run: Callable[[Shell], Any], shell: Shell,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    if run is with_ipython:
+        monkeypatch.undo()
+    told = run(shell)
+    assert told["text"].startswith(
+        "[RD06] all_reduce: replica 0 at Cell In[2], line 5; replica 1 at Cell In[2], line 4. ")
+    assert (told["run"], told["meet"]) == (["Cell In[3], line 6"], ["Cell In[2], line 4"])
+    assert told["warning"] == ["Cell In[3], line 4"] and told["made"] == "Cell In[3], line 2"
+    assert {**told["sources"], "Cell In[2]": CELLS[1], "Cell In[3]": CELLS[2]} == told["sources"]
+
+
+def test_a_recording_of_cells_comes_back_from_its_file(shell: Shell, tmp_path: Path) -> None:
+    with_a_stand_in(shell)
+    recording = shell.names["recording"]
+    recording.save(tmp_path / "a")
+    found = refdist.insight.load(tmp_path / "a")
+    assert found.sources == recording.sources and found.events == recording.events
+    assert recording.summary().lines[0].what == "Cell In[2], line 4 all_reduce"
+    assert ">5</text>" in recording.svg() and ">4</text>" in recording.svg()
+
+
+@pytest.mark.parametrize("module", [None, types.ModuleType("IPython"), types.SimpleNamespace(get_ipython=lambda: None)])
+def test_without_a_cell_a_place_is_a_line_of_a_file(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    assert notebook.place("/tmp/ipykernel_71/2.py", 5) == "/tmp/ipykernel_71/2.py:5"
+    assert notebook.source_of(__file__) == Path(__file__).read_text() and notebook.source_of("Cell In[3]") == ""
+
+
+@pytest.mark.parametrize(("place", "parts"), [
+    ("a.py:3", ("a.py", 3)), ("C:\\a:b.py:12", ("C:\\a:b.py", 12)), ("Cell In[3], line 5", ("Cell In[3]", 5)),
+    ("a, line 1.py:2", ("a, line 1.py", 2)), ("<string>:1", ("<string>", 1)), ("", ("", 0)),
+])
+def test_a_place_has_a_file_and_a_line(place: str, parts: tuple[str, int]) -> None:
+    assert notebook.parts(place) == parts
+
+
+# What is shown of objects.
+
+class Tables(HTMLParser):
+    """The cells of all tables of a text, by row, with the captions."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.captions: list[str] = []
+        self._open: list[str] | None = None
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("th", "td", "caption"):
+            self._open = self.rows[-1] if tag != "caption" else self.captions
+            self._open.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("th", "td", "caption"):
+            self._open = None
+
+    def handle_data(self, text: str) -> None:
+        if self._open is not None:
+            self._open[-1] += text
+
+
+def rank() -> Any:
+    return refdist.get_replica_context().replica_id_in_sync_group  # type: ignore[union-attr]
+
+
+def mirrored(count: int) -> Any:
+    return refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
+
+
+def test_values_are_shown_as_on_the_page_of_a_recording() -> None:
+    value = mirrored(2).run(lambda: np.float32([0.5, rank()]))
+    found = Tables(value._repr_html_())
+    assert found.captions == ["PerReplica"]
+    assert found.rows == [["replica", "device", "value"], ["0", "GPU:0", "float32 [2] [0.5, 0]"],
+                          ["1", "GPU:1", "float32 [2] [0.5, 1]"]]
+    hostile = Tables(refdist.PerReplica(["<b>", None], ["GPU:0", "GPU:1"])._repr_html_())
+    assert hostile.rows[1:] == [["0", "GPU:0", "'<b>'"], ["1", "GPU:1", "None"]]
+    many = Tables(mirrored(12).run(rank)._repr_html_())
+    assert [row[0] for row in many.rows] == ["replica", "0", "1", "2", "3", "...", "10", "11"]
+    assert many.rows[5] == ["...", "6 more"]
+
+
+VARIABLES = {
+    ("MirroredVariable", "ON_WRITE", "SUM"): (
+        ["first copy: the first copy on this worker",
+         "own copy: the copy of the replica that reads, or the one that is updated"], [["0-1", "GPU:0 .. GPU:1"]]),
+    ("SyncOnReadVariable", "ON_READ", "MEAN"): (
+        ["mean: of the copies on all workers",
+         "own copy: the copy of the replica that reads, or the one that is updated"], [["0", "GPU:0"], ["1", "GPU:1"]]),
+    ("SyncOnReadVariable", "ON_READ", "NONE"): (
+        ["an aggregation is needed (RD13)",
+         "own copy: the copy of the replica that reads, or the one that is updated"], [["0", "GPU:0"], ["1", "GPU:1"]]),
+}
+
+
+@pytest.mark.parametrize(("kind", "synchronization", "aggregation"), VARIABLES)
+def test_a_variable_says_what_it_is_and_what_a_read_gives(kind: str, synchronization: str, aggregation: str) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        v = refdist.Variable(1.0, name="v", synchronization=refdist.VariableSynchronization[synchronization],
+                             aggregation=refdist.VariableAggregation[aggregation])
+    strategy.run(lambda: v.assign_add(1.0 + rank()))
+    found = Tables(v._repr_html_())
+    facts = dict(row for row in found.rows if len(row) == 2)
+    reads, copies = VARIABLES[kind, synchronization, aggregation]
+    assert found.captions == [f"{kind} v:0"]
+    assert facts["dtype and shape"] == "float32 []" and facts["synchronization"] == synchronization
+    assert facts["aggregation"] == aggregation
+    assert facts["trainable"] == ("no" if synchronization == "ON_READ" else "yes")
+    assert [facts["a read outside replicas"], facts["a read in a replica"]] == reads
+    line = test_a_variable_says_what_it_is_and_what_a_read_gives.__code__.co_firstlineno + 4
+    assert facts["made"] == f"in a MirroredStrategy, {__file__}:{line}"
+    values = ["4"] if kind == "MirroredVariable" else ["2", "3"]
+    assert [row for row in found.rows if len(row) == 3][1:] == [
+        [*copy, f"float32 [] {value}"] for copy, value in zip(copies, values, strict=True)]
+
+
+def test_a_variable_without_a_strategy_and_one_in_shards() -> None:
+    found = Tables(refdist.Variable([1, 2], name="v")._repr_html_())
+    assert found.rows[-1] == ["0", "CPU:0", "int32 [2] [1, 2]"] and "a read in a replica" not in str(found.rows)
+    shards = ShardedVariable([refdist.Variable([1.0], name="a/part_0"), refdist.Variable([2.0], name="b")])
+    assert Tables(shards._repr_html_()).captions == ["ShardedVariable a:0: float32 [2]"]
+    assert [row[2] for row in Tables(shards._repr_html_()).rows[1:]] == ["float32 [1] [1]", "float32 [1] [2]"]
+
+
+def test_a_strategy_says_where_it_runs_what() -> None:
+    found = Tables(mirrored(2)._repr_html_())
+    assert found.captions == ["MirroredStrategy: 2 replicas on 1 worker"]
+    assert found.rows == [["variables", "mirrored: a copy for each replica; all have the same value at all times"],
+                          ["values are reduced by", "NcclAllReduce"], ["replica", "device"], ["0", "GPU:0"],
+                          ["1", "GPU:1"]]
+    shown: list[Any] = []
+    refdist.simulate_workers(lambda: shown.append(Tables(refdist.MultiWorkerMirroredStrategy()._repr_html_())), 2, 2)
+    assert shown[1].captions == ["MultiWorkerMirroredStrategy: 4 replicas on 2 workers"]
+    assert shown[1].rows[-1] == ["3", "worker:1 GPU:1"]
+    assert Tables(refdist.get_strategy()._repr_html_()).rows[0] == ["variables", "plain: one array"]
+
+
+def test_a_dataset_shows_its_rows_where_that_calls_no_function_of_the_program() -> None:
+    strategy, calls = mirrored(2), []
+    plain = refdist.data.Dataset.range(10).shuffle(10, seed=1).batch(4)
+    distributed = strategy.experimental_distribute_dataset(plain)
+    html = distributed._repr_html_()
+    assert Tables(html).captions == ["DistributedDataset of a MirroredStrategy"]
+    assert Tables(html).rows == [["elements", "TensorSpec(shape=(None,), dtype=int64) on each replica"]]
+    assert html.endswith(distributed.explain().svg())
+    chosen = refdist.data.Dataset.range(10).filter(lambda n: calls.append(n) or True).batch(4)
+    lazy = strategy.experimental_distribute_dataset(chosen)
+    before = len(calls)
+    found = Tables(lazy._repr_html_())
+    assert len(calls) == before and "<svg" not in lazy._repr_html_()
+    assert found.rows[0] == ["rows", "AUTO: every batch is cut into pieces of the same rounded-up size, as no files "
+                                     "are read"]
+
+
+def test_an_error_shows_its_rule_and_what_led_to_it() -> None:
+    def step() -> Any:
+        refdist.get_replica_context().all_reduce("SUM", np.ones(2))  # type: ignore[union-attr]
+        return refdist.get_replica_context().all_reduce("SUM", np.ones(2 + rank()))  # type: ignore[union-attr]
+
+    with pytest.raises(ValueError, match="RD04") as raised:
+        mirrored(2).run(step)
+    assert isinstance(raised.value, refdist.errors.RefdistError)
+    found = Tables(raised.value._repr_html_())
+    assert found.captions == ["InvalidArgumentError RD04 shapes differ", "the last rendezvous"]
+    assert found.rows[0] == ["what happened", str(raised.value)] and found.rows[1][0] == "in a correct program"
+    assert [row[:2] + row[4:5] for row in found.rows[2:]] == [
+        ["who", "call", "shape"], *[[*one[:2], one.shape] for one in raised.value.history[-8:]]]
+    assert found.rows[-1][:2] == ["replica 1", "all_reduce"] and len(found.rows) <= 2 + 1 + 8
+    assert Tables(refdist.errors.RefdistError("<i>")._repr_html_()).rows == [["what happened", "<i>"]]
+
+
+def test_a_notebook_shows_all_of_them(browser: Browser, tmp_path: Path) -> None:
+    """Beside each other, light and dark, without a script that fails or a table that is wider than the window."""
+    strategy = mirrored(4)
+    with strategy.scope():
+        v = refdist.Variable(np.ones((30, 40)), name="<script>window.hacked=1</script>")
+    value = strategy.run(lambda: np.full(3, np.nan if rank() == 2 else 1.0))
+    dataset = strategy.experimental_distribute_dataset(refdist.data.Dataset.range(10).batch(4))
+    error = refdist.errors.error("RD04", "<img src=x onerror='window.hacked=1'>", "nothing")
+    with refdist.record() as recording:
+        strategy.run(lambda: v.value())
+    shown = [one._repr_html_() for one in (strategy, v, value, dataset, error, recording)]
+    page = '<!doctype html><meta charset="utf-8"><style>:root { color-scheme: light dark }</style>'
+    (tmp_path / "notebook.html").write_text(page + "".join(f"<div>{one}</div>" for one in shown), encoding="utf-8")
+    browser.errors.clear()
+    for size in ((1000, 900), (500, 900)):
+        browser.size(*size, dark=size[0] < 600)
+        browser.open((tmp_path / "notebook.html").as_uri())
+        wide = "Math.max(...[...document.querySelectorAll('table')].map(one => one.offsetWidth))"
+        assert browser.value(wide) <= size[0]
+        assert texts(browser, "caption")[0] == "MirroredStrategy: 4 replicas on 1 worker"
+        assert "float64 [3] [NaN, NaN, NaN] 3 NaN" in texts(browser, "td")
+    assert browser.value("typeof window.hacked") == "undefined" and browser.errors == []
+    # Colors are the notebook's.
+    assert browser.value("getComputedStyle(document.querySelector('td')).color") == "rgb(255, 255, 255)"
