@@ -238,12 +238,18 @@ class Stopped(Slow):
         return super().Test()
 
 
+def waiting(monkeypatch: pytest.MonkeyPatch, clock: Slow, timeout: float, spin: bool) -> MPITransport:
+    """The transport of a worker that has joined nobody yet, by this clock."""
+    monkeypatch.setattr("refdist.backends.mpi.transport.time", clock)
+    transport = object.__new__(MPITransport)
+    transport._watch, transport._count, transport.timeout, transport._spin = Watch(0), 0, timeout, spin
+    return transport
+
+
 @pytest.mark.parametrize("spin", [True, False])
 def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch, spin: bool) -> None:
-    transport = object.__new__(MPITransport)
-    transport._watch, transport._count, transport.timeout, transport._spin = Watch(0), 0, 30.0, spin
     slow = Slow(1000)
-    monkeypatch.setattr("refdist.backends.mpi.transport.time", slow)
+    transport = waiting(monkeypatch, slow, 30.0, spin)
     transport._poll(slow)
     assert slow.left == 0
     slow.left = 10**9
@@ -253,19 +259,14 @@ def test_workers_that_start_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("spin", [True, False])
 def test_time_in_which_a_process_was_stopped_does_not_count(monkeypatch: pytest.MonkeyPatch, spin: bool) -> None:
-    transport = object.__new__(MPITransport)
-    transport._watch, transport._count, transport.timeout, transport._spin = Watch(0), 0, 30.0, spin
     slow = Stopped(500)
-    monkeypatch.setattr("refdist.backends.mpi.transport.time", slow)
+    transport = waiting(monkeypatch, slow, 30.0, spin)
     transport._poll(slow)
     assert (slow.left, slow.now > 5000) == (0, True)
 
 
 def test_a_request_that_is_complete_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     # All look at it, and see the end of the limit in between.
-    transport = object.__new__(MPITransport)
-    transport._watch, transport._count, transport.timeout, transport._spin = Watch(0), 0, 0.5, True
     slow = Slow(66)
-    monkeypatch.setattr("refdist.backends.mpi.transport.time", slow)
-    transport._poll(slow)
+    waiting(monkeypatch, slow, 0.5, True)._poll(slow)
     assert slow.left == 0

@@ -1,4 +1,8 @@
-"""What Linux says of processes, and what it does when one ends.
+"""Processes as Linux knows them: what /proc says of one, who is above and below it, and how its end is noticed.
+
+Three things of Linux make it possible that nothing stays behind.  A file descriptor of a process becomes readable when
+that ends, also in a process that is not its parent.  A process can ask for a signal when its parent dies.  And one that
+adopts orphans becomes the parent of all descendants that lose theirs, so that it can wait for them and kill them.
 
 Standard library only: supervisors and the launch command import nothing else.
 """
@@ -97,7 +101,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def woken_by(*numbers: int) -> socket.socket:
-    """A socket from which the numbers of these signals are read when they arrive, and which they make readable."""
+    """From now on these signals only wake a poll: a socket that is readable when one has come, and has its number."""
     woken, waking = socket.socketpair()
     woken.setblocking(False)
     waking.setblocking(False)
