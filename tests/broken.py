@@ -113,7 +113,8 @@ PROGRAMS: dict[Callable[[], None], list[str]] = {
     early: ["Rendezvous 1 was not carried out. Replicas 0, 1 at broken.py:48: all_reduce MEAN of float32 []; "
             "replica 2 never arrives, as its function has returned",
             "The program raises InvalidContextError: [RD01]"],
-    not_a_number: ["The first NaN: replica 1, 1 NaN contributed to all_reduce at broken.py:61; the other 2 replicas "
+    not_a_number: ["The first NaN: 1 in what replica 1 contributed to all_reduce at broken.py:61, the first at [1] of "
+                   "replica 1's array; the last rows of a dataset that replica 1 got: 4; the other 2 replicas "
                    "contribute none"],
     one_copy: ["The program raises InvalidValueError: [RD12] update of variable w:0: copy 0 has [1. 1. 1.], "],
     no_rows: ["No rows for replica 1 in 2 of 2 steps"],

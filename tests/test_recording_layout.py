@@ -26,6 +26,39 @@ def test_what_stands_out_names_the_mistake(program: Callable[[], None]) -> None:
         assert one.text.startswith(begin)
 
 
+def test_the_first_nan_has_a_place_in_its_array_and_the_rows_of_its_replica() -> None:
+    large = np.ones((30, 3), np.float32)
+    large[19, 1:] = np.nan
+    dataset = refdist.data.Dataset.range(8).batch(8)
+    with refdist.record() as recording:
+        for batch in broken.mirrored(2).experimental_distribute_dataset(dataset):
+            broken.mirrored(2).run(lambda mine: broken.replica().all_reduce("SUM", mine), (batch,))
+        broken.mirrored(3).run(lambda: broken.replica().all_reduce(
+            "SUM", large if broken.replica().replica_id_in_sync_group else np.ones_like(large)))
+    [found] = [one.text for one in findings(recording.events)]
+    assert found.startswith("The first NaN: 4 in what replicas 1, 2 contributed to all_reduce at ")
+    assert found.endswith(", the first at [19, 1] of replica 1's array; the last rows of a dataset that replica 1 got: "
+                          "4-7; the other replica contributes none")
+    unknown = [replace(event, fields={**event.fields, "rows": None}) if event.kind == "step" else event
+               for event in recording.events]
+    assert "rows" not in findings(unknown)[0].text
+    others = [replace(event, replica=2) if event.kind == "meet" and event.replica == 1 else event
+              for event in recording.events]
+    assert "the last rows of a dataset that replica 2 got: none" in findings(others)[0].text
+
+
+def test_an_error_has_the_lines_that_led_to_it() -> None:
+    def helper() -> None:
+        broken.mirrored(2).run(lambda: broken.replica().all_reduce(
+            "SUM", np.ones(1 + broken.replica().replica_id_in_sync_group)))
+
+    with refdist.record() as recording, pytest.raises(ValueError, match="RD04"):
+        helper()
+    [error] = [event for event in recording.events if event.kind == "error"]
+    line = helper.__code__.co_firstlineno
+    assert error["site"][:2] == [f"{__file__}:{line + 1}", f"{__file__}:{line + 5}"]
+
+
 def test_nothing_stands_out_where_nothing_is_wrong() -> None:
     assert findings(of_digits().events) == findings([]) == []
 

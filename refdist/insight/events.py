@@ -121,7 +121,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "code": 'of an error of refdist, for example "RD04"; "" for any other',
         "type": "its class",
         "text": "its message",
-        "site": "the lines of the program in its traceback, in a list as for `meet`",
+        "site": "the lines of the program in its traceback and those that led there, in a list as for `meet`",
     }),
     "end": ("What began has ended: a program, run, replica, combine, exchange, merge or update.", {
         "of": "the `id` of the event that began it",

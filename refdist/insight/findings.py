@@ -21,6 +21,9 @@ _ABSENCE = {"returned": "never arrives, as its function has returned",
             "stopped": "had not arrived when the run was stopped", None: "has not arrived"}
 
 
+_ARRAYS = ("contributed", "received", "copies")
+
+
 class Finding(NamedTuple):
     """Something that stands out.
 
@@ -119,15 +122,32 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
     same = [event for event in events if event.kind == first.kind == "meet" and place_of(event) == place_of(first)]
     having = [event for event in same if _nans(event)] or [first]
     count = sum(map(_nans, having))
-    what = {"meet": "contributed to ", "exchange": "contributed to ", "receive": "received from ",
-            "write": "written to ", "variable": "in the new "}[first.kind]
+    what = {"meet": "contributed to", "exchange": "contributed to", "receive": "received from", "write": "wrote to",
+            "variable": "put into the new"}[first.kind]
     origin = next(event for event in events if event.id == first.fields.get("of", first.id))
     name = f"variable {first['variable']}" if "variable" in first.fields else origin["call"]
     others = len(same) - len(having)
     rest = ("", "; the other replica contributes none", f"; the other {others} replicas contribute none")
-    told = rest[min(others, 2)]
-    yield Finding(first.id, True,
-                  f"The first NaN: {_lanes(having)}, {count} NaN {what}{name} at {place_name(origin)}{told}")
+    yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having)} {what} {name} at "
+                                  f"{place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
+
+
+def _index(event: Event) -> str:
+    # Where in the first array that has NaN.
+    having = [one for name in _ARRAYS for one in event.fields.get(name, ()) if one["nans"]]
+    who = "" if event.replica is None else f" of replica {event.replica}'s array"
+    return f", the first at {having[0]['nan']}{who}" if having[0]["nan"] else ""
+
+
+def _rows(events: Sequence[Event], event: Event) -> str:
+    # The rows of the element that was taken last, which the run need not have used.
+    here = {one.kind: one for one in events if one.worker == event.worker
+            and ((one.kind == "run" and one.run == event.run) or (one.kind == "step" and one.step == event.step))}
+    if event.replica is None or len(here) < 2 or not here["step"]["rows"]:
+        return ""
+    spans = dict(enumerate(here["step"]["rows"], here["run"]["first"])).get(event.replica, ())
+    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"; the last rows of a dataset that replica {event.replica} got: {told or 'none'}"
 
 
 def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
@@ -177,7 +197,7 @@ def _sentence(text: str) -> str:
 
 
 def _nans(event: Event) -> int:
-    return sum(one["nans"] for name in ("contributed", "received", "copies") for one in event.fields.get(name, ()))
+    return sum(one["nans"] for name in _ARRAYS for one in event.fields.get(name, ()))
 
 
 def _call(event: Event) -> str:

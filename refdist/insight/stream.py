@@ -210,13 +210,15 @@ class Stream:
 
 
 def _places(error: BaseException) -> Site:
-    places = []
+    # A traceback begins where the exception has come to; what has called that is on the stack.
+    places: list[call_site.Place] = []
     trace = error.__traceback__
+    outside = call_site.of(trace.tb_frame.f_back) if trace is not None else ()
     while trace is not None:
         if not call_site.is_ours(trace.tb_frame.f_globals.get("__name__", "")):
             places.append(call_site.of_one(trace.tb_frame.f_code, trace.tb_lasti))
         trace = trace.tb_next
-    return tuple(reversed(places))
+    return (*reversed(places), *outside)
 
 
 def places_of(site: tuple[object, ...]) -> list[str]:
