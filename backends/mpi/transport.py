@@ -32,7 +32,6 @@ import math
 import os
 import pickle
 import struct
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -47,16 +46,15 @@ from refdist.array.transport import Columns, compare, concatenated, header_of, o
 from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, mpi_types, supervised
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
+from refdist.backends.mpi.start import TIMEOUT_VARIABLE, limit, started
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement, history
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.core.launcher import launched
 
-TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
 CHECKS_VARIABLE = "REFDIST_CHECKS"
 SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on one host
 CHECKS = ("all", "first", "off")
-DEFAULT_TIMEOUT = 300.0  # seconds
 
 # Header from each rank: sequence number, hash of the call (both must match on all ranks), bitmask of released buffers,
 # payload size.
@@ -108,23 +106,9 @@ class MPITransport(ConnectableTransport):
 
     @classmethod
     def connect(cls, timeout: float | None) -> MPITransport:
-        seconds = _timeout(timeout)
-        supervised.start()
-        with supervised.limited_start(seconds):
-            try:
-                import mpi4py
-
-                # Else MPI ends with the interpreter, and after a failure waits for the others for ever.
-                ends_here = "mpi4py.MPI" not in sys.modules
-                mpi4py.rc.finalize = not ends_here
-                from mpi4py import MPI
-            except (ImportError, RuntimeError) as error:
-                raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
-                                   "Run `pip install mpi4py mpich`, which installs an MPI library and its mpiexec."
-                                   ) from error
-            rank = MPI.COMM_WORLD.Get_rank()
-            failure.end_job_on_exceptions(rank, MPI.COMM_WORLD.Abort)
-            transport = cls(MPI, Watch(rank), seconds)
+        seconds = limit(timeout)
+        with started(seconds) as (mpi, ends_here):
+            transport = cls(mpi, Watch(mpi.COMM_WORLD.Get_rank()), seconds)
             transport._ends_mpi = ends_here
         atexit.register(transport.finish)
         return transport
@@ -360,13 +344,3 @@ def _sent() -> bool:
         raise errors.error("RD25", f"environment variable {SUMS_VARIABLE}={way!r}", "it is not a way of adding",
                            "Write shared or sent.", kind=errors.InvalidValueError)
     return way == "sent"
-
-
-def _timeout(wanted: float | None) -> float:
-    text = os.environ.get(TIMEOUT_VARIABLE)
-    try:
-        seconds = wanted if wanted is not None else float(text) if text else DEFAULT_TIMEOUT
-    except ValueError as error:
-        raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is not a number",
-                           f"Write {TIMEOUT_VARIABLE}=60.", kind=errors.InvalidValueError) from error
-    return seconds

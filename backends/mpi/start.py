@@ -1,0 +1,55 @@
+"""How a process starts MPI: with a supervisor that counts the seconds, and errors that end the job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from refdist import errors
+from refdist.backends.mpi import failure, mpi_types, supervised
+
+TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
+DEFAULT_TIMEOUT = 300.0  # seconds
+
+
+@contextmanager
+def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
+    """MPI, and whether it has to be ended by the caller; the `with` block is limited to these seconds.
+
+    Raises:
+        RD27: mpi4py cannot be used.
+    """
+    supervised.start()
+    with supervised.limited_start(seconds):
+        try:
+            import mpi4py
+
+            # Else MPI ends with the interpreter, and after a failure waits for the others for ever.
+            ends_here = "mpi4py.MPI" not in sys.modules
+            mpi4py.rc.finalize = not ends_here
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
+                               "Run `pip install mpi4py mpich`, which installs an MPI library and its mpiexec."
+                               ) from error
+        loaded: Any = MPI
+        failure.end_job_on_exceptions(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Abort)
+        yield loaded, ends_here
+
+
+def limit(wanted: float | None) -> float:
+    """The seconds that a process waits for the others: those wanted, or of the environment, or the default.
+
+    Raises:
+        RD25: the environment has something else.
+    """
+    text = os.environ.get(TIMEOUT_VARIABLE)
+    try:
+        seconds = wanted if wanted is not None else float(text) if text else DEFAULT_TIMEOUT
+    except ValueError as error:
+        raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is not a number",
+                           f"Write {TIMEOUT_VARIABLE}=60.", kind=errors.InvalidValueError) from error
+    return seconds
