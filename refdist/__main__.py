@@ -1,6 +1,8 @@
 """`python -m refdist run --workers 4 script.py`: a program of several workers, simulated in this process.
 
 `python -m refdist launch -n 4 script.py`: in several processes, started by mpiexec.
+
+`python -m refdist launch --workers 4 --ps 2 script.py`: a coordinator, workers and parameter servers, each a process.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import NoReturn
 
 import refdist
 from refdist.backends.mpi import alone
+from refdist.cluster_resolver.launcher import SERVERS_VARIABLE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--workers", type=int, default=2, help="how many workers (default 2)")
     run.add_argument("--replicas-per-worker", type=int, default=1, help="simulated devices of each (default 1)")
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
-    launch.add_argument("-n", type=int, default=2, dest="processes", help="how many processes (default 2)")
+    launch.add_argument("-n", type=int, dest="processes", help="how many processes (default 2), all of them workers")
+    launch.add_argument("--ps", type=int, default=0, help="how many parameter servers, beside a coordinator")
+    launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
     for command in (run, launch):
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
         command.add_argument("script", type=Path, help="the program")
@@ -37,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.script.is_file():
         parser.error(f"there is no file {options.script}")
     if "processes" in options:
+        if options.ps < 0 or (options.processes if options.ps else options.workers) is not None:
+            parser.error("write -n for workers alone, or --workers and --ps")
         _launch(options)
 
     def program() -> int:
@@ -60,11 +67,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _launch(options: argparse.Namespace) -> NoReturn:
+    processes = 2 if options.processes is None else options.processes
+    if options.ps:
+        os.environ[SERVERS_VARIABLE] = str(options.ps)
+        processes = 1 + (2 if options.workers is None else options.workers) + options.ps
     if options.record:
         os.environ[refdist.insight.VARIABLE] = str(options.record)
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
-    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(options.processes), *python,
+    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(processes), *python,
                               str(options.script), *options.arguments])
 
 

@@ -20,7 +20,7 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
     """MPI, and whether it has to be ended by the caller; the `with` block is limited to these seconds.
 
     Raises:
-        RD27: mpi4py cannot be used.
+        RD20: MPI has ended in this process.  RD27: mpi4py cannot be used.
     """
     supervised.start()
     with supervised.limited_start(seconds):
@@ -35,6 +35,9 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
             raise errors.error("RD27", "workers under MPI", f"mpi4py cannot be used: {error}",
                                "Run `pip install mpi4py mpich`, which installs an MPI library and its mpiexec."
                                ) from error
+        if MPI.Is_finalized():
+            raise errors.error("RD20", "workers under MPI", "MPI has ended in this process, which is a task of a job "
+                               "with parameter servers", "Use ParameterServerStrategy alone in such a job.")
         loaded: Any = MPI
         failure.end_job_on_exceptions(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Abort)
         yield loaded, ends_here

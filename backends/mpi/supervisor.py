@@ -15,8 +15,9 @@ process that has forked (`supervised`), and ends last.  It
 
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
 "kind": starting (with the "limit" in seconds), joined, finished, report (a "text", and how long it may "wait" for the
-same one of other workers), which is answered when it was printed, and notice: what is sent to the workers of other
-hosts when this one is lost, again and again, because datagrams get lost.
+same one of other workers), which is answered when it was printed, spared: from now on the job goes on when this worker
+is lost, the "task" of that name, and notice: what is sent to the workers of other hosts when this one is lost, again
+and again, because datagrams get lost.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -77,6 +78,7 @@ class Supervisor:
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._joined = self._finished = False  # what the worker has said
+        self._spared = ""  # its name, where the job goes on when it is lost
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
         self._failed = self._broken = False  # whether this process has said it; because of a process of the launcher
         self._if_first = False  # that is left out when a worker has failed before
@@ -147,6 +149,8 @@ class Supervisor:
                 self._tell("joined")
             elif message["kind"] == "finished":
                 self._finished = True
+            elif message["kind"] == "spared":
+                self._spared = message["task"]
             elif message["kind"] == "notice":
                 self._notices.append(Notice(message["datagram"], message["addresses"]))
             elif message["kind"] == "report":
@@ -189,6 +193,11 @@ class Supervisor:
         elif code < 0 and self._told and -code in (self._told, signal.SIGKILL):
             self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS,
                        if_first=True)
+        elif self._spared:
+            self._finished, self._status = True, 0
+            self._report(f"the task {self._spared} {how}; the job goes on without it", 0, status=0)
+            self._tell("ended")
+            self._leave()
         elif not self._joined:
             self._fail(f"{how} before it joined the others", MERGE_SECONDS)
         else:
@@ -279,6 +288,11 @@ class Supervisor:
                     os.write(self._pmi, b"cmd=abort exitcode=%d\n" % status)
                 self._wait_for_the_launcher()
             processes.end_descendants(0)
+        elif self._spared and self._pmi >= 0:
+            # MPICH ends all processes when one leaves without this, which its library says as the last thing of all.
+            with contextlib.suppress(OSError):
+                os.write(self._pmi, b"cmd=finalize\n")
+                select.select([self._pmi], [], [], TOLD_SECONDS)
         os._exit(status)
 
     def _wait_for_the_launcher(self) -> None:

@@ -33,7 +33,7 @@ import os
 import pickle
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,10 +41,12 @@ import numpy as np
 from refdist import errors, journal
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
+from refdist.array.messages import Task
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, mpi_types, supervised
+from refdist.backends.mpi.messages import MPIPeers
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.start import TIMEOUT_VARIABLE, limit, started
 from refdist.backends.mpi.watch import Watch
@@ -112,6 +114,10 @@ class MPITransport(ConnectableTransport):
             transport._ends_mpi = ends_here
         atexit.register(transport.finish)
         return transport
+
+    @classmethod
+    def meet(cls, task: Task, cluster: Mapping[str, Sequence[int]]) -> MPIPeers:
+        return MPIPeers(task, cluster)
 
     # Waiting.
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from refdist import errors, journal
+from refdist.array.messages import Peers, Task
 from refdist.array.plugins import Plugins
 from refdist.array.transport import Transport
 from refdist.runtime import Field
@@ -66,6 +68,22 @@ class ConnectableTransport(Transport):
         Raises:
             RD01: not all workers came in time.  RD27: a library that it needs is not installed.
         """
+
+    @classmethod
+    def meet(cls, task: Task, cluster: Mapping[str, Sequence[int]]) -> Peers | None:
+        """Connects this process with the other tasks of a job with parameter servers; instead of `connect`.
+
+        Args:
+            task: which one this process is.
+            cluster: the numbers of the tasks of each type.
+
+        Returns:
+            None where the transport has no messages between two tasks: then each process simulates all of them.
+
+        Raises:
+            RD01: not all processes came in time.  RD17: the processes are not the tasks of one cluster.
+        """
+        return None
 
 
 TRANSPORTS = Plugins(

@@ -1,16 +1,21 @@
 """`Server`: a task of a cluster, as the program of a worker or of a parameter server starts it.
 
-Tasks are simulated in the process of the coordinator and need not be started.  A program in which all roles are in one
-process may make Servers as it does for TensorFlow; one that starts a process for each role has nothing to do in any but
-the coordinator's, and is told so by `join` instead of waiting for ever.
+Where the processes were started together, `join` does what the task has to do (`serve`), and the process ends with the
+coordinator's.  In any other process the tasks are simulated and need not be started: a program in which all roles are
+in one process may make Servers as it does for TensorFlow, and `join` is an error instead of waiting for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from refdist import errors
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.runtime import Late
+
+# What a worker or a parameter server of this number does; returns only where tasks are simulated.
+serve: Late[Callable[[ClusterSpec, str, int], None]] = Late()
 
 
 class ServerDef(NamedTuple):
@@ -89,14 +94,19 @@ class Server:
         """Does nothing: a simulated task exists as soon as a cluster names it."""
 
     def join(self) -> None:
-        """Waits for ever in TensorFlow, and is an error here.
+        """Does what the task has to do, until the coordinator ends; then the process ends, too.
 
         Raises:
-            RD20: always, because the coordinator does not connect to other processes.
+            SystemExit: the coordinator has ended.
+            RD17: the processes are not the tasks of one cluster.
+            RD20: this process was not started together with a coordinator.
 
         Source: tf.distribute.Server.join.
         """
-        raise errors.error("RD20", "Server.join", f"{self._def.job_name} {self._def.task_index} would wait for a "
-                           "coordinator, which simulates all tasks in its own process",
-                           "Start only the program of the coordinator, without the ones of workers and parameter "
-                           "servers.")
+        spec, job, index, _ = self._def
+        if job in ("worker", "ps"):
+            serve.value(spec, job, index)
+        raise errors.error("RD20", "Server.join", f"{job} {index} would wait for a coordinator, which simulates all "
+                           "tasks in its own process",
+                           "Start only the program of the coordinator, or all of them together: `python -m refdist "
+                           "launch --workers 2 --ps 1 script.py`.")

@@ -1,4 +1,4 @@
-"""What the simulated cluster handles: functions that were scheduled, workers, faults that are to come."""
+"""What a coordinator handles: functions that were scheduled, workers, faults that are to come."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class Closure:
     """A function that was scheduled.
 
     Attributes:
-        call: the function with its arguments, called with the number of the worker.
+        call: the function with its arguments, called with the number of the worker; for a worker that is a process,
+            what it is sent.
         name: of the function, for messages.
         made: the line that scheduled it.
         done, value, error: what came of it.
-        worker: the one that carries it out, while it does.
+        worker: the simulated one that carries it out, while it does.
         fate: why it was stopped: CANCELLED, LOST, or "".
         turn: what it waits for when another strand has the turn.
         asker: who goes on when it has been stopped; None where it goes on to the next choice.
@@ -38,9 +39,9 @@ class Closure:
     __slots__ = ("asker", "call", "context", "done", "error", "fate", "frame", "made", "name", "turn", "value",
                  "worker")
 
-    def __init__(self, call: Callable[[int], object], name: str, frame: context_stack.Frame,
+    def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
                  made: Place | None) -> None:
-        self.call: Callable[[int], object] | None = call
+        self.call: Callable[[int], object] | bytes | None = call
         self.name = name
         self.made = made
         self.frame = frame

@@ -1,36 +1,30 @@
-"""`Cluster`: the simulated workers of a coordinator, the queue of functions, and what happens to them.
+"""`Cluster`: the simulated workers of a coordinator, and what happens to their functions.
 
-There is one queue.  A worker takes the function that waits longest, carries it out, and takes the next; so a worker has
-one function at a time, functions begin in the order in which they were scheduled, and end in any.  Exactly one strand
-(`strands`) runs at a time, either the program of the coordinator or one function, and at these points another one may
-get the turn: before every access to a variable of the strategy (`pause`), when a function has ended, and where the
-coordinator waits.  Who gets it is one of the choices (`choices`).
+Exactly one strand (`strands`) runs at a time, either the program of the coordinator or one function, and at these
+points another one may get the turn: before every access to a variable of the strategy (`pause`), when a function has
+ended, and where the coordinator waits.  Who gets it is one of the choices (`choices`).
 
 The coordinator runs until it waits: for one function (`fetch`), for all of them (`join`), or for room in the queue.
 Nothing else makes functions go on unless the choices say so, and there are no clocks.  Where nothing could ever end the
 wait, because no worker is left, it is an error.
 
-Failures.  The first error of a function is kept, and the others go on, until the coordinator calls `schedule`, `join`
-or `done`: that call stops what runs, drops what waits, forgets the error and raises it.  A lost worker is not an error:
-its function goes to the end of the queue, and begins again; what it wrote stays written.  A function is stopped at an
-access, by an exception that is not an `Exception`.
-
-A function that waits for a variable to change would never let others go on; after `PATIENCE` accesses in a row option 0
-is somebody else.
+A function is stopped at an access, by an exception that is not an `Exception`.  One that waits for a variable to change
+would never let others go on; after `PATIENCE` accesses in a row option 0 is somebody else.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 
-from refdist import errors
+from refdist import errors, nest
 from refdist.coordinator import strands
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, current
 from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stopped, Worker, settled
+from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
+from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
 from refdist.core import context_stack, devices
 from refdist.strategies.parameter_server import ParameterServerExtended
 from refdist.variables.served import here
@@ -47,18 +41,15 @@ def _always() -> bool:
     return True
 
 
-class Cluster:
-    """The workers and the queue of one coordinator.
+class Cluster(Functions):
+    """The simulated workers of one coordinator.
 
     Attributes:
-        lock: held by the thread that plays the coordinator.
         ready: whether the coordinator can go on, asked while it waits.
     """
 
     def __init__(self, extended: ParameterServerExtended) -> None:
-        self.lock = threading.RLock()
-        self.queue: deque[Closure] = deque()
-        self.error: BaseException | None = None
+        super().__init__(extended.workers)
         self.ready: Callable[[], bool] = _always
         self._extended = extended
         self._workers = [Worker(i) for i in range(extended.workers)]
@@ -74,15 +65,9 @@ class Cluster:
 
     @property
     def idle(self) -> bool:
-        """Whether all functions have ended."""
         return not self.queue and not any(worker.closure for worker in self._workers)
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
-        """Lets functions run until `ready()`.
-
-        Raises:
-            RD33: no worker is left.
-        """
         while not ready():
             if self._interrupted:
                 raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
@@ -93,8 +78,10 @@ class Cluster:
                                    "Start a worker again with refdist.coordinator.restart_task.")
 
     def step(self) -> None:
-        """Lets something else happen, where there is anything."""
         self._let_others(_always)
+
+    def scheduled(self) -> None:
+        self.pause()
 
     def _let_others(self, ready: Callable[[], bool]) -> bool:
         option = self._chosen(())
@@ -104,24 +91,28 @@ class Cluster:
         self._hand_over(option, self._turn)
         return True
 
-    def raise_error(self) -> None:
-        """Raises the error that is kept, after it has stopped and dropped all functions.
+    def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+              ) -> Callable[[int], object]:
+        if not args and not kwargs:
+            return lambda worker: fn()
+        own = nest.map_structure(kept, [args, kwargs])
 
-        Raises:
-            The first error of a function since the last call.
-        """
-        error, self.error = self.error, None
-        if error is None:
-            return
+        def call(worker: int) -> object:
+            mine, named = nest.map_structure(
+                lambda leaf: leaf._of(worker) if isinstance(leaf, PerWorkerValue) else leaf, own)
+            return fn(*mine, **named)
+
+        return call
+
+    def per_worker_dataset(self, given: object) -> PerWorkerDataset:
+        return PerWorkerDataset(per_worker_datasets(given, self.workers), self._extended.lives)
+
+    def _stop_all(self) -> None:
         for worker in self._workers:
             closure = worker.closure
             if closure is not None:
                 self._stop(closure, CANCELLED)
                 closure.cancel(f"it was stopped on worker {worker.number}, because another function failed")
-        for closure in self.queue:
-            closure.cancel("it was dropped before it began, because another function failed")
-        self.queue.clear()
-        raise error
 
     # Points where another strand may get the turn.
 
@@ -220,7 +211,7 @@ class Cluster:
 
     def _carry_out(self, closure: Closure) -> Job | None:
         worker = closure.worker
-        assert worker is not None and closure.call is not None
+        assert worker is not None and callable(closure.call)
         _mine.closure, here.worker = closure, worker.number
         context_stack.state.top = closure.frame
         try:
@@ -231,7 +222,7 @@ class Cluster:
             pass
         except BaseException as error:
             if not closure.fate:
-                self._failed(closure, worker, error)
+                self._failed(closure, worker.number, error)
         finally:
             context_stack.state.top = context_stack.BOTTOM
         worker.closure = closure.worker = None
@@ -259,17 +250,6 @@ class Cluster:
         closure = None if option is None or option.action == COORDINATOR else self._workers[int(option.task)].closure
         (self._turn if closure is None else closure.turn).give()
         return None
-
-    def _failed(self, closure: Closure, worker: Worker, error: BaseException) -> None:
-        if isinstance(error, StopIteration):
-            ended = errors.error("RD29", f"function {closure.name} on worker {worker.number}",
-                                 "there are no more elements in the dataset that it reads")
-            ended.__cause__ = error
-            error = ended
-        errors.explain_read_only(error)
-        error.add_note(f"raised on worker {worker.number} of {len(self._workers)} in {closure}")
-        self.error = self.error or error
-        closure.finish(None, error)
 
     # Tasks that are lost.
 
@@ -319,10 +299,3 @@ class Cluster:
             closure.asker = asker = Turn()
             closure.turn.give()
             asker.wait()
-
-    def _again(self, closure: Closure) -> None:
-        closure.fate = ""
-        if self.error is not None:
-            closure.cancel("its worker was lost after another function had failed")
-        else:
-            self.queue.append(closure)

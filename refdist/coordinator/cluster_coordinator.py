@@ -1,6 +1,6 @@
 """`ClusterCoordinator`: schedules functions on the workers of a ParameterServerStrategy.
 
-What happens to a function is in `cluster`; here are the calls that users make, with their checks.
+What happens to a function is in `functions`; here are the calls that users make, with their checks.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refdist import errors, nest
-from refdist.coordinator.closures import Closure, snapshot
+from refdist.coordinator.closures import Closure
 from refdist.coordinator.cluster import Cluster
-from refdist.coordinator.values import (
-    PerWorkerDataset,
-    PerWorkerValue,
-    RemoteValue,
-    not_on_a_worker,
-    per_worker_datasets,
-)
+from refdist.coordinator.functions import Functions
+from refdist.coordinator.processes import Processes
+from refdist.coordinator.values import PerWorkerDataset, RemoteValue, not_on_a_worker
 from refdist.core import call_site, context_stack
 from refdist.core.callers import require
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
@@ -54,7 +50,7 @@ class ClusterCoordinator:
     """
 
     _strategy: ParameterServerStrategy
-    _cluster: Cluster
+    _cluster: Functions
 
     def __new__(cls, strategy: ParameterServerStrategy) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
@@ -67,7 +63,7 @@ class ClusterCoordinator:
         made._strategy = strategy
         extended = strategy.extended
         assert isinstance(extended, ParameterServerExtended)
-        made._cluster = Cluster(extended)
+        made._cluster = Cluster(extended) if extended.job is None else Processes(extended, extended.job)
         strategy._coordinator = made
         return made
 
@@ -106,17 +102,17 @@ class ClusterCoordinator:
         require(self._strategy, attempted)
         if not callable(fn):
             raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function.")
-        call = _bound(fn, *call_arguments(() if args is None else args, kwargs, attempted))
+        cluster = self._cluster
+        call = cluster.bound(fn, *call_arguments(() if args is None else args, kwargs, attempted))
         frame = self._strategy.extended._scope_frame(context_stack.frame())
         site = call_site.of(sys._getframe(1))
         closure = Closure(call, getattr(fn, "__name__", type(fn).__name__), frame, site[0] if site else None)
-        cluster = self._cluster
         with cluster.lock:
             if len(cluster.queue) >= QUEUE_LIMIT:
                 cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
             cluster.queue.append(closure)
             cluster.raise_error()
-            cluster.pause()
+            cluster.scheduled()
         return RemoteValue(closure, cluster)
 
     def join(self) -> None:
@@ -189,9 +185,7 @@ class ClusterCoordinator:
         Source: tf.distribute.coordinator.ClusterCoordinator.create_per_worker_dataset.
         """
         not_on_a_worker("ClusterCoordinator.create_per_worker_dataset")
-        extended = self._strategy.extended
-        assert isinstance(extended, ParameterServerExtended)
-        return PerWorkerDataset(per_worker_datasets(dataset_fn, extended.workers), extended.lives)
+        return self._cluster.per_worker_dataset(dataset_fn)
 
 
 def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, after: int | None = 0) -> None:
@@ -207,12 +201,11 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
             variables of the server; None for a moment that `interleaving` chooses, if it chooses one.
 
     Raises:
-        RD17: there is no such task.  RD25: `after` is not an int of 0 or more, nor None.
+        RD17: there is no such task.  RD20: it is a process.  RD25: `after` is not an int of 0 or more, nor None.
     """
-    task = _task(coordinator, "stop_task", task_type, task_id)
+    cluster, task = _task(coordinator, "stop_task", task_type, task_id)
     if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
         raise errors.error("RD25", "stop_task", f"after is {after!r}", "Pass an int of 0 or more, or None.")
-    cluster = coordinator._cluster
     with cluster.lock:
         if after == 0:
             cluster.lose(task)
@@ -227,41 +220,23 @@ def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) 
     again, and restore a checkpoint.
 
     Raises:
-        RD17: there is no such worker.  RD20: it is a parameter server.
+        RD17: there is no such worker.  RD20: it is a parameter server, or a process.
     """
-    kind, number = _task(coordinator, "restart_task", task_type, task_id)
+    cluster, (kind, number) = _task(coordinator, "restart_task", task_type, task_id)
     if kind == "ps":
         raise errors.error("RD20", "restart_task", "a parameter server that is started again has none of its variables",
                            "Make the strategy again, and restore a checkpoint.")
-    with coordinator._cluster.lock:
-        coordinator._cluster.restart(number)
+    with cluster.lock:
+        cluster.restart(number)
 
 
-def _task(coordinator: ClusterCoordinator, attempted: str, task_type: str, task_id: int) -> tuple[str, int]:
+def _task(coordinator: ClusterCoordinator, attempted: str, task_type: str, task_id: int
+          ) -> tuple[Cluster, tuple[str, int]]:
+    cluster = coordinator._cluster
+    if not isinstance(cluster, Cluster):
+        raise errors.error("RD20", attempted, f"{task_type} {task_id} is a process", "Send it a signal.")
     spec = coordinator.strategy.cluster_resolver.cluster_spec()
     if task_type not in ("worker", "ps") or task_id not in spec.task_indices(task_type):
         raise errors.error("RD17", attempted, f"{spec} has no {task_type} {task_id} that can be lost",
                            'Pass "worker" or "ps", and the number of one.')
-    return task_type, task_id
-
-
-def _bound(fn: Callable[..., object], args: tuple[object, ...],
-           kwargs: dict[str, object]) -> Callable[[int], object]:
-    # The call as a function of the worker.
-    if not args and not kwargs:
-        return lambda worker: fn()
-    kept = nest.map_structure(_kept, [args, kwargs])
-
-    def call(worker: int) -> object:
-        mine, named = nest.map_structure(lambda leaf: leaf._of(worker) if isinstance(leaf, PerWorkerValue) else leaf,
-                                         kept)
-        return fn(*mine, **named)
-
-    return call
-
-
-def _kept(leaf: Any) -> Any:
-    if isinstance(leaf, RemoteValue):
-        raise errors.error("RD25", "ClusterCoordinator.schedule", f"an argument is {leaf!r}",
-                           "Pass the result, `value.fetch()`, or keep it in a variable.", kind=errors.InvalidValueError)
-    return snapshot(leaf)
+    return cluster, (task_type, task_id)

@@ -9,8 +9,8 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import is_array, to_numpy
-from refdist.coordinator.closures import Closure
-from refdist.coordinator.cluster import Cluster
+from refdist.coordinator.closures import Closure, snapshot
+from refdist.coordinator.functions import Functions
 from refdist.input.distributed import DistributedDataset
 from refdist.variables.served import here
 
@@ -23,7 +23,7 @@ class RemoteValue:
 
     __slots__ = ("_closure", "_cluster")
 
-    def __init__(self, closure: Closure, cluster: Cluster) -> None:
+    def __init__(self, closure: Closure, cluster: Functions) -> None:
         self._closure = closure
         self._cluster = cluster
 
@@ -60,6 +60,18 @@ class RemoteValue:
 
     def __repr__(self) -> str:
         return f"<RemoteValue of {self._closure.name}>"
+
+
+def kept(leaf: Any) -> Any:
+    """An argument of a scheduled function, as it is now.
+
+    Raises:
+        RD25: a RemoteValue.
+    """
+    if isinstance(leaf, RemoteValue):
+        raise errors.error("RD25", "ClusterCoordinator.schedule", f"an argument is {leaf!r}",
+                           "Pass the result, `value.fetch()`, or keep it in a variable.", kind=errors.InvalidValueError)
+    return snapshot(leaf)
 
 
 def _as_numpy(leaf: Any) -> Any:
@@ -190,19 +202,25 @@ def per_worker_datasets(given: object, workers: int) -> list[Any]:
     """
     attempted = "create_per_worker_dataset"
     if not callable(given):
-        return [_dataset(given, attempted)] * workers
-    return [_dataset(_on_worker(i, given), f"the dataset_fn of {attempted}") for i in range(workers)]
+        return [checked_dataset(given, attempted)] * workers
+    return [checked_dataset(on_worker(i, given), f"the dataset_fn of {attempted}") for i in range(workers)]
 
 
-def _on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
-    here.worker = worker
+def on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
+    """What the function returns for a worker."""
+    before, here.worker = here.worker, worker
     try:
         return dataset_fn()
     finally:
-        here.worker = None
+        here.worker = before
 
 
-def _dataset(found: object, attempted: str) -> Any:
+def checked_dataset(found: object, attempted: str) -> Any:
+    """What was found, which has to be a dataset.
+
+    Raises:
+        RD25: it is not.
+    """
     if isinstance(found, DistributedDataset) or (hasattr(found, "element_spec") and hasattr(found, "__iter__")
                                                  and not hasattr(found, "__next__")):
         return found

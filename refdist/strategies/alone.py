@@ -8,16 +8,17 @@ from refdist import errors
 from refdist.array import connection
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
+from refdist.strategies import job
 
 
 def warn_of_copies(strategy: str) -> None:
     """Warns, on the first of several workers, that each of them trains a model of its own.
 
-    No warning where a MultiWorkerMirroredStrategy was made before, and none for an evaluator.
+    None where a MultiWorkerMirroredStrategy was made before, in a job with parameter servers, and for an evaluator.
     """
     launcher = connection.launcher()
     group = None if launcher is None else launcher.group()
-    if group is None or connection.joined():
+    if group is None or connection.joined() or job.current.value is not None:
         return
     rank, size, who = group
     if rank == 0 and size > 1 and not _evaluates():

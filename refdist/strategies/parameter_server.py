@@ -4,11 +4,14 @@ Training is asynchronous: functions on several workers run at the same time, eac
 gets there, and no one waits for another.  Everything is said by three objects.  The strategy places variables; the
 coordinator (`refdist.coordinator`) sends functions to workers; the cluster resolver says how many tasks there are.
 
-Tasks are simulated: they exist as soon as the cluster names them, in the process of the coordinator, and nothing has to
-be started.  An access to a variable is where the coordinator's simulation may let another function go on; it sets
-`pause`.  Within a worker everything is as with CentralStorageStrategy: a worker without GPUs has one replica, and its
-variables are plain; with several, they aggregate what the replicas of this one worker write.  Nothing is ever reduced
-over workers.
+Tasks are simulated, unless a launcher has started one process for each of them (`job`).  Simulated ones exist as soon
+as the cluster names them, in the process of the coordinator, and nothing has to be started.  An access to a variable is
+where the coordinator's simulation may let another function go on; it sets `pause`.  The processes of a job all run the
+same program: where this strategy is made, those of workers and parameter servers do their work, and end.
+
+Within a worker everything is as with CentralStorageStrategy: a worker without GPUs has one replica, and its variables
+are plain; with several, they aggregate what the replicas of this one worker write.  Nothing is ever reduced over
+workers.
 
 Placement is round robin: a counter per strategy, which goes up by one for each variable, or shard of one, whatever its
 size.  A variable that is colocated with another one does not count, and is not split.
@@ -23,15 +26,18 @@ from typing import Any
 
 from refdist import config, errors
 from refdist.array.convert import dtype_of, to_array
+from refdist.array.messages import CHIEF
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_servers
 from refdist.core import context_stack, devices, rules
 from refdist.core.callers import require
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
+from refdist.strategies.job import joined
 from refdist.variables import creation, served
 from refdist.variables.access import foreign
 from refdist.variables.partitioners import row_counts
+from refdist.variables.remote import RemoteVariable
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import Variable, as_variable
 
@@ -58,7 +64,10 @@ class ParameterServerStrategy(Strategy):
     ('/job:ps/replica:0/task:0/device:CPU:0', '/job:ps/replica:0/task:1/device:CPU:0')
 
     Raises:
-        RD17: the cluster is described wrongly, or has no worker or no parameter server.
+        SystemExit: this process is a worker or a parameter server, and its coordinator has ended.
+        RD17: the cluster is described wrongly, has no worker or no parameter server, or is not the one of the
+            processes that were started.
+        RD20: in a job, a second strategy, or workers with GPUs.
         RD24: the resolver counts GPUs that the machine does not have.  RD25: bad arguments.
 
     Source: tf.distribute.ParameterServerStrategy.
@@ -94,6 +103,7 @@ class ParameterServerExtended(StrategyExtended):
     """ParameterServerStrategy's methods.
 
     Attributes:
+        job: what this process is a task of; None where tasks are simulated.
         workers: how many there are.
         lives: how often each of them has been lost.
         lost: the numbers of the parameter servers that are gone.
@@ -105,10 +115,14 @@ class ParameterServerExtended(StrategyExtended):
     def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, partition: Partition | None) -> None:
         spec = resolver.cluster_spec()
         check_servers(spec, resolver.task_type, resolver.task_id)
+        self.job = joined(spec, resolver.task_type or CHIEF, resolver.task_id or 0)
         gpus = resolver.num_accelerators().get("GPU", 0)
         servers = [devices.canonical(f"/job:ps/task:{i}/device:CPU:0") for i in range(spec.num_tasks("ps"))]
         super().__init__(container_strategy, worker_devices=[f"GPU:{i}" for i in range(gpus)] or ["CPU:0"],
                          parameter_devices=servers)
+        if self.job is not None:
+            self.job.take(self.layout)
+            self.kinds = {**_KINDS, rules.PLAIN: RemoteVariable}
         self._keeps = rules.CENTRAL if self.layout.count > 1 else rules.LONE_CENTRAL
         self._partition = partition
         self._placed = 0
@@ -150,6 +164,10 @@ class ParameterServerExtended(StrategyExtended):
         return super().variable_created_in_scope(v.variables[0] if isinstance(v, ShardedVariable) else v)
 
     def _create_variable(self, next_creator: Callable[..., object], **kwargs: Any) -> Any:
+        if self.job is not None and self.job.task.type != CHIEF:
+            raise errors.error("RD20", f"Variable(name={kwargs.get('name')!r})", f"it would be made on {self.job.task} "
+                               "alone",
+                               "Make variables in the program that schedules the functions.")
         beside = kwargs.pop("colocate_with", None)
         if kwargs.get("per_worker_variable"):
             return self._create_for_workers(next_creator, kwargs)

@@ -37,6 +37,7 @@ class Servers(Extended, Protocol):
     lost: set[int]
     workers: int
     lives: list[int]
+    job: object
 
     def visit(self, device: str, what: str) -> None:
         """Called before every access to a variable on `device`; raises where its server is gone."""
@@ -140,12 +141,15 @@ class PerWorkerVariable(Variable):
         """The values of all workers.
 
         Raises:
-            RD09: called in a scheduled function.
+            RD09: called in a scheduled function.  RD20: the workers are processes.
         """
         if here.worker is not None:
             raise errors.error("RD09", f"read_all of variable {self.name}", f"it was called on worker {here.worker}",
                                "Call it on the coordinator, when the functions have ended.")
         servers: Any = self._strategy
+        if servers.extended.job is not None:
+            raise errors.error("RD20", f"read_all of variable {self.name}", "the values are in other processes",
+                               "Return the value from a scheduled function.")
         return [self._of(worker)._array for worker in range(servers.extended.workers)]
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ from refdist.array.convert import (
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.variables.interfaces import Strategy
-from refdist.variables.operations import fits, prepare
+from refdist.variables.operations import fits
 from refdist.variables.values import copies_in_words, is_splittable
 from refdist.variables.variable import Variable
 
@@ -270,7 +270,7 @@ class ShardedVariable(ArrayOperators):
 
     def _write_each(self, operation: str, writes: Sequence[tuple[Variable, object]], attempted: str) -> None:
         for one, part in writes:
-            prepare(one._primary, operation, part, attempted)  # all of them are checked before the first is written
+            one._primary._prepared(operation, part, attempted)  # all of them are checked before the first is written
         for one, part in writes:
             one._write(operation, part, read_value=False)
 

@@ -335,8 +335,14 @@ class ResourceVariable(Variable):
                 undo.setdefault(id(self), Written(_equal_to_itself, functools.partial(self._store, self._array)))
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
             value = value._local()
-        self._store(update(operation, self._array, prepare(self, operation, value, attempted), self._device))
+        return self._update(operation, value, attempted, read_value)
+
+    def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
+        self._store(update(operation, self._array, self._prepared(operation, value, attempted), self._device))
         return self._array if read_value else None
+
+    def _prepared(self, operation: str, value: object, attempted: str) -> Any:
+        return prepare(self, operation, value, attempted)
 
     def _store(self, array: Array) -> None:
         self._array = array

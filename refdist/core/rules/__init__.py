@@ -59,11 +59,12 @@ One rule without a second case, shorter as code than as a table:
     variables/creation.py: default_creator (a variable of each worker needs workers)
     variables/served.py: lost (a parameter server that is gone takes its variables with it)
     variables/served.py: PerWorkerVariable.read_all (a worker does not see what others have of their own)
+    strategies/parameter_server.py: ParameterServerExtended._create_variable (the coordinator makes them)
     strategies/parameter_server.py: ParameterServerExtended._place (the next server; replica 0 chooses for all)
     strategies/parameter_server.py: ParameterServerStrategy.__deepcopy__ (there is one coordinator)
     coordinator/cluster.py: Cluster.wait (what is waited for can happen)
     coordinator/closures.py: Closure.cancel (what was stopped is told so)
-    coordinator/cluster_coordinator.py: restart_task (a parameter server that comes back is empty)
+    coordinator/cluster_coordinator.py: _task, restart_task (only what is simulated; a new parameter server is empty)
     coordinator/values.py: not_on_a_worker, experimental_get_current_worker_index (the coordinator, or a worker)
     coordinator/values.py: PerWorkerIterator._not_here (an iterator is a worker's)
     random/generator.py: Generator._skip, Generator._stream (replicas draw from streams of their own)
@@ -92,7 +93,8 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     input/distributed.py: DistributedIterator._next_of_all (empty elements until the rows of all workers have ended)
 
 Not of tf.distribute, or what one library cannot do: data/, checkpoints/, backends/, config.py, journal.py, insight/,
-missing.py, random/state.py, strategies/deprecated.py, strategies/plans.py.
+missing.py, random/state.py, strategies/deprecated.py, strategies/plans.py, strategies/job.py, variables/remote.py,
+coordinator/parcels.py, coordinator/processes.py, coordinator/tasks.py, __main__.py.
 """
 
 from refdist.core.rules.advice import (

@@ -1,0 +1,114 @@
+"""The functions of a coordinator: those that wait, what came of the others, and the error that is to be raised.
+
+Who carries them out is in the classes that are made from this one: simulated workers (`cluster`) or processes
+(`processes`).  What holds for both:
+
+There is one queue.  A worker takes the function that waits longest, carries it out, and takes the next; so a worker has
+one function at a time, functions begin in the order in which they were scheduled, and end in any.
+
+The first error of a function is kept, and the others go on, until the coordinator calls `schedule`, `join` or `done`:
+that call stops what runs, drops what waits, forgets the error and raises it.  A lost worker is not an error: its
+function goes to the end of the queue, and begins again; what it wrote stays written.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from refdist import errors
+from refdist.coordinator.closures import Closure
+
+if TYPE_CHECKING:
+    from refdist.coordinator.values import PerWorkerDataset
+
+
+class Functions(ABC):
+    """The queue of one coordinator, and its workers.
+
+    Attributes:
+        workers: how many there were at the start.
+        lock: held by the thread that plays the coordinator.
+        queue: the functions that wait.
+        error: the first one of a function, until it is raised.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.lock = threading.RLock()
+        self.queue: deque[Closure] = deque()
+        self.error: BaseException | None = None
+
+    @property
+    @abstractmethod
+    def idle(self) -> bool:
+        """Whether all functions have ended."""
+
+    @abstractmethod
+    def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+              ) -> Callable[[int], object] | bytes:
+        """What a worker is given of a call; what the program does later with the arrays in it has no effect."""
+
+    @abstractmethod
+    def per_worker_dataset(self, given: object) -> PerWorkerDataset:
+        """A dataset for each worker.
+
+        Raises:
+            RD25: not a dataset, nor a function that returns one.
+        """
+
+    @abstractmethod
+    def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        """Lets functions run until `ready()`.
+
+        Raises:
+            RD33: no worker is left.
+        """
+
+    @abstractmethod
+    def step(self) -> None:
+        """Lets something happen, where there is anything."""
+
+    @abstractmethod
+    def scheduled(self) -> None:
+        """Called when there is one more function in the queue."""
+
+    @abstractmethod
+    def _stop_all(self) -> None:
+        """Stops the functions that run, and waits until none does."""
+
+    def raise_error(self) -> None:
+        """Raises the error that is kept, after it has stopped and dropped all functions.
+
+        Raises:
+            The first error of a function since the last call.
+        """
+        error, self.error = self.error, None
+        if error is None:
+            return
+        self._stop_all()
+        for closure in self.queue:
+            closure.cancel("it was dropped before it began, because another function failed")
+        self.queue.clear()
+        raise error
+
+    def _failed(self, closure: Closure, worker: int, error: BaseException) -> None:
+        if isinstance(error, StopIteration):
+            ended = errors.error("RD29", f"function {closure.name} on worker {worker}",
+                                 "there are no more elements in the dataset that it reads")
+            ended.__cause__ = error
+            error = ended
+        errors.explain_read_only(error)
+        error.add_note(f"raised on worker {worker} of {self.workers} in {closure}")
+        self.error = self.error or error
+        closure.finish(None, error)
+
+    def _again(self, closure: Closure) -> None:
+        closure.fate = ""
+        if self.error is not None:
+            closure.cancel("its worker was lost after another function had failed")
+        else:
+            self.queue.append(closure)

@@ -1,0 +1,233 @@
+"""What travels between the coordinator and the workers of a job: functions with their arguments, and results.
+
+A function is sent by value, by cloudpickle, as far as it stands in the program itself, with all that it refers to as it
+is when it is scheduled; what stands in a module is sent by name.  So a worker needs the modules of the program, and no
+line of the program itself.  What the function changes of the objects that came with it is changed on the worker alone,
+and is gone when it ends.
+
+Some objects stand for something that lies elsewhere: variables on parameter servers, the strategy, per-worker datasets
+and their iterators, and variables of which each worker has its own.  They have a number instead.  The first time that
+one of them is sent it gets a definition, and a worker gets the definitions that it lacks together with its next
+function.  There it makes the object at its first use, and keeps it; so an iterator goes on where it was.
+
+What cannot be sent is an error where it is scheduled: open files, locks, generators, other strategies, the coordinator,
+RemoteValues, and variables made outside the strategy's scope, whose value is in the coordinator's memory.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from refdist import errors
+from refdist.coordinator.values import (
+    PerWorkerDataset,
+    PerWorkerIterator,
+    RemoteValue,
+    checked_dataset,
+    not_on_a_worker,
+    on_worker,
+)
+from refdist.core import devices
+from refdist.strategies.job import Job
+from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
+from refdist.variables.remote import Facts, RemoteVariable, handle
+from refdist.variables.served import PerWorkerVariable
+from refdist.variables.variable import ResourceVariable
+
+
+def _cloudpickle() -> Any:
+    try:
+        import cloudpickle  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise errors.error("RD27", "ClusterCoordinator.schedule", "functions are sent to processes, and cloudpickle is "
+                           "not installed", "Run `pip install cloudpickle`.",
+                           kind=errors.MissingPackageError) from error
+    return cloudpickle
+
+
+def by_value(value: object) -> bytes:
+    """A value of the program itself, such as an object of one of its classes, as a worker sends it back.
+
+    Raises:
+        RD25: something in it cannot be sent.
+    """
+    try:
+        return bytes(_cloudpickle().dumps(value, 5))
+    except Exception as error:
+        raise errors.error("RD25", "the result of a scheduled function", f"it cannot be sent to the coordinator: "
+                           f"{error}", "Return arrays, numbers and other plain objects.") from error
+
+
+class SharedDataset(PerWorkerDataset):
+    """A dataset of which each worker that is a process reads its own copy.
+
+    Args:
+        given: the dataset, or the function that returns one.
+    """
+
+    def __init__(self, given: object) -> None:
+        super().__init__([], [])
+        self._given = given
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of the elements that a worker reads."""
+        return self._made(0).element_spec
+
+    def __iter__(self) -> PerWorkerIterator:
+        not_on_a_worker("iterating over a per-worker dataset")
+        return SharedIterator(self)
+
+    def _made(self, worker: int) -> Any:
+        given, attempted = self._given, "create_per_worker_dataset"
+        if not callable(given):
+            return checked_dataset(given, attempted)
+        return checked_dataset(on_worker(worker, given), f"the dataset_fn of {attempted}")
+
+
+class SharedIterator(PerWorkerIterator):
+    """An iterator of which each worker that is a process has its own."""
+
+    def __init__(self, dataset: SharedDataset) -> None:
+        super().__init__([], [])
+        self._dataset = dataset
+
+
+class Outgoing:
+    """What the coordinator sends.
+
+    Attributes:
+        definitions: of the objects that have a number, in an order in which none needs a later one.
+    """
+
+    def __init__(self, strategy: ParameterServerStrategy, job: Job) -> None:
+        self.definitions: list[tuple[int, bytes]] = []
+        self._strategy = strategy
+        self._job = job
+        self._numbers: dict[int, tuple[int, object]] = {}  # by id, with the object, which keeps its id
+        base: Any = _cloudpickle().Pickler
+        outgoing = self
+
+        class Pickler(base):  # type: ignore[misc, unused-ignore]
+            def persistent_id(self, obj: object) -> int | None:
+                return outgoing.number_of(obj) if isinstance(obj, _NUMBERED) else None
+
+        self._pickler = Pickler
+
+    def packed(self, value: object) -> bytes:
+        """What is sent.
+
+        Raises:
+            RD25: something in it cannot be sent.  RD20: a variable of this process alone.
+        """
+        file = io.BytesIO()
+        try:
+            self._pickler(file, 5).dump(value)
+        except errors.RefdistError:
+            raise
+        except Exception as error:
+            raise errors.error("RD25", "ClusterCoordinator.schedule", f"something that the function needs cannot be "
+                               f"sent to a process: {error}", "Make it in the function, or in the function given to "
+                               "create_per_worker_dataset.") from error
+        return file.getvalue()
+
+    def number_of(self, obj: object) -> int:
+        """The number of an object, which is defined at the first time.
+
+        Raises:
+            RD20: a variable of this process alone.  RD25: another object that belongs to this process.
+        """
+        if id(obj) not in self._numbers:
+            definition = self.packed(self._definition(obj))
+            number = obj._number if isinstance(obj, RemoteVariable) else self._job.new_number()
+            self._numbers[id(obj)] = number, obj
+            self.definitions.append((number, definition))
+        return self._numbers[id(obj)][0]
+
+    def _definition(self, obj: object) -> tuple[str, object]:
+        if isinstance(obj, RemoteVariable):
+            return "variable", obj.facts()
+        if obj is self._strategy or obj is self._strategy.extended:
+            return "strategy" if obj is self._strategy else "extended", None
+        if isinstance(obj, PerWorkerVariable):
+            first = obj._first
+            return "own variable", (obj._initial, first._name, first._shape, first._trainable, first._synchronization,
+                                    first._aggregation, first._constraint)
+        if isinstance(obj, SharedDataset):
+            return "dataset", obj._given
+        if isinstance(obj, SharedIterator):
+            return "iterator", obj._dataset
+        if isinstance(obj, ResourceVariable):
+            raise errors.error("RD20", "ClusterCoordinator.schedule", f"the function uses variable {obj.name}, which "
+                               "is in the memory of the coordinator's process",
+                               "Create it in the strategy's scope, or pass its value as an argument.")
+        raise errors.error("RD25", "ClusterCoordinator.schedule", f"the function uses a {type(obj).__name__}, which "
+                           "belongs to the coordinator's process", "Pass the result, `value.fetch()`, or keep it in a "
+                           "variable." if isinstance(obj, RemoteValue) else "", kind=errors.InvalidValueError)
+
+
+# Also those that are refused.
+_NUMBERED = (ResourceVariable, PerWorkerVariable, ParameterServerStrategy, ParameterServerExtended, PerWorkerDataset,
+             PerWorkerIterator, RemoteValue)
+
+
+class Incoming:
+    """What a worker has received: it makes the objects that have a number.
+
+    Args:
+        strategy: this worker's.
+        worker: its number.
+    """
+
+    def __init__(self, strategy: ParameterServerStrategy, worker: int) -> None:
+        self._definitions: dict[int, bytes] = {}
+        self._objects: dict[int, Any] = {}
+        self._strategy = strategy
+        self._worker = worker
+        incoming = self
+
+        class Unpickler(pickle.Unpickler):
+            def persistent_load(self, pid: int) -> Any:
+                return incoming.numbered(pid)
+
+        self._unpickler = Unpickler
+
+    def define(self, definitions: list[tuple[int, bytes]]) -> None:
+        """Takes definitions."""
+        self._definitions.update(definitions)
+
+    def unpacked(self, data: bytes) -> Any:
+        """What was packed."""
+        return self._unpickler(io.BytesIO(data)).load()
+
+    def numbered(self, number: int) -> Any:
+        """The object of that number, which is made at the first time.
+
+        Raises:
+            Whatever the making of it has raised, as often as it is asked for.
+        """
+        if number not in self._objects:
+            try:
+                self._objects[number] = self._made(*self.unpacked(self._definitions[number]))
+            except Exception as error:
+                self._objects[number] = error
+        found = self._objects[number]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _made(self, kind: str, given: object) -> Any:
+        if isinstance(given, Facts):
+            return handle(self._strategy, given)
+        if kind == "own variable" and isinstance(given, tuple):
+            array, name, shape, *rest = given
+            return ResourceVariable(array, name, shape, devices.canonical(
+                f"/job:worker/task:{self._worker}/device:CPU:0"), self._strategy, *rest)
+        if kind == "dataset":
+            return SharedDataset(given)._made(self._worker)
+        if kind == "iterator" and isinstance(given, Iterable):
+            return iter(given)
+        return self._strategy if kind == "strategy" else self._strategy.extended

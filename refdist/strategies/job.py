@@ -1,0 +1,93 @@
+"""The job that this process is a task of: a coordinator, workers and parameter servers, each a process of its own.
+
+A launcher has started them, and all run the same program.  The first thing that needs the others joins the job: making
+a ParameterServerStrategy, or `Server.join`.  Both connect the process with the tasks that it has something to say to
+(`array/messages`); workers and parameter servers then do their work, and end when the coordinator does.
+
+A process that was started alone has no job, and simulates all tasks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+
+from refdist import errors
+from refdist.array import connection
+from refdist.array.messages import CHIEF, SERVER, WORKER, Peers, Task
+from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.cluster_resolver.server import serve
+from refdist.core.interfaces import Layout
+from refdist.runtime import Field
+from refdist.variables.remote import Link
+
+
+class Job:
+    """What this process shares with the others.
+
+    Attributes:
+        task: which one this process is.
+        cluster: the cluster.
+        peers: the channels to the others.
+        links: to the parameter servers.
+    """
+
+    def __init__(self, task: Task, cluster: ClusterSpec, peers: Peers) -> None:
+        self.task = task
+        self.cluster = cluster
+        self.peers = peers
+        self.links = [Link(peers.channels[Task(SERVER, index)][0]) for index in cluster.task_indices(SERVER)
+                      if task.type != SERVER]
+        self._numbers = itertools.count()
+        self._taken = False
+
+    def new_number(self) -> int:
+        """A number that no other object of the job has; only the coordinator makes objects."""
+        return next(self._numbers)
+
+    def take(self, layout: Layout) -> None:
+        """Gives the job to a strategy.
+
+        Raises:
+            RD20: it has one, or workers would have several replicas.
+        """
+        attempted = "ParameterServerStrategy in a job of several processes"
+        if self._taken:
+            raise errors.error("RD20", attempted, "the job has a strategy", "Make one strategy in the program.")
+        if layout.count > 1:
+            raise errors.error("RD20", attempted, f"each worker would have {layout.count} replicas",
+                               "Leave num_accelerators out; start more workers.")
+        self._taken = True
+
+
+current: Field[Job | None] = Field("the job that this process is a task of; None where tasks are simulated",
+                                   lambda: None, kept=True)
+
+
+def met(task: Task, cluster: ClusterSpec) -> Job | None:
+    """The job, which this process joins at the first call; None where tasks are simulated.
+
+    Raises:
+        RD17: the processes are not the tasks of the cluster.
+    """
+    launcher = connection.launcher()
+    group = None if launcher is None else launcher.group()
+    if current.value is not None or launcher is None or group is None or group.size == 1:
+        return current.value
+    peers = launcher.meet(task, {job: cluster.task_indices(job) for job in (WORKER, SERVER)})
+    if peers is not None:
+        current.value = Job(task, cluster, peers)
+        atexit.register(peers.finish)
+    return current.value
+
+
+def joined(cluster: ClusterSpec, task_type: str, task_id: int) -> Job | None:
+    """The job of a process that makes a strategy; None where tasks are simulated.
+
+    Raises:
+        SystemExit: this process is a worker or a parameter server, and its coordinator has ended.
+        RD17: the processes are not the tasks of the cluster.
+    """
+    if task_type != CHIEF and current.value is None:
+        serve.value(cluster, task_type, task_id)
+    return met(Task(task_type, task_id), cluster)

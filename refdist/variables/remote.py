@@ -1,0 +1,197 @@
+"""Variables on parameter servers that are processes.
+
+What the program holds is a handle: the value is in the memory of the server, and every access is one message to it and
+one back.  The server carries out the messages one after another, so an access is whole, as in the simulation; between
+two accesses anything may happen.  Checks are made here, before anything is sent, with an array of the variable's dtype
+and shape.  There are several handles of a variable, one in each process that uses it, with the same number.
+
+A server that is gone, or silent for longer than the limit, takes its variables with it: each access is RD33.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import dtype_of, frozen, to_numpy
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.messages import Channel, Gone
+from refdist.array.types import Array
+from refdist.core import devices
+from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.variables import served
+from refdist.variables.interfaces import Strategy
+from refdist.variables.operations import update
+from refdist.variables.served import ServedVariable
+from refdist.variables.variable import ResourceVariable
+
+
+class Link:
+    """The connection of this process with one parameter server."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+
+    def ask(self, device: str, what: str, *request: object) -> Any:
+        """What the server answers.
+
+        Args:
+            device: its name, and what is attempted, for messages.
+            request: the name of a method of `Store`, and its arguments.
+
+        Raises:
+            RD33: the server is gone.  Whatever the method raises.
+        """
+        message = pickle.dumps(request, 5)
+        with self._lock:
+            try:
+                self._channel.send(message)
+                answer = self._channel.answer()
+            except Gone as gone:
+                raise served.lost(device, what) from gone
+            except BaseException:
+                self._channel.close()  # an answer that comes later would be taken for that to something else
+                raise
+        good, found = pickle.loads(answer)
+        if not good:
+            raise found
+        return found
+
+
+class Facts(NamedTuple):
+    """What a process needs for a handle."""
+
+    number: int
+    dtype: np.dtype[np.generic]
+    name: str
+    shape: tuple[int | None, ...]
+    device: str
+    trainable: bool
+    synchronization: VariableSynchronization
+    aggregation: VariableAggregation
+    constraint: Callable[..., object] | None
+
+
+class RemoteVariable(ServedVariable):
+    """A handle of a variable on a parameter server that is another process.
+
+    Creating it makes the variable; `handle` is for the other processes.
+    """
+
+    __slots__ = ("_link", "_number", "_stand_in")
+
+    def __init__(self, array: Array, name: str, shape: tuple[int | None, ...], device: str, strategy: Strategy,
+                 trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
+                 constraint: Callable[..., object] | None) -> None:
+        servers: Any = strategy.extended
+        self._take(strategy, Facts(servers.job.new_number(), dtype_of(array), name, shape, device, trainable,
+                                   synchronization, aggregation, constraint))
+        self._array = array
+
+    def _take(self, strategy: Strategy, facts: Facts) -> None:
+        servers: Any = strategy.extended
+        self._number = facts.number
+        self._link: Link = servers.job.links[devices.parse(facts.device).task]
+        # What values are checked with: a variable of this process with an array of the same dtype and shape.
+        like = np.broadcast_to(np.zeros((), facts.dtype), [0 if n is None else n for n in facts.shape])
+        self._stand_in = ResourceVariable(like, facts.name, facts.shape, facts.device, strategy, *facts[5:])
+        for name in ("_name", "_shape", "_device", "_created_by", "_trainable", "_synchronization", "_aggregation",
+                     "_constraint", "_owner", "_index", "_made"):
+            setattr(self, name, getattr(self._stand_in, name))
+
+    def facts(self) -> Facts:
+        """What another process needs for a handle of its own."""
+        return Facts(self._number, self.dtype, self._name, self._shape, self._device, self._trainable,
+                     self._synchronization, self._aggregation, self._constraint)
+
+    @property
+    def _array(self) -> Any:
+        return frozen(self._ask("read", "get"))
+
+    @_array.setter
+    def _array(self, array: Array) -> None:
+        self._ask("assign", "put", to_numpy(array))
+
+    def _ask(self, operation: str, method: str, *arguments: object) -> Any:
+        return self._link.ask(self._device, f"{operation} of variable {self.name}", method, self._number, *arguments)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the value; it never changes."""
+        return self._stand_in.dtype
+
+    def _prepared(self, operation: str, value: object, attempted: str) -> Any:
+        if None in self._shape:
+            self._stand_in._array = self._array
+        return self._stand_in._prepared(operation, value, attempted)
+
+    def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
+        found = self._ask(operation, "update", operation, self._prepared(operation, value, attempted), read_value)
+        return frozen(found) if read_value else None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
+        raise errors.error("RD20", f"copy.deepcopy of variable {self.name}", "its value is on a parameter server",
+                           "Create another variable with its value, in the strategy's scope.")
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise errors.error("RD20", f"pickling variable {self.name}", "its value is on a parameter server",
+                           "Pickle its value, `variable.numpy()`.", kind=errors.InvalidTypeError)
+
+
+def handle(strategy: Strategy, facts: Facts) -> RemoteVariable:
+    """A handle of a variable that another process has made."""
+    made: RemoteVariable = RemoteVariable.__new__(RemoteVariable)
+    made._take(strategy, facts)
+    return made
+
+
+class Store:
+    """The variables of a parameter server, by their numbers."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def get(self, number: int) -> Any:
+        """The value."""
+        return self._arrays[number]
+
+    def put(self, number: int, array: Array) -> None:
+        """Replaces the value; the first one makes the variable."""
+        with self._lock:
+            self._arrays[number] = frozen(array)
+
+    def update(self, number: int, operation: str, prepared: Array | IndexedSlices, read_value: bool
+               ) -> Any:
+        """Carries out an operation, whose value is checked and converted; the new value.
+
+        Raises:
+            RD04: the variable has got another shape since then.
+        """
+        with self._lock:
+            old = self._arrays[number]
+            if operation != "assign" and not isinstance(prepared, IndexedSlices) and prepared.shape != old.shape:
+                raise errors.error("RD04", operation, f"the value has shape {prepared.shape}, the variable holds "
+                                   f"{old.shape}", "Reshape the value to that shape.")
+            self._arrays[number] = new = update(operation, old, prepared, devices.CPU)
+        return new if read_value else None
+
+    def serve(self, channel: Channel) -> None:
+        """Answers the requests that come through a channel, until its other end is gone."""
+        while True:
+            try:
+                method, *arguments = pickle.loads(channel.receive())
+                answer: tuple[bool, object]
+                try:
+                    answer = True, getattr(self, method)(*arguments)
+                except Exception as error:
+                    answer = False, error
+                channel.send(pickle.dumps(answer, 5))
+            except Gone:
+                return

@@ -1,0 +1,325 @@
+"""Programs of a coordinator with workers and parameter servers that are processes: served.py PROGRAM.
+
+Every process runs it; only the coordinator comes to the programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import refdist
+from refdist.coordinator import ClusterCoordinator, interleaving, restart_task, stop_task
+
+Dataset = refdist.data.Dataset
+index = refdist.coordinator.experimental_get_current_worker_index
+
+
+class Pair(NamedTuple):
+    """A class of the program."""
+
+    first: Any
+    second: Any
+
+
+class Unfriendly(Exception):
+    """An error that cannot be made again from what it holds."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def refused(call: Any, *args: Any, **kwargs: Any) -> str:
+    """The error of a call."""
+    try:
+        call(*args, **kwargs)
+    except refdist.errors.RefdistError as error:
+        return f"{type(error).__name__} {error}"
+    raise AssertionError("no error")
+
+
+def results(strategy: Any, c: Any) -> None:
+    """What functions get and return."""
+    with strategy.scope():
+        v = refdist.Variable(1.0, name="v")
+    r = c.schedule(lambda x, y=None: [x, {"y": y}], args=[np.int32(1)], kwargs={"y": (2.5, None, "s")})
+    assert c.fetch(r) == [1, {"y": (2.5, None, "s")}]
+    found = [c.schedule(fn).fetch() for fn in (lambda: v, lambda: 3, lambda: True, lambda: None, tuple,
+                                               lambda: np.arange(2))]
+    assert [type(one).__name__ for one in found] == ["float32", "int32", "bool", "NoneType", "tuple", "ndarray"]
+    pair = c.schedule(lambda x: Pair(x, [x]), args=(Pair(1, 2),)).fetch()
+    assert pair == Pair(Pair(1, 2), [Pair(1, 2)]) and type(pair) is Pair and type(pair.first) is Pair
+    x, y = np.zeros(2), [0]
+    late = c.schedule(lambda a: (a.sum(), y[0]), args=(x,))
+    x[:], y[0] = 1.0, 1
+    assert late.fetch() == (0.0, 0) and c.schedule(lambda: y[0]).fetch() == 1
+    assert set(c.fetch([c.schedule(index) for _ in range(20)])) <= {0, 1}
+
+    def where() -> Any:
+        return (refdist.get_strategy() is strategy, refdist.in_cross_replica_context(),
+                strategy.run(lambda: refdist.get_replica_context().replica_id_in_sync_group))
+
+    assert c.schedule(where).fetch() == (True, True, 0)
+    assert c.done() and c.join() is None
+
+
+def variables(strategy: Any, c: Any) -> None:
+    """Reads and writes of the variables of the strategy."""
+    with strategy.scope():
+        v, w = refdist.Variable(1.0), refdist.Variable(np.zeros((4, 2)), name="w")
+        grows = refdist.Variable(np.zeros(1), shape=(None,))
+        own = refdist.Variable(5, per_worker_variable=True)
+    assert v.device == grows.device != w.device and sorted([v.device, w.device]) == [
+        f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in (0, 1)]
+    assert (v.dtype, w.shape, float(v), w.numpy().tolist()) == (np.float32, (4, 2), 1.0, [[0, 0]] * 4)
+    for _ in range(50):
+        c.schedule(v.assign_add, args=(1.0,))
+    c.join()
+    assert float(v) == 51.0 and float(v.assign(2.0)) == 2.0 and v.assign_sub(1.0, read_value=False) is None
+    assert c.schedule(lambda: v + w[0, 0] + 1.0).fetch() == 2.0
+    slices = refdist.IndexedSlices(np.ones((2, 2)), [1, 3])
+    assert c.schedule(lambda: w.scatter_add(slices)).fetch().tolist() == [[0, 0], [1, 1], [0, 0], [1, 1]]
+    assert w.sparse_read([3]).tolist() == [[1, 1]]
+    assert c.schedule(lambda: grows.assign(np.arange(3.0))).fetch().tolist() == [0, 1, 2]
+    assert grows.assign_add(np.ones(3)).tolist() == [1, 2, 3]
+    for wrong, code in (((np.zeros(3),), "RD04"), ((object(),), "RD25"), (([1],), "RD04")):
+        assert code in refused(w.assign, *wrong), code
+    assert "RD04" in refused(grows.assign_add, np.ones(2))
+    assert w.numpy().sum() == 4.0 and not w.numpy().flags.writeable
+    strategy.extended.update(v, lambda one: one.assign_add(1.0))
+    assert float(v) == 2.0
+
+    def fails_late(one: Any) -> None:
+        one.assign(7.0)
+        raise KeyError
+
+    with contextlib.suppress(KeyError):
+        strategy.extended.update(v, fails_late)
+    assert float(v) == 2.0, "the update is undone"
+    counts = c.fetch([c.schedule(lambda: (index(), own.assign_add(1))) for _ in range(6)])
+    by_worker: dict[int, list[int]] = {}
+    for worker, count in counts:
+        by_worker.setdefault(int(worker), []).append(int(count))
+    assert all(found == list(range(6, 6 + len(found))) for found in map(sorted, by_worker.values())), counts
+    assert int(own) == 5 and "RD20" in refused(own.read_all)
+    checkpoint = refdist.train.Checkpoint(v=v, w=w)
+    path = checkpoint.save(os.path.join(os.environ["FOLDER"], "ckpt"))
+    v.assign(0.0)
+    checkpoint.restore(path)
+    assert float(v) == 2.0
+    for call in ("deepcopy", "copy"):
+        assert "RD20" in refused(getattr(__import__("copy"), call), v)
+
+
+def datasets(strategy: Any, c: Any) -> None:
+    """Per-worker datasets: each worker reads all, in order."""
+    def dataset() -> Any:
+        start = int(index()) * 100
+        return Dataset.range(start, start + 3)
+
+    per_worker = c.create_per_worker_dataset(dataset)
+    assert per_worker.element_spec.dtype == np.int64
+    iterator = iter(per_worker)
+    found = []
+    try:
+        for _ in range(7):
+            found.append(int(c.schedule(next, args=(iterator,)).fetch()))
+    except refdist.errors.OutOfRangeError as error:
+        assert "RD29" in str(error)
+    for start in (0, 100):
+        mine = [one for one in found if start <= one < start + 3]
+        assert mine == [start, start + 1, start + 2][:len(mine)], found
+    with contextlib.suppress(refdist.errors.OutOfRangeError):
+        c.join()
+    other = iter(c.create_per_worker_dataset(Dataset.from_tensor_slices(np.arange(4.0)).batch(2)))
+    assert c.schedule(lambda i: next(i), args=(other,)).fetch().tolist() == [0.0, 1.0]
+    assert c.schedule(lambda d: len(list(d)), args=(per_worker,)).fetch() == 3
+    assert "RD25" in refused(c.create_per_worker_dataset, 3)
+    wrong = iter(c.create_per_worker_dataset(lambda: 3))
+    for _ in range(3):
+        assert "RD25" in refused(c.schedule(next, args=(wrong,)).fetch)
+        refused(c.join)
+    assert c.done()
+
+
+def failures(strategy: Any, c: Any) -> None:
+    """Errors of functions, and what cannot be sent."""
+    with strategy.scope():
+        v = refdist.Variable(0)
+    outside = refdist.Variable(1.0)
+
+    def fails() -> None:
+        raise KeyError("mine")
+
+    c.schedule(fails)
+    try:
+        c.join()
+    except KeyError as error:
+        notes = "\n".join(error.__notes__)
+        assert "in fails\n" in notes and "raise KeyError" in notes and "raised on worker" in notes, notes
+        assert notes.count("served.py") == 2, notes
+    else:
+        raise AssertionError
+
+    def unfriendly() -> None:
+        raise Unfriendly(1, 2)
+
+    remote = c.schedule(unfriendly)
+    for _ in range(2):
+        try:
+            remote.fetch()
+        except RuntimeError as error:
+            assert str(error) == "Unfriendly: 1 and 2"
+        else:
+            raise AssertionError
+    with contextlib.suppress(RuntimeError):
+        c.done()
+
+    def endless() -> None:
+        while True:
+            v.assign_add(0)
+
+    runs, queued = c.schedule(endless), []
+    c.schedule(fails)
+    try:
+        for _ in range(1000):
+            queued.append(c.schedule(endless))
+            time.sleep(0.01)
+    except KeyError:
+        pass
+    else:
+        raise AssertionError
+    for one in (runs, *queued):
+        assert "RD32" in refused(one.fetch)
+    assert c.join() is None and c.schedule(lambda: 7).fetch() == 7
+    lock, r, alone = threading.Lock(), c.schedule(int), refdist.OneDeviceStrategy("CPU:0")
+    for wrong, code in ((lambda: lock, "RD25"), (lambda: r, "RD25"), (lambda: c, "RD25"), (lambda: outside, "RD20"),
+                        (lambda: alone, "RD20")):
+        assert code in refused(c.schedule, wrong), code
+    assert "RD25" in refused(c.schedule, print, args=(r,)) and "RD25" in refused(c.schedule, 3)
+    for wrong, code in ((lambda: refdist.Variable(1.0), "RD20"), (threading.Lock, "RD25"),
+                        (lambda: strategy.run(lambda: strategy.run(int)), "RD09")):
+        assert code in refused(c.schedule(wrong).get), code
+        refused(c.join)
+    assert "RD20" in refused(stop_task, c, "worker", 0) and "RD20" in refused(restart_task, c, "worker", 0)
+    with interleaving(1):
+        assert "RD20" in refused(c.schedule, int)
+    assert "RD20" in refused(refdist.ParameterServerStrategy, strategy.cluster_resolver)
+
+
+def die() -> None:
+    """What a function does that kills its worker."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def counted(strategy: Any, c: Any, lost: Any) -> tuple[int, int, list[int]]:
+    """Ten functions, of which the first one on a worker for which `lost()` is true does not come back."""
+    with strategy.scope():
+        started, ended, first = refdist.Variable(0), refdist.Variable(0), refdist.Variable(0)
+
+    def work() -> int:
+        started.assign_add(1)
+        if int(index()) == 0 and first.assign_add(1) == 1:
+            lost()
+        ended.assign_add(1)
+        return int(index())
+
+    values = [c.schedule(work) for _ in range(10)]
+    c.join()
+    return int(started), int(ended), [int(one) for one in c.fetch(values)]
+
+
+def worker(strategy: Any, c: Any) -> None:
+    """One worker is killed in a function, which begins again on the other one."""
+    started, ended, where = counted(strategy, c, die)
+    assert (started, ended) == (11, 10) and set(where) == {1}, (started, ended, where)
+    assert c.schedule(index).fetch() == 1 and c.done()
+
+
+def leaves(strategy: Any, c: Any) -> None:
+    """A worker leaves without a word."""
+    started, ended, _ = counted(strategy, c, lambda: os._exit(5))
+    assert (started, ended) == (11, 10)
+
+
+def server(strategy: Any, c: Any) -> None:
+    """A parameter server is killed: its variables are gone, and all others are as they were."""
+    with strategy.scope():
+        kept, gone = refdist.Variable(1.0), refdist.Variable(2.0)
+    Path(os.environ["PIDS"], "go").touch()
+    while True:
+        try:
+            float(gone)
+        except refdist.errors.UnavailableError as error:
+            assert "[RD33] read of variable Variable:0: parameter server 1" in str(error)
+            break
+    assert float(kept) == 1.0 and c.schedule(lambda: kept + 1.0).fetch() == 2.0
+    c.schedule(lambda: gone + 1.0)
+    assert "RD33" in refused(c.join) and c.join() is None
+    assert "RD33" in refused(gone.assign, 1.0) and c.schedule(lambda: 5).fetch() == 5
+
+
+def workers(strategy: Any, c: Any) -> None:
+    """All workers are killed by one function."""
+    print("workers was here", flush=True)
+    c.schedule(die)
+    c.join()
+
+
+def chief(strategy: Any, c: Any) -> None:
+    """The coordinator is killed while a function runs that would never end."""
+    print("chief was here", flush=True)
+    c.schedule(lambda: time.sleep(1000))
+    c.schedule(lambda: 1).fetch()
+    die()
+
+
+def exits(strategy: Any, c: Any) -> None:
+    """The coordinator ends with a status of its own while a function runs that would never end."""
+    print("exits was here", flush=True)
+    c.schedule(lambda: time.sleep(1000))
+    c.schedule(lambda: 1).fetch()
+    sys.exit(3)
+
+
+def joins(strategy: Any, c: Any) -> None:
+    """The other tasks have come here by `Server.join`, see `start`."""
+
+
+def start(arguments: list[str]) -> tuple[Any, Any]:
+    """The strategy and its coordinator; workers and parameter servers do not come back."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    cluster, task = config["cluster"], config["task"]
+    if "--other-cluster" in arguments:
+        cluster["worker"].append("one:1")
+    spec = refdist.train.ClusterSpec(cluster)
+    if "joins" in arguments and task["type"] != "chief":
+        refdist.Server(spec, task["type"], task["index"]).join()
+    if "server" in arguments and (task["type"], task["index"]) == ("ps", 1):
+        threading.Thread(target=killed_when_told, daemon=True).start()
+    resolver = refdist.cluster_resolver.SimpleClusterResolver(spec, task_type=task["type"], task_id=task["index"])
+    strategy = refdist.ParameterServerStrategy(resolver)
+    return strategy, ClusterCoordinator(strategy)
+
+
+def killed_when_told() -> None:
+    """Kills this process when the coordinator says so."""
+    while not Path(os.environ["PIDS"], "go").exists():
+        time.sleep(0.01)
+    die()
+
+
+if __name__ == "__main__":
+    strategy, coordinator = start(sys.argv[1:])
+    for name in sys.argv[1:]:
+        globals()[name](strategy, coordinator)
+        print(f"{name} came through", flush=True)
