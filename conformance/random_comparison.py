@@ -50,7 +50,8 @@ PACK = 8  # programs that are asked together
 SHRINKS = 60  # programs that are asked to find a shorter one
 NOTHING: Result = {"object": "nothing"}  # where there is no result
 UNSUPPORTED = "unsupported"
-ANOTHER_REFUSAL = "another refusal"
+REFUSED, ANOTHER_REFUSAL = "a refusal instead of a result", "another refusal"
+COLLECTIVES = ("all_reduce", "all_gather")
 REFUSALS = ("value", "type", "lookup", "context", "unsupported")  # the errors with which a call is refused
 ON_PURPOSE = "on purpose"  # what the errors say that a program raises by itself
 
@@ -286,27 +287,34 @@ def _lost(reply: Reply, one: RandomProgram) -> str:
 def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements: range) -> Difference | None:
     """The first of some statements on which two answers differ; none if the other one does not do it.
 
-    What follows another refusal is not its consequence, and counts before it.
+    What follows another refusal is not its consequence, and counts before it.  But a collective that is refused where
+    one has been refused before is of a class of its own: an implementation may have lost its order, and what the
+    collective is does not matter.
     """
     refusal: Difference | None = None
+    broken = False
     pairs = [[comparable(answer, one.strategy) for answer in answers]
              for answers in zip(mine.answers, theirs.answers, strict=True)]
     for i in statements:
+        operation = one.statements[i][1] if i != BEFORE else "making the strategy"
+        collective = operation.startswith(COLLECTIVES)
         for worker, (expected, found) in enumerate(pairs):
             if i not in expected and i not in found:
                 continue
             how = _how(expected.get(i, NOTHING), found.get(i, NOTHING))
+            if how == REFUSED and collective and broken:
+                operation = "a collective after one that was refused"
             if how == UNSUPPORTED:
                 return refusal
             if not how or (how == ANOTHER_REFUSAL and refusal):
                 continue
-            operation = one.statements[i][1] if i != BEFORE else "making the strategy"
             said = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(found.get(i, NOTHING))
             beginning = replace(one, statements=one.statements[:i + 1])
             difference = Difference(Kind(operation, _place(one.strategy), how), beginning, said)
             if how != ANOTHER_REFUSAL:
                 return difference
             refusal = difference
+        broken |= collective and any(_error(found.get(i, NOTHING)) for _, found in pairs)
     return refusal
 
 

@@ -89,7 +89,7 @@ def written_in_replicas(w: Writer) -> None:
         "equal values": lambda: f"tf.constant({w.array(v.shape, v.dtype)}, tf.{v.dtype})",
         "a number": lambda: w.array((), v.dtype),
         "a shared array": lambda: "shared",
-        "shapes that differ": lambda: f"tf.constant({w.per_rank(1.0, [1.0])})",
+        "shapes that differ": lambda: f"tf.constant({w.per_rank(1, [1])}, tf.{v.dtype})",
         "another dtype": lambda: w.each(v.shape, "bool"),
         "a distributed value": lambda: w.pick(*(name for name, _ in w.values))}
     source = own[value]()

@@ -17,9 +17,10 @@ from refdist.conformance.capabilities import TABLE, needs
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Program
 from refdist.conformance.judging import judge
-from refdist.conformance.random_comparison import Comparison, Kind, case_of
+from refdist.conformance.random_comparison import Comparison, Kind, case_of, first_difference
 from refdist.conformance.random_programs import clause_of, known_classes, page
 from refdist.conformance.random_writer import RandomProgram
+from refdist.conformance.results import Result
 from refdist.conformance.session import InProcess, Reply
 
 WORKED = Path(chapters.__file__).parent / "testees" / "worked.py"
@@ -205,6 +206,25 @@ def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
     found = compared(Tired(Simulated()), 60).found
     assert found and all(kind.operation == "anything after other programs" for kind in found)
     assert all(len(one.difference.example.program().observe) >= 25 for one in found.values())
+
+
+@pytest.mark.parametrize(("operations", "refused", "operation"), [
+    (("all_gather of an array", "all_reduce of bool"), True, "a collective after one that was refused"),
+    (("all_gather of an array", "all_reduce of bool"), False, "all_reduce of bool"),
+    (("all_gather of an array", "reduce of bool"), True, "reduce of bool"),
+    (("assign, a list", "all_reduce of bool"), True, "all_reduce of bool")])
+@pytest.mark.parametrize("strategy", ["Mirrored 2", "MultiWorker 2x1"])
+def test_a_collective_after_a_refused_one_is_of_one_class(operations: tuple[str, str], refused: bool, operation: str,
+                                                          strategy: str) -> None:
+    one = RandomProgram(strategy, tuple((f"{name}()", what) for name, what in zip("ab", operations, strict=True)))
+    error: Result = {"error": "value", "message": ""}
+    first = error if refused else 1
+    workers = 2 if strategy.startswith("MultiWorker") else 1
+    replies = [Reply([{0: first, 1: second}] * workers) for second in (2, error)]
+    found = first_difference(one, *replies, range(2))
+    assert found and found.kind == Kind(operation, strategy.split()[0], "a refusal instead of a result")
+    alone = first_difference(one, *replies, range(1, 2))
+    assert alone and alone.kind.operation == operations[1]
 
 
 def test_which_refusal_it_is_counts_only_for_errors_that_a_program_raises() -> None:
