@@ -3,7 +3,7 @@
 A function is sent by value, by cloudpickle, as far as it stands in the program itself, with all that it refers to as it
 is when it is scheduled; what stands in a module is sent by name.  So a worker needs the modules of the program, and no
 line of the program itself.  What the function changes of the objects that came with it is changed on the worker alone,
-and is gone when it ends.
+and is gone when it ends.  A function that cannot change is not sent again (`steady`).
 
 Some objects stand for something that lies elsewhere: variables on parameter servers, the strategy, per-worker datasets
 and their iterators, and variables of which each worker has its own.  They have a number instead.  The first time that
@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from refdist import errors
+from refdist.coordinator import steady
 from refdist.coordinator.values import (
     PerWorkerDataset,
     PerWorkerIterator,
@@ -96,6 +97,12 @@ class SharedIterator(PerWorkerIterator):
         self._dataset = dataset
 
 
+class _Function(NamedTuple):
+    """A function that has a number."""
+
+    number: int
+
+
 class Outgoing:
     """What the coordinator sends.
 
@@ -108,6 +115,8 @@ class Outgoing:
         self._strategy = strategy
         self._job = job
         self._numbers: dict[int, tuple[int, object]] = {}  # by id, with the object, which keeps its id
+        # By the ids of its parts, which are kept: the number of a function, and a call without arguments.
+        self._steady: dict[tuple[int, ...], list[Any]] = {}
         base: Any = _cloudpickle().Pickler
         outgoing = self
 
@@ -134,12 +143,34 @@ class Outgoing:
                                "create_per_worker_dataset.") from error
         return file.getvalue()
 
+    def call(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
+        """What is sent of a call of a function; the function itself only twice, where it cannot change.
+
+        Raises:
+            As `packed`.
+        """
+        parts = steady.parts(fn)
+        if parts is None or len(self._steady) >= _MOST:
+            return self.packed((fn, args, kwargs))
+        known = self._steady.setdefault(tuple(map(id, parts)), [parts, None, b""])
+        if known[1] is None:
+            known[1] = -1
+            return self.packed((fn, args, kwargs))
+        if known[1] == -1:
+            definition = self.packed(("function", fn))
+            known[1] = self._job.new_number()
+            self.definitions.append((known[1], definition))
+            known[2] = self.packed((_Function(known[1]), (), {}))
+        return self.packed((_Function(known[1]), args, kwargs)) if args or kwargs else known[2]
+
     def number_of(self, obj: object) -> int:
         """The number of an object, which is defined at the first time.
 
         Raises:
             RD20: a variable of this process alone.  RD25: another object that belongs to this process.
         """
+        if isinstance(obj, _Function):
+            return obj.number
         if id(obj) not in self._numbers:
             definition = self.packed(self._definition(obj))
             number = obj._number if isinstance(obj, RemoteVariable) else self._job.new_number()
@@ -171,7 +202,8 @@ class Outgoing:
 
 # Also those that are refused.
 _NUMBERED = (ResourceVariable, PerWorkerVariable, ParameterServerStrategy, ParameterServerExtended, PerWorkerDataset,
-             PerWorkerIterator, RemoteValue)
+             PerWorkerIterator, RemoteValue, _Function)
+_MOST = 1000  # functions that are not sent again
 
 
 class Incoming:
@@ -226,6 +258,8 @@ class Incoming:
             array, name, shape, *rest = given
             return ResourceVariable(array, name, shape, devices.canonical(
                 f"/job:worker/task:{self._worker}/device:CPU:0"), self._strategy, *rest)
+        if kind == "function":
+            return given
         if kind == "dataset":
             return SharedDataset(given)._made(self._worker)
         if kind == "iterator" and isinstance(given, Iterable):

@@ -81,7 +81,7 @@ class Processes(Functions):
             raise errors.error("RD20", "ClusterCoordinator.schedule inside `interleaving`", "the workers are "
                                "processes, and nothing decides when they go on",
                                "Start the program alone; then its workers are simulated.")
-        return self._outgoing.packed((fn, args, kwargs))
+        return self._outgoing.call(fn, args, kwargs)
 
     def per_worker_dataset(self, given: object) -> SharedDataset:
         made = SharedDataset(given)
