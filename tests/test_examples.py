@@ -59,3 +59,23 @@ def test_workers_train_the_same_bits_in_every_world(tmp_path: Path) -> None:
     assert weights(two.stdout) == alone(
         "-m", "refdist", "run", "--workers", "2", "--replicas-per-worker", "2", DIGITS, *out)
     assert weights(mpiexec(2, DIGITS, *out).stdout) == alone(DIGITS, "--replicas", "2", *out)
+
+
+ASYNC = str(ROOT / "examples" / "async_digits.py")
+
+
+def shares(done: subprocess.CompletedProcess[str]) -> float:
+    assert done.returncode == 0, done.stderr
+    [share] = re.findall(r"; ([\d.]+)% of the held-out images right$", done.stdout, re.MULTILINE)
+    return float(share)
+
+
+def test_async_digits_learns_simulated_and_in_processes() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    steps = ["--steps", "400"]
+    simulated = [subprocess.run([sys.executable, ASYNC, *steps], capture_output=True, text=True, cwd=ROOT, env=env)
+                 for _ in range(2)]
+    assert simulated[0].stdout == simulated[1].stdout and shares(simulated[0]) > 80.0
+    job = subprocess.run([sys.executable, "-m", "refdist", "launch", "--workers", "2", "--ps", "2", ASYNC, *steps],
+                         capture_output=True, text=True, cwd=ROOT, env=env)
+    assert shares(job) > 80.0

@@ -91,3 +91,10 @@ def test_the_processes_are_the_tasks_of_the_cluster() -> None:
                      done.stderr)
     done = mpiexec(2, PROGRAMS, "results", REFDIST_PS="2")
     assert done.returncode != 0 and "REFDIST_PS='2': there are 2 processes" in done.stderr
+
+
+@pytest.mark.skipif(is_openmpi(), reason="OpenMPI has no proxy on its own host")
+def test_a_random_task_is_killed_at_random_moments() -> None:
+    done = subprocess.run([sys.executable, str(Path(PROGRAMS).with_name("served_kills.py")), "--count", "4", "--seed",
+                           "1"], cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -133,16 +133,21 @@ def killed(source: random.Random, job: str) -> Outcome:
     return Outcome(kind, moment, took, wrong)
 
 
+def own_shared_memory(program: str, arguments: list[str]) -> None:
+    """Starts the program again with a /dev/shm of its own, where this user may have one."""
+    if os.geteuid() == 0 and "REFDIST_OWN_SHM" not in os.environ:
+        os.environ["REFDIST_OWN_SHM"] = "1"
+        own = f"mount -t tmpfs tmpfs {SHARED} 2>/dev/null; exec \"$@\""
+        os.execvp("unshare", ["unshare", "--mount", "sh", "-c", own, "sh", sys.executable, program, *arguments])
+
+
 def main(arguments: list[str]) -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    if os.geteuid() == 0 and "REFDIST_OWN_SHM" not in os.environ:
-        os.environ["REFDIST_OWN_SHM"] = "1"
-        own = f"mount -t tmpfs tmpfs {SHARED} 2>/dev/null; exec \"$@\""
-        os.execvp("unshare", ["unshare", "--mount", "sh", "-c", own, "sh", sys.executable, __file__, *arguments])
+    own_shared_memory(__file__, arguments)
     source = random.Random(options.seed)
     job = Path(f"/tmp/refdist_kills_{os.getpid()}.py")
     job.write_text(JOB.format(size=100))
