@@ -11,8 +11,9 @@ The norm decides whether an array is looked at once more: only where it is not f
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
@@ -26,6 +27,9 @@ WHOLE = 16  # items of an array that is shown as a whole
 FIRST = 4
 _DIGITS = 6
 _COPIED = 1024  # bytes of an array that is copied, which is faster than to measure it
+# Up to so many bytes the place of the smallest item is found faster than the item; for that, NumPy copies an array that
+# is read-only.
+_QUICK = 1 << 16
 
 
 class _Numbers(NamedTuple):
@@ -57,7 +61,8 @@ class Summary(TypedDict):
     first: NotRequired[Any]
 
 
-Taken = list[Any]
+# What is kept of all arrays of a value: a list, or the copy of a small array that is the whole value.
+Taken = list[Any] | NDArray[Any]
 Known = dict[int, tuple[object, Any]]
 
 
@@ -65,7 +70,7 @@ def taken(value: object, known: Known | None = None) -> Taken:
     """What is kept now of all arrays in a value, for `of`; with `known`, of each array once."""
     if type(value) is np.ndarray:
         if value.nbytes <= _COPIED:
-            return [value.copy()]
+            return value.copy()
         return [_measured(value)] if known is None else [_once(value, known)]
     return [_numbers(to_numpy(leaf)) if known is None else _once(leaf, known) for leaf in _leaves(value)]
 
@@ -77,6 +82,8 @@ def taken_each(arrays: Iterable[object], known: Known) -> Taken:
 
 def of(kept: Taken) -> list[Summary]:
     """The summaries of what was kept."""
+    if isinstance(kept, np.ndarray):
+        return [summary(kept)]
     return [summary(one) if isinstance(one, np.ndarray) else _told(one) for one in kept]
 
 
@@ -99,14 +106,14 @@ def _leaves(value: object) -> list[Any]:
     return found
 
 
-def summary(array: NDArray[Any]) -> Summary:
+def summary(array: NDArray[np.generic]) -> Summary:
     """The summary of an array."""
     return _told(_measured(array))
 
 
 def _told(kept: _Numbers) -> Summary:
     found: Summary = {
-        "shape": list(kept.shape), "dtype": str(kept.dtype), "bytes": kept.nbytes, "min": _plain(kept.low),
+        "shape": list(kept.shape), "dtype": _name(kept.dtype), "bytes": kept.nbytes, "min": _plain(kept.low),
         "max": _plain(kept.high), "norm": kept.norm if kept.norm is None else _rounded(float(kept.norm)),
         "nans": kept.nans, "nan": kept.nan}
     found["first" if math.prod(kept.shape) > WHOLE else "items"] = _plain(kept.items)
@@ -137,7 +144,7 @@ def nan_text(found: Summary) -> str:
     return f"{found['nans']} NaN{where}" if found["nans"] else ""
 
 
-def in_words(array: NDArray[Any]) -> str:
+def in_words(array: NDArray[np.generic]) -> str:
     """All that a notebook says of an array."""
     found = summary(array)
     return " ".join(filter(None, (type_text(found), text(found), nan_text(found))))
@@ -172,37 +179,38 @@ def _measured(array: NDArray[Any]) -> _Numbers:
             with np.errstate(all="ignore"):
                 norm = math.sqrt(np.sum(np.abs(exact.astype(np.complex128 if kind == "c" else np.float64)) ** 2))
         if kind != "c" and nans < array.size:
-            low = np.fmin.reduce(flat) if nans else _LOW(flat)
-            high = np.fmax.reduce(flat) if nans else _HIGH(flat)
+            if nans:
+                low, high = np.fmin.reduce(flat), np.fmax.reduce(flat)
+            elif flat.nbytes <= _QUICK:
+                low, high = flat[flat.argmin()], flat[flat.argmax()]
+            else:
+                low, high = np.minimum.reduce(flat), np.maximum.reduce(flat)
     return _Numbers(array.shape, array.dtype, array.nbytes, low, high, norm, nans, nan, items)
 
 
-_LOW, _HIGH = np.minimum.reduce, np.maximum.reduce
+def _rounded(value: float) -> float | str:
+    return _real(float(f"{value:.{_DIGITS}g}"))
 
 
-def _rounded(value: float) -> Any:
-    return _plain(float(f"{value:.{_DIGITS}g}"))
-
-
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Items as JSON has them; a float by its shortest digits, what is not a number in JSON as text."""
-    array = np.asarray(value)
-    return _nested(array) if array.ndim else _item(array[()])
-
-
-def _nested(array: NDArray[Any]) -> Any:
-    return [_nested(part) if array.ndim > 1 else _item(part) for part in array]
-
-
-def _item(item: Any) -> Any:
-    if item is None:
+    if value is None:
         return None
-    if isinstance(item, (bool, np.bool_)):
-        return bool(item)
-    if isinstance(item, (int, np.integer)):
-        return int(item)
-    if isinstance(item, (float, np.floating)):
-        if math.isfinite(item):
-            return float(str(item))
-        return "NaN" if math.isnan(item) else "Infinity" if item > 0 else "-Infinity"
-    return str(item)
+    array = np.asarray(value)
+    kind = array.dtype.kind
+    return array.tolist() if kind in "biu" else _nested(array, _real if kind == "f" else str)
+
+
+def _nested(array: NDArray[np.generic], item: Callable[[Any], object]) -> object:
+    if array.ndim < 2:
+        return [item(one) for one in array] if array.ndim else item(array[()])
+    return [_nested(part, item) for part in array]
+
+
+def _real(item: float) -> float | str:
+    if math.isfinite(item):
+        return item if type(item) is float else float(str(item))
+    return "NaN" if math.isnan(item) else "Infinity" if item > 0 else "-Infinity"
+
+
+_name = functools.cache(str)  # of a dtype, which NumPy makes slowly

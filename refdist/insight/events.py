@@ -129,6 +129,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
     }),
 }
 BEGINNINGS = ("program", "run", "replica", "combine", "exchange", "merge", "update")
+_NAMED = {*BEGINNINGS, "meet"}
 
 # What a summary of an array says.
 SUMMARY = {
@@ -143,6 +144,10 @@ SUMMARY = {
     "items": "all items, nested as the array is, where there are at most 16; else not there",
     "first": "the first 4 items where there are more than 16; else not there",
 }
+
+
+# An event as one object of JSON: what all events have, and the fields of its kind.
+Told = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +171,8 @@ class Event:
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
 
-    def as_json(self) -> dict[str, Any]:
-        """One object: what all events have, and the fields of the kind."""
+    def as_json(self) -> Told:
+        """The event as one object."""
         return {**{name: getattr(self, name) for name in COMMON}, **self.fields}
 
     @classmethod
@@ -191,19 +196,22 @@ def checked(event: Event) -> Event:
     return event
 
 
-def renumbered(event: Event, position: dict[int, int], number: int) -> Event | None:
-    """The event as number `number` of a recording; None for the end of what began before the recording.
+def renumbered(told: Told, position: dict[int, int], number: int) -> bool:
+    """Makes of an event number `number` of a recording.
 
     Args:
         position: the numbers there of what has begun and not ended, by their own; this one's is added.
+
+    Returns:
+        False for the end of what began before the recording, which is not part of it.
     """
-    fields = event.fields
-    if "of" in fields:
-        if fields["of"] not in position:
-            return None
-        fields = {**fields, "of": position.pop(fields["of"])}
-    elif event.kind in BEGINNINGS or event.kind == "meet":
-        position[event.id] = number
-    parent = None if event.parent is None else position.get(event.parent)
-    return Event(number, event.kind, event.time, event.worker, event.replica, event.device, event.run, event.step,
-                 parent, fields)
+    if "of" in told:
+        if told["of"] not in position:
+            return False
+        told["of"] = position.pop(told["of"])
+    elif told["kind"] in _NAMED:
+        position[told["id"]] = number
+    told["id"] = number
+    if told["parent"] is not None:
+        told["parent"] = position.get(told["parent"])
+    return True

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from refdist import errors, notebook
-from refdist.insight.events import VERSION, Event, renumbered
-from refdist.insight.stream import Raw, events_of
+from refdist.insight.events import VERSION, Event, Told, renumbered
+from refdist.insight.stream import Places, Raw, told_of
 
 FORMAT = "refdist recording"
 _COMPLETE = {"complete": True}
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def part_of(path: str | os.PathLike[str], rank: int) -> Path:
@@ -43,6 +44,8 @@ class Writer:
         self._path = path
         self._size = size
         self._files: set[str] = set()
+        self._named: set[str] = set()
+        self._places: Places = {}
         self._count = 0
         self._position: dict[int, int] = {}
         mine = part_of(path, rank)
@@ -56,21 +59,25 @@ class Writer:
         self._line({"format": FORMAT, "version": VERSION, "rank": rank, "size": size})
 
     def _line(self, found: Mapping[str, Any]) -> None:
-        os.write(self._file, (json.dumps(found, separators=(",", ":")) + "\n").encode())
+        os.write(self._file, (_ENCODE(found) + "\n").encode())
 
     def take(self, raw: Raw) -> None:
         """Writes what the stream hands on."""
-        for told in events_of(raw):
-            event = renumbered(told, self._position, self._count)
-            if event is not None:
+        for told in told_of(raw, self._places):
+            if renumbered(told, self._position, self._count):
                 self._count += 1
-                self.event(event)
+                self._told(told)
 
     def event(self, event: Event) -> None:
         """Writes an event."""
-        for place in event.fields.get("site", ()):
-            self.source(notebook.parts(place)[0])
-        self._line(event.as_json())
+        self._told(event.as_json())
+
+    def _told(self, told: Told) -> None:
+        for place in told.get("site", ()):
+            if place not in self._named:
+                self._named.add(place)
+                self.source(notebook.parts(place)[0])
+        self._line(told)
 
     def source(self, file: str, text: str | None = None) -> None:
         """Writes the text of a source file, once."""
@@ -108,7 +115,7 @@ def _is_complete(part: Path) -> bool:
         with part.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 64))
-            return file.read().endswith(json.dumps(_COMPLETE, separators=(",", ":")).encode() + b"\n")
+            return file.read().endswith(_ENCODE(_COMPLETE).encode() + b"\n")
     except FileNotFoundError:
         return False
 
@@ -148,9 +155,8 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
             elif "file" in found:
                 sources.setdefault(found["file"], found["text"])
             elif "kind" in found:
-                event = renumbered(Event.of_json(found), position, len(events))
-                if event is not None:
-                    events.append(event)
+                if renumbered(found, position, len(events)):
+                    events.append(Event.of_json(found))
         rank += 1
     return events, sources
 

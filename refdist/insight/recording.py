@@ -16,7 +16,7 @@ from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
 from refdist.insight.events import Event, renumbered
 from refdist.insight.picture import picture_of
-from refdist.insight.stream import Raw, Stream, events_of
+from refdist.insight.stream import Places, Raw, Stream, told_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
 
@@ -44,11 +44,11 @@ class Recording:
         """The events; the table in docs/recording.md says what they have."""
         taken = self._raw[:]
         del self._raw[:len(taken)]  # what takes events has the list itself
+        known: Places = {}
         for raw in taken:
-            for told in events_of(raw):
-                event = renumbered(told, self._position, len(self._events))
-                if event is not None:
-                    self._events.append(event)
+            for told in told_of(raw, known):
+                if renumbered(told, self._position, len(self._events)):
+                    self._events.append(Event.of_json(told))
         return self._events
 
     @property

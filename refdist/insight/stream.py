@@ -4,7 +4,7 @@ There is one stream while anything is recorded, and each recording takes what pa
 another, or inside a program whose recording goes to a file, sees the same events.
 
 What is handed on is as little as can be made of an event at once, because the program waits meanwhile: the objects of
-the call that are not going to change, and of arrays what `summaries.taken` keeps.  `events_of` makes the event of it,
+the call that are not going to change, and of arrays what `summaries.taken` keeps.  `told_of` makes the event of it,
 when it is written to a file or read.
 
 Where an event belongs is found by what is open.  Each replica has a stack of what it has begun, and each worker one for
@@ -18,9 +18,9 @@ import contextlib
 import os
 import sys
 import sysconfig
-import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic_ns
 from typing import Any
 
 from refdist import journal
@@ -28,17 +28,25 @@ from refdist.array import summaries
 from refdist.core import call_site, context_stack, devices
 from refdist.core.lockstep import ReplicaStopped
 from refdist.errors import RefdistError
-from refdist.insight.events import KINDS, Event
+from refdist.insight.events import KINDS, Told
 
 Site = call_site.Site
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-# An event as it is handed on: id, kind, time, worker, replica, device, run, step, parent, fields.
-Raw = tuple[int, str, int, int, int | None, str, int, int, int | None, dict[str, Any]]
-
+# An event as it is handed on: id, kind, time, worker, replica, device, run, step, parent, and its fields, of the most
+# frequent kinds without their names.  Python's garbage collector follows dicts and lists as long as a recording has
+# them, and that was a quarter of the cost; a tuple of numbers and arrays it soon leaves alone.
+Fields = dict[str, Any] | tuple[Any, ...]
+Raw = tuple[int, str, int, int, int | None, str, int, int, int | None, Fields]
+_NAMES = {
+    "meet": ("rendezvous", "call", "signature", "site", "contributed"), "receive": ("rendezvous", "of", "received"),
+    "end": ("of", "how")}
 
 _NOTHING: list[int] = []
+_state, _worker = context_stack.state, journal.worker
+# The places of sites by their id, with the site, so that the id stays its own.
+Places = dict[int, tuple[tuple[object, ...], list[str]]]
 # Kinds whose fields are not as they are handed on.
 _COMPLETED = {"run", "exchange", "variable", "write"}
 
@@ -78,27 +86,31 @@ class Stream:
     def write(self, kind: str, /, **fields: Any) -> int:
         if kind == "step":
             self._here().step += 1
-        return self._hand_on(kind, self._completed(kind, fields) if kind in _COMPLETED else fields)
+        return self._hand_on(kind, self._completed(kind, fields) if kind in _COMPLETED else fields)[0]
 
     def begin(self, kind: str, /, within: int | None = None, **fields: Any) -> int:
-        if kind == "run":
-            self._here().run += 1
-        elif kind == "exchange":
+        if kind in _COMPLETED:
             worker = self._here()
-            worker.exchange += 1
-            fields["exchange"] = worker.exchange
-        return self._open(kind, self._completed(kind, fields) if kind in _COMPLETED else fields, within)
+            if kind == "run":
+                worker.run += 1
+            else:
+                worker.exchange += 1
+                fields["exchange"] = worker.exchange
+            fields = self._completed(kind, fields)
+        return self._open(kind, fields, within)
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        how = "returned" if error is None else "stopped" if isinstance(error, ReplicaStopped) else "raised"
-        if error is not None and how == "raised":
-            self.tell(error)
+        how = "returned"
+        if error is not None:
+            how = "stopped" if isinstance(error, ReplicaStopped) else "raised"
+            if how == "raised":
+                self.tell(error)
         stack = self._opened.pop(number, _NOTHING)
         if stack and stack[-1] == number:
             stack.pop()
         elif number in stack:
             del stack[stack.index(number):]
-        self._hand_on("end", {"of": number, "how": how})
+        self._hand_on("end", (number, how))
 
     def tell(self, error: BaseException) -> None:
         """An exception was raised; what was told before is not told again."""
@@ -111,7 +123,7 @@ class Stream:
     def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
         self._hand_on("transfers", {"moves": moves})
 
-    def meet(self, run: Any, call: Any) -> tuple[int, int]:
+    def meet(self, run: Any, call: Any) -> Raw:
         rendezvous = 0 if run is None else run.rendezvous
         if not rendezvous:
             worker = self._here()
@@ -119,9 +131,8 @@ class Stream:
             if run is not None:
                 run.rendezvous = rendezvous
         # The contribution is the program's, and is not kept.
-        return self._hand_on("meet", {
-            "rendezvous": rendezvous, "call": call.kind, "signature": call.signature, "site": call.call_site,
-            "contributed": summaries.taken(call.contribution)}), rendezvous
+        return self._hand_on("meet", (
+            rendezvous, call.kind, call.signature, call.call_site, summaries.taken(call.contribution)))
 
     def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
         call, before = calls[0], self._site
@@ -143,10 +154,15 @@ class Stream:
                 run.rendezvous = 0
             self.end(number, error)
 
-    def receive(self, met: tuple[int, int], answer: object) -> None:
-        number, rendezvous = met
-        self._hand_on("receive", {
-            "rendezvous": rendezvous, "of": number, "received": summaries.taken(answer, self._known)})
+    def receive(self, met: Raw, answer: object) -> None:
+        # A replica goes on where it arrived.
+        of, _, _, worker, replica, device, run, step, parent, fields = met
+        number = self._count
+        self._count = number + 1
+        raw = (number, "receive", monotonic_ns(), worker, replica, device, run, step, parent,
+               (fields[0], of, summaries.taken(answer, self._known)))  # type: ignore[index]
+        for take in self.takers:
+            take(raw)
 
     # How.
 
@@ -157,7 +173,7 @@ class Stream:
             found = self._workers[number] = _Worker()
         return found
 
-    def _completed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def _completed(self, kind: str, fields: Told) -> Told:
         called = fields.pop("called", None)
         if called is not None:
             fields |= {"call": called.kind, "signature": called.signature, "site": called.call_site,
@@ -179,11 +195,9 @@ class Stream:
             known = self._variables[id(first)] = weakref.ref(first), worker.variables
         return known[1]
 
-    def _open(self, kind: str, fields: dict[str, Any], parent: int | None) -> int:
-        number = self._hand_on(kind, fields, parent)
-        context = context_stack.state.top.replica
-        replica = None if context is None else context.replica_id_in_sync_group
-        stacks = self._workers[journal.worker.value].open
+    def _open(self, kind: str, fields: Told, parent: int | None) -> int:
+        raw = self._hand_on(kind, fields, parent)
+        number, replica, stacks = raw[0], raw[4], self._workers[raw[3]].open
         stack = stacks.get(replica)
         if stack is None:
             stack = stacks[replica] = []
@@ -191,11 +205,11 @@ class Stream:
         self._opened[number] = stack
         return number
 
-    def _hand_on(self, kind: str, fields: dict[str, Any], parent: int | None = None) -> int:
-        frame = context_stack.state.top
+    def _hand_on(self, kind: str, fields: Fields, parent: int | None = None) -> Raw:
+        frame = _state.top
         context = frame.replica
         replica = None if context is None else context.replica_id_in_sync_group
-        here = journal.worker.value
+        here = _worker.value
         worker = self._workers.get(here) or self._here()
         if parent is None:
             stack = worker.open.get(replica) or worker.all
@@ -203,10 +217,10 @@ class Stream:
                 parent = stack[-1]
         number = self._count
         self._count = number + 1
-        raw = (number, kind, time.monotonic_ns(), here, replica, frame.device, worker.run, worker.step, parent, fields)
+        raw = (number, kind, monotonic_ns(), here, replica, frame.device, worker.run, worker.step, parent, fields)
         for take in self.takers:
             take(raw)
-        return number
+        return raw
 
 
 def _places(error: BaseException) -> Site:
@@ -229,31 +243,39 @@ def places_of(site: tuple[object, ...]) -> list[str]:
     return places
 
 
-def events_of(raw: Raw) -> list[Event]:
-    """What was handed on, as one event, or several of that number."""
-    number, kind, at, worker, replica, device, run, step, parent, told = raw
-    if device:
-        device = devices.short(device)
+def told_of(raw: Raw, known: Places) -> list[Told]:
+    """What was handed on: one event, or several of that number.
+
+    Args:
+        known: the places of each site that was seen before; those of this one are added.
+    """
+    number, kind, at, worker, replica, device, run, step, parent, given = raw
+    told: Told = {
+        "id": number, "kind": kind, "time": at, "worker": worker, "replica": replica,
+        "device": device and devices.short(device), "run": run, "step": step, "parent": parent}
+    told.update(zip(_NAMES[kind], given, strict=True) if isinstance(given, tuple) else given)
     if kind == "transfers":
         sent: dict[tuple[str, str], list[int]] = {}
-        for source, destination, nbytes in told["moves"]():
+        for source, destination, nbytes in told.pop("moves")():
             if source != destination and nbytes:
                 sent.setdefault((source, destination), []).append(nbytes)
-        return [Event(number, "transfer", at, worker, replica, device, run, step, parent, {
-            "source": devices.short(source), "destination": devices.short(destination), "bytes": sum(parts),
-            "times": len(parts)}) for (source, destination), parts in sent.items()]
-    fields = dict(told)
+        return [{**told, "kind": "transfer", "source": devices.short(source), "destination": devices.short(destination),
+                 "bytes": sum(parts), "times": len(parts)} for (source, destination), parts in sent.items()]
     for name in ("contributed", "received", "copies"):
-        if name in fields:
-            fields[name] = summaries.of(fields[name])
-    if "site" in fields:
-        fields["site"] = places_of(fields["site"])
-    if "signature" in fields:
-        signature = fields.pop("signature")
-        fields["op"] = None if signature.op is None else signature.op.name
+        if name in told:
+            told[name] = summaries.of(told[name])
+    if "site" in told:
+        site = told["site"]
+        found = known.get(id(site))
+        if found is None:
+            found = known[id(site)] = site, places_of(site)
+        told["site"] = found[1]
+    if "signature" in told:
+        signature = told.pop("signature")
+        told["op"] = None if signature.op is None else signature.op.name
         axis = signature.axis
-        fields["axis"] = axis if axis is None or isinstance(axis, int) else str(axis)
-        fields["bytes"] = sum(one["bytes"] for one in fields["contributed"])
+        told["axis"] = axis if axis is None or isinstance(axis, int) else str(axis)
+        told["bytes"] = sum(one["bytes"] for one in told["contributed"])
     elif kind == "write":
-        fields["bytes"] = sum(one["bytes"] for one in fields["copies"])
-    return [Event(number, kind, at, worker, replica, device, run, step, parent, fields)]
+        told["bytes"] = sum(one["bytes"] for one in told["copies"])
+    return [told]

@@ -172,8 +172,9 @@ class StrategyExtended(OneOfAKind, Updates):
         scope = self._scope_frame(before)
         creators = scope.creators
         sink = journal.recording.value
+        name = "" if sink is None else function_name(fn)
         event = None if sink is None else sink.begin(
-            "run", function=function_name(fn), strategy=type(strategy).__name__, first=first, replicas=layout.count)
+            "run", function=name, strategy=type(strategy).__name__, first=first, replicas=layout.count)
         error: BaseException | None = None
 
         def body(i: int, run: lockstep.LockstepRun | None) -> Any:
@@ -191,7 +192,14 @@ class StrategyExtended(OneOfAKind, Updates):
                 return fn(*my_args, **my_kwargs)
             if run is not None:
                 run.event = event
-            return _recorded(sink, event, fn, my_args, my_kwargs)
+            number = sink.begin("replica", event, function=name)
+            try:
+                result = fn(*my_args, **my_kwargs)
+            except BaseException as error:
+                sink.end(number, error)
+                raise
+            sink.end(number)
+            return result
 
         state.top = scope
         where = None if hooks is None else hooks.suspend(None)
@@ -349,16 +357,3 @@ class StrategyExtended(OneOfAKind, Updates):
             return values[0]
         return regroup(values, layout.devices, "experimental_distribute_values_from_function", rules.VALUES,
                        self.value_container)
-
-
-def _recorded(sink: journal.Sink, event: int, fn: Callable[..., object], args: tuple[object, ...],
-              kwargs: dict[str, object]) -> object:
-    # A replica of the run that is this event.
-    number = sink.begin("replica", event, function=function_name(fn))
-    try:
-        result = fn(*args, **kwargs)
-    except BaseException as error:
-        sink.end(number, error)
-        raise
-    sink.end(number)
-    return result
