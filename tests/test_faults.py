@@ -105,7 +105,7 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "supervisor": (None, (OTHERS + "worker 1 died:",)),
     "mpiexec": (137, (LOST.format(r"(mpiexec|prterun) \(process \d+\) (was killed by SIGKILL|died)"),)),
     "launcher": (-9, ()),  # its mpiexec forwards nothing more
-    "abort": (3, (r"with errorcode 3", NOT_LOST)),
+    "abort": (3, (r"Errorcode: 3", NOT_LOST)),
     "int-mpiexec": (143, (TOLD.format("SIGTERM"),)),
     "int-launcher": (143, (TOLD.format("SIGTERM"),)),
     "stop": (70, (LATE,)),  # its mpiexec lets the stopped worker go on to end it
@@ -171,13 +171,13 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     assert status in (None, done.returncode), text
     for pattern in says:
         assert len(re.findall(pattern, text, re.MULTILINE)) == 1, f"{pattern} in\n{text}"
-    assert done.stdout.count("came through") == (3 if row.status == 0 else 0)
+    if not (openmpi and row.kind == "stop"):  # where the others' numbers have come, so that it has its sum
+        assert done.stdout.count("came through") == (3 if row.status == 0 else 0)
     # Every text comes once, whoever says it, and no error is one of the machinery.
     assert text.count("Traceback") <= 1 and "excepthook" not in text, text
     assert left_of(run) == []
-    # Of MPICH, nobody is left who could remove the memory; of OpenMPI, no process knows its name.
-    if not ((way == PLAIN and row.kind in ("supervisor", "mpiexec", "abort")) or (openmpi and row.kind == "mpiexec")) \
-            and memory.exists():
+    # Under plain mpiexec nobody is left who could remove the memory.
+    if not (way == PLAIN and row.kind in ("supervisor", "mpiexec", "abort")) and memory.exists():
         assert [name for name in set(memory.read_text().split()) if Path(name).exists()] == []
 
 

@@ -61,6 +61,7 @@ def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
     ([said(0, "shape", weak=True), said(1, "shape", weak=True), change(1, "ended", 70, weak=True)], 70),
     ([said(2, "KeyError"), change(1, "ended", 4)], 70),
     ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], 70),
+    ([said(0, "lost", weak=True), change(0, "ended", 143, if_first=True)], 70),
 ])
 def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any], status: int) -> None:
     one = desk(3)
@@ -101,12 +102,36 @@ def test_a_late_start_names_the_workers_that_have_not_arrived() -> None:
                                "[worker 0] worker 2 (process 102) has not made its strategy\n")
 
 
+def test_the_job_ends_after_the_worker_whose_exit_status_counts() -> None:
+    one = desk(3)
+    one.take(said(1, "left", weak=True, ends=True), 1, 1.0)
+    for rank in (0, 2):
+        one.take(said(rank, "left", weak=True), rank, 1.0)
+    assert one.due(1.0) == ("[workers 0-2] left\n", [(1, {"answer": "printed", "status": 70})])
+    assert one.due(1.1) == ("", [])
+    one.take(change(1, "ended", 3), 1, 1.2)
+    assert one.due(1.2) == ("", [(rank, {"answer": "printed", "status": 3}) for rank in (0, 2)])
+
+
+def test_those_who_began_to_wait_later_are_late_with_the_first_one() -> None:
+    one = desk(3, "starting")
+    one.take(change(1, "running"), 1, 1.0)
+    one.take(said(0, "late", 1.0, missing=True), 0, 2.0)
+    assert one.due(2.0) == ("", [(2, {"answer": "late", "status": 70})])
+    assert one.due(2.1) == ("", [])
+    one.take(said(2, "late", 1.0, missing=True), 2, 2.2)
+    missing = "[workers 0, 2] worker 1 (process 101) has not made its strategy\n"
+    assert one.due(3.0)[0] == "[workers 0, 2] late\n" + missing
+
+
 def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
     one = desk(3)
     for rank in range(3):
         one.take(said(rank, "mpiexec died", label="launcher", if_first=True), rank, 1.0)
         one.take(change(rank, "ended", 137, if_first=True), rank, 1.0)
     assert one.due(1.0)[0] == "[launcher] mpiexec died\n"
+    one.take(said(3, "mpiexec died", label="launcher", if_first=True), 3, 1.1)
+    assert one.due(9.0) == ("", [(3, {"answer": "printed", "status": 70})])
     told = desk(3)
     for rank in range(3):
         told.take(said(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
@@ -196,8 +221,9 @@ def test_only_the_shared_memory_of_the_job_is_removed(monkeypatch: pytest.Monkey
     asked, removed = [], []
     monkeypatch.setattr(processes.glob, "glob", lambda pattern: asked.append(pattern) or found)
     monkeypatch.setattr(processes.os, "unlink", removed.append)
-    processes.remove_shared_memory("")
+    processes.remove_shared_memory(processes.memory_of_mpich(""))
+    processes.remove_shared_memory(processes.memory_of_openmpi(os.getpid()))  # which has nothing of OpenMPI's
     assert asked == []
     # The name that MPICH 5.0 gave to the memory of the job of this name.
-    processes.remove_shared_memory("kvs_14693_0_533113358_vm")
+    processes.remove_shared_memory(processes.memory_of_mpich("kvs_14693_0_533113358_vm"))
     assert (asked, removed) == (["/dev/shm/mpich_*_2c2361f9_*"], found)

@@ -80,7 +80,7 @@ def end_too_early(rank: int, error: BaseException, abort: Abort) -> None:
 
     Under a supervisor the process then ends with the exit status of the program, else with the job.
     """
-    if not _report(rank, str(error), True):
+    if not _report(rank, str(error), True, ends=True):
         abort(FAILED)
 
 
@@ -90,9 +90,9 @@ def interrupted(abort: Abort) -> None:
     abort(128 + signal.SIGINT)
 
 
-def _report(rank: int, text: str, everyone: bool) -> bool:
+def _report(rank: int, text: str, everyone: bool, ends: bool = False) -> bool:
     # Whether it was printed by another process, together with those of the other workers.
-    if supervised.report(text, EVERYONE_SECONDS if everyone else MERGE_SECONDS, everyone):
+    if supervised.report(text, EVERYONE_SECONDS if everyone else MERGE_SECONDS, everyone, ends):
         return True
     os.write(2, prefixed(f"worker {rank}", text).encode(errors="replace"))
     # The others have something to say too, and a launcher drops what it has not forwarded when a job is aborted.

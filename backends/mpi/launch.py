@@ -33,6 +33,7 @@ from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIA
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
+_PROXY = "hydra_pmi_proxy"
 _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _KILLED = (signal.SIGKILL, 128 + signal.SIGKILL)  # what mpiexec returns when it has lost one of its processes
 
@@ -73,7 +74,7 @@ class _Launch:
         self._end = self._watch(self._mpiexec.pid)
         self._over = False  # whether that has ended, and all other processes end because of it
         self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them
-        self._proxies: dict[int, tuple[int, str]] = {}  # those, by what becomes readable when they end
+        self._proxies: dict[int, int] = {}  # those, by what becomes readable when they end
         self._cause = ""  # what was lost first, if no supervisor says it
         self._is_proxy = False  # whether that is a child of mpiexec
         self._seen: set[int] = set()  # workers whose supervisors have said that they are there
@@ -89,8 +90,8 @@ class _Launch:
         self._line.close()
         status = self._desk.cause or self._lost(self._mpiexec.returncode)
         processes.end_descendants(0 if status else LINGER_SECONDS)
-        for job in {state["job"] for state in self._desk.states.values()}:
-            processes.remove_shared_memory(job)
+        for names in {state["memory"] for state in self._desk.states.values()}:
+            processes.remove_shared_memory(names)
         return status
 
     def _step(self) -> None:
@@ -106,18 +107,13 @@ class _Launch:
         self._look(None if left == math.inf else max(left, 0))
         if starting:
             self._find_proxies(now)
-        for rank in self._desk.states.keys() - self._seen:
-            self._seen.add(rank)
-            state = self._desk.states[rank]
-            ends = self._watch(state["supervisor"])
-            if ends is not None:
-                self._supervisors[ends] = rank
-            if not processes.alive(state["supervisor"]):  # which is older than what will be read next
-                self._supervisor_died(state)
 
     def _look(self, seconds: float | None) -> None:
         events = self._waiting.poll(seconds)
         self._line.work()  # what supervisors have said before they ended
+        for rank in self._desk.states.keys() - self._seen:
+            self._seen.add(rank)
+            self._found(self._desk.states[rank])
         for descriptor, _ in events:  # in the order in which they happened
             if descriptor == self._woken.fileno():
                 self._pass_on(self._woken.recv(64))
@@ -128,7 +124,26 @@ class _Launch:
                 self._waiting.unregister(descriptor)
                 self._supervisor_died(self._desk.states[self._supervisors.pop(descriptor)])
             elif descriptor in self._proxies:
-                self._proxy_died(descriptor)
+                self._waiting.unregister(descriptor)
+                self._proxy_died(self._proxies.pop(descriptor))
+
+    def _found(self, state: Message) -> None:
+        # A supervisor has said that it is there; what is dead by now has died before what was not read yet.
+        if state["proxy"]:
+            self._found_proxy(state["proxy"])
+        ends = self._watch(state["supervisor"])
+        if ends is not None:
+            self._supervisors[ends] = state["rank"]
+        if not processes.alive(state["supervisor"]):
+            self._supervisor_died(state)
+
+    def _found_proxy(self, pid: int) -> None:
+        if pid not in self._seen_proxies:
+            self._seen_proxies.add(pid)
+            if (ends := self._watch(pid)) is None:
+                self._proxy_died(pid)
+            else:
+                self._proxies[ends] = pid
 
     def _mpiexec_ended(self, code: int) -> None:
         if code < 0 and not self._killed:
@@ -148,23 +163,19 @@ class _Launch:
         for pid in children:
             found = processes.facts(pid)
             # It has its name when it has begun its program.
-            if found is not None and found.name.startswith("hydra_pmi") and pid not in self._seen_proxies:
-                self._seen_proxies.add(pid)
-                if (ends := self._watch(pid)) is not None:
-                    self._proxies[ends] = pid, found.name
+            if found is not None and found.name == _PROXY:
+                self._found_proxy(pid)
         if any(map(processes.alive, children)):
             self._childless = now
         elif now > self._childless + HOLD_SECONDS:
             self._blame(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
             self._kill_at = now  # it would wait for ever
 
-    def _proxy_died(self, descriptor: int) -> None:
-        self._waiting.unregister(descriptor)
-        pid, name = self._proxies.pop(descriptor)
+    def _proxy_died(self, pid: int) -> None:
         going_on = [state for state in self._desk.states.values() if state["state"] != "ended"]
         if not self._cause and (going_on or not self._desk.states):
             self._is_proxy = True
-            self._blame(f"{name} (process {pid}) died")
+            self._blame(f"{_PROXY} (process {pid}) died")
         # MPICH's mpiexec waits for it for ever.
         self._kill_at = min(self._kill_at, time.monotonic() + (LINGER_SECONDS if going_on else HOLD_SECONDS))
 

@@ -147,16 +147,36 @@ def _descendants(top: int) -> list[int]:
     return found[1:]
 
 
-def remove_shared_memory(job: str) -> None:
-    """Removes what MPICH leaves in shared memory when the processes of a job are killed.
+def memory_of_mpich(job: str) -> str:
+    """A pattern of the names of MPICH's files in shared memory.
 
     Args:
-        job: the name by which MPICH's launcher knows the job, "" for none; a hash of it is part of the file's name.
+        job: the name by which MPICH's launcher knows the job, "" for none; a hash of it is part of the files' names.
     """
-    if job:
-        number = 2166136261  # FNV-1a, 32 bits
-        for byte in job.encode():
-            number = (number ^ byte) * 16777619 & 0xFFFFFFFF
-        for path in glob.glob(f"/dev/shm/mpich_*_{number:x}_*"):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+    if not job:
+        return ""
+    number = 2166136261  # FNV-1a, 32 bits
+    for byte in job.encode():
+        number = (number ^ byte) * 16777619 & 0xFFFFFFFF
+    return f"mpich_*_{number:x}_*"
+
+
+def memory_of_openmpi(pid: int) -> str:
+    """The same for OpenMPI, of whose files this process has mapped some: each ends with the number of a process."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            folder, _, name = line.strip().rpartition("/")
+            if folder.endswith("/dev/shm") and name.startswith("sm_segment."):
+                return name.rpartition(".")[0] + ".*"
+    return ""
+
+
+def remove_shared_memory(names: str) -> None:
+    """Removes what MPI leaves in shared memory when the processes of a job are killed.
+
+    Args:
+        names: a pattern of the files' names, "" for none.
+    """
+    for path in glob.glob(f"/dev/shm/{names}") if names else ():
+        with contextlib.suppress(OSError):
+            os.unlink(path)

@@ -30,7 +30,7 @@ from typing import Any
 from refdist.backends.mpi import processes
 
 MERGE_SECONDS = 0.3  # how long a report waits for the same one of others
-EVERYONE_SECONDS = 2.0  # and one that all workers have: for the last of them
+EVERYONE_SECONDS = 5.0  # and one that all workers have: for the last of them, on a busy machine
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _SECOND = struct.pack("ll", 1, 0)
 
@@ -88,9 +88,12 @@ class Desk:
         self.cause = 0
         self._weak = 0
         self._over = self._failed = self._raised = False
+        self._labelled: set[str] = set()  # texts about others, which were printed
         self.states: dict[int, Message] = {}
         self._senders: dict[int, Any] = {}
         self._quiet: set[int] = set()  # workers that have ended, or whose report was printed
+        self._ending: set[int] = set()  # workers that end by themselves, when their report was printed
+        self._held: list[tuple[Any, Message]] = []  # answers with which others end the job, before those have ended
         self._waiting: list[tuple[float, Message, Any]] = []  # printed at this time at the latest, the report, whose
 
     def take(self, message: Message, sender: Any, now: float) -> None:
@@ -102,7 +105,8 @@ class Desk:
                 be printed, and for how long it may "wait" for the same from others; "label" is whom it is about where
                 that is not the worker; with "missing", the workers that have not arrived are added; with "if_first", it
                 is printed only if no worker has failed before.  A "weak" status
-                is of a worker that fails because of another one, "weak" false of one that has raised by itself.
+                is of a worker that fails because of another one, "weak" false of one that has raised by itself; one
+                that "ends" has an exit status of its own, for which the others wait.
             sender: to whom the answer goes.
             now: the time.
         """
@@ -110,6 +114,8 @@ class Desk:
         if (message.get("if_first") and self._failed) or (message.get("weak") and self._raised):
             # The launcher ends workers, or others miss one, because of one that has failed before and said why.
             message = {**message, "text": ""} if "text" in message else message
+        if message.get("label") and message.get("text") in self._labelled:
+            message = {**message, "text": ""}
         self._failed = self._failed or bool(message["status"] and not message.get("if_first"))
         self._raised = self._raised or message.get("weak") is False
         if message.get("weak"):
@@ -125,7 +131,7 @@ class Desk:
 
     def due(self, now: float) -> tuple[str, list[tuple[Any, Message]]]:
         """What is to be printed now, and the answers to be sent afterwards."""
-        text, answers = "", []
+        text, answers = "", list[tuple[Any, Message]]()
         reporting = {message["rank"] for _, message, _ in self._waiting}
         if self._waiting and (now >= self.next() or self._is_everyone(reporting | self._quiet)):
             groups: dict[tuple[str, str], set[int]] = {}
@@ -133,22 +139,35 @@ class Desk:
                 said = message["text"] + (self._missing() if message.get("missing") else "")
                 groups.setdefault((message.get("label", ""), said), set()).add(message["rank"])
             text = "".join(prefixed(label or named(ranks), said) for (label, said), ranks in groups.items())
-            answers = [(sender, {"answer": "printed", "status": self.status}) for _, _, sender in self._waiting]
+            for _, message, sender in self._waiting:
+                if message.get("ends"):
+                    self._ending.add(message["rank"])
+                (answers if message.get("ends") else self._held).append((sender, {"answer": "printed"}))
+            self._labelled |= {said for label, said in groups if label}
             self.blamed = self.blamed or any(label for label, said in groups if said)
             self._waiting = []
             self._quiet |= reporting
         ended = {rank for rank, found in self.states.items() if found["state"] == "ended"}
+        if self._ending <= ended:
+            answers += self._held
+            self._held = []
         if self._is_everyone(ended) and not self._over:
             self._over = True
-            answers += [(self._senders[rank], {"answer": "over", "status": self.status}) for rank in ended]
+            answers += [(self._senders[rank], {"answer": "over"}) for rank in ended]
         gone = [rank for rank in ended if not self.states[rank]["joined"] and not self.states[rank]["status"]]
         if gone:
             why = f"{named(gone)} ended without joining the others"
             for rank, found in self.states.items():
                 if found["state"] == "starting":
-                    answers.append((self._senders[rank], {"answer": "in vain", "why": why, "status": self.status}))
+                    answers.append((self._senders[rank], {"answer": "in vain", "why": why}))
                     found["state"] = "told"
-        return text, answers
+        if any(message.get("missing") for _, message, _ in self._waiting):
+            # Who began to wait a little later has waited for the same ones, and says the same.
+            for rank, found in self.states.items():
+                if found["state"] == "starting" and rank not in reporting:
+                    answers.append((self._senders[rank], {"answer": "late"}))
+                    found["state"] = "told"
+        return text, [(sender, {**answer, "status": self.status}) for sender, answer in answers]
 
     @property
     def status(self) -> int:

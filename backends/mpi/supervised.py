@@ -31,7 +31,7 @@ from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
 from refdist.core import call_site
 from refdist.core.launcher import launched
 
-_ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS = 15.0
 _supervisor: socket.socket | None = None
 _several_hosts = False
 
@@ -87,17 +87,20 @@ def hand_over(notice: Notice) -> None:
     tell("notice", **notice._asdict())
 
 
-def report(text: str, wait: float, everyone: bool) -> bool:
+def report(text: str, wait: float, everyone: bool, ends: bool) -> bool:
     """Has a text printed as that of this worker; False where there is no supervisor that does it.
+
+    A worker that does not end by itself stays here until its supervisor ends the job.
 
     Args:
         text: what is printed.
         wait: how many seconds it may wait for the same text of other workers.
         everyone: whether it is the same failure that all workers have, and not of this one.
+        ends: whether this process ends by itself then, with an exit status of its own.
     """
     if _supervisor is None:
         return False
-    tell("report", text=text[-100_000:], wait=wait, everyone=everyone)
+    tell("report", text=text[-100_000:], wait=wait, everyone=everyone, ends=ends)
     printed = _answered(wait + _ANSWER_SECONDS)
     if printed and everyone and _several_hosts:
         # Workers of other hosts, who see the same at the same time, still ask this one, and report elsewhere.

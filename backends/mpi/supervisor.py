@@ -14,10 +14,10 @@ process that has forked (`supervised`), and ends last.  It
   MPICH's would not do by itself.
 
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
-"kind": starting (with the "limit" in seconds), joined, finished, report (a "text", and how long it may "wait" for the
-same one of other workers), which is answered when it was printed, spared: from now on the job goes on when this worker
-is lost, the "task" of that name, and notice: what is sent to the workers of other hosts when this one is lost, again
-and again, because datagrams get lost.
+"kind": starting (with the "limit" in seconds), joined, finished, report (a "text", how long it may "wait" for the same
+one of other workers, and whether the worker "ends" by itself when it was printed, which then is answered), spared: from
+now on the job goes on when this worker is lost, the "task" of that name, and notice: what is sent to the workers of
+other hosts when this one is lost, again and again, because datagrams get lost.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -40,7 +40,7 @@ from typing import NoReturn
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.datagrams import Notice
-from refdist.backends.mpi.reports import MERGE_SECONDS, Line, Message, desk_of, prefixed
+from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, Line, Message, desk_of, prefixed
 from refdist.core.launcher import launched, on_this_host
 
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
@@ -51,6 +51,7 @@ NOTICE_SECONDS = 0.2  # after which others are told again
 TOLD_SECONDS = 1.0  # how long a worker may take to end when it is told to
 FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job is aborted
 FAILED = 70  # the exit status for what has none of its own
+_DESK_SECONDS = 5.0  # how long the desk may take to print what is due
 _STEP = 0.5  # the longest wait while time counts; beyond it, this process did not run
 _NEVER = float("inf")
 _OWN = "/proc/self/fd/2"
@@ -67,19 +68,22 @@ class Supervisor:
         found = launched()
         process, _, desk = os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")
         rank, size = (0, 1) if found is None else (found.rank, found.size)
-        self._who = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1]}
         self._top = int(process or 0)
         self._above = dict(processes.launchers(self._top))
         # What the launch command has started itself, so that it knows how that has ended.
         self._mpiexec = [0, *self._above][-2] if self._top in self._above else 0
         self._line = Line(desk or desk_of(os.getppid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
-        self._job = ""  # the launcher's name for it, by which MPICH names its shared memory
+        self._who = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
+                     "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}
+        self._memory = ""  # what MPI's files in shared memory are called
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._joined = self._finished = False  # what the worker has said
         self._spared = ""  # its name, where the job goes on when it is lost
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
+        self._ends = False  # whether it ends by itself when that was printed
+        self._said = 0  # the exit status that this process has reported, of a worker that it may have killed
         self._failed = self._broken = False  # whether this process has said it; because of a process of the launcher
         self._if_first = False  # that is left out when a worker has failed before
         self._notices: list[Notice] = []
@@ -106,7 +110,7 @@ class Supervisor:
                                                  self._here.fileno(): self._hear}
         self._tell("running")
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
-        for pid in {*self._above, *([self._top] if self._top else [])}:
+        for pid in dict.fromkeys([*self._above, *([self._top] if self._top else [])]):
             descriptor = processes.opened(pid)
             if descriptor is None:
                 self._launcher_died(pid)
@@ -141,11 +145,12 @@ class Supervisor:
             if message["kind"] == "starting":
                 self._limit = self._wanted = message["limit"]
                 # Not before: a process that has asked and does not start MPI has failed, for MPICH's launcher.
-                self._job = self._job or _job(self._pmi)
+                self._memory = self._memory or processes.memory_of_mpich(_job(self._pmi))
                 self._tell("starting")
                 self._answer_worker()
             elif message["kind"] == "joined":
                 self._limit, self._joined = 0.0, True
+                self._memory = self._memory or processes.memory_of_openmpi(self._child)
                 self._tell("joined")
             elif message["kind"] == "finished":
                 self._finished = True
@@ -154,8 +159,8 @@ class Supervisor:
             elif message["kind"] == "notice":
                 self._notices.append(Notice(message["datagram"], message["addresses"]))
             elif message["kind"] == "report":
-                self._reported, self._weak = True, message["everyone"]
-                self._report(message["text"], message["wait"], status=FAILED, weak=self._weak)
+                self._reported, self._weak, self._ends = True, message["everyone"], message["ends"]
+                self._report(message["text"], message["wait"], status=FAILED, weak=self._weak, ends=self._ends)
 
     def _signalled(self, numbers: bytes) -> None:
         # That the worker has ended comes last: a signal to the whole process group reaches it, too, and Linux runs the
@@ -184,13 +189,15 @@ class Supervisor:
         if self._notices and not self._finished and not self._reported:
             self._notify_at = 0.0
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        was_told = code < 0 and bool(self._told) and -code in (self._told, signal.SIGKILL)
         if self._failed or self._reported:
+            self._if_first = self._if_first or was_told
             self._tell("ended")  # the others are about to end, too
             self._end_at = min(self._end_at, time.monotonic() + TOLD_SECONDS)
         elif self._finished or (not self._joined and code == 0):
             self._tell("ended")
             self._leave()
-        elif code < 0 and self._told and -code in (self._told, signal.SIGKILL):
+        elif was_told:
             self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS,
                        if_first=True)
         elif self._spared:
@@ -214,19 +221,26 @@ class Supervisor:
                 pid = self._top  # mpiexec ends with it
             elif pid == self._mpiexec:
                 self._leave()
+            # At once: what forwards it may be gone soon.
             self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
-                       MERGE_SECONDS, label="launcher", if_first=True, status=128 + signal.SIGKILL)
+                       0, label="launcher", if_first=True, status=128 + signal.SIGKILL)
         return _CLOSED
 
     def _answered(self, answer: Message) -> None:
         self._known = answer["status"]
         if answer["answer"] == "in vain":
             self._fail(f"[RD01] starting: {answer['why']}", MERGE_SECONDS)
-        elif answer["answer"] == "printed" and self._weak and self._status is None:
+        elif answer["answer"] == "late":
+            if self._limit:
+                self._fail(_late(self._wanted), TOLD_SECONDS, missing=True)
+        elif answer["answer"] == "printed" and self._ends and self._status is None:
+            self._kill_at = time.monotonic() + HOLD_SECONDS
             self._answer_worker()
         elif answer["answer"] == "printed" and self._reported:
-            # Its process stays until the job ends, so that the others do not miss it and say so.
-            self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
+            # Its process stays until the job ends, so that the others do not miss it and say so.  Those of other hosts,
+            # who see the same failure at the same time, report elsewhere.
+            wait = EVERYONE_SECONDS if self._weak and self._notices else FORWARD_SECONDS
+            self._end_at = min(self._end_at, time.monotonic() + wait)
         elif (answer["answer"] == "over" and not self._notices) or self._failed:
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
 
@@ -257,7 +271,7 @@ class Supervisor:
 
     def _tell(self, state: str) -> None:
         self._line.send({**self._who, "state": state, "process": self._child, "supervisor": os.getpid(),
-                         "job": self._job, "joined": self._joined, "status": self._status or 0,
+                         "memory": self._memory, "joined": self._joined, "status": self._status or 0,
                          "if_first": self._if_first,
                          **({"weak": True} if self._weak and self._status == FAILED else {})})
 
@@ -268,9 +282,10 @@ class Supervisor:
     def _fail(self, text: str, wait: float, status: int = 0, if_first: bool = False, **more: object) -> None:
         """Reports why the job cannot go on, and ends it without waiting for reports of the others."""
         if not self._failed:
-            self._failed, self._end_at = True, time.monotonic() + wait + 1
+            self._failed, self._end_at = True, time.monotonic() + wait + _DESK_SECONDS
             self._if_first = if_first
-            self._report(text, wait, status=status or self._status or FAILED, if_first=if_first, **more)
+            self._said = status or self._status or FAILED
+            self._report(text, wait, status=self._said, if_first=if_first, **more)
             if self._status is None:
                 processes.kill(self._child)
             else:
@@ -281,8 +296,8 @@ class Supervisor:
         self._line.close()
         status = self._status or 0
         if self._status is None or self._failed or self._reported or (self._joined and not self._finished):
-            status = self._known or status or FAILED
-            processes.remove_shared_memory(self._job)
+            status = self._known or self._said or status or FAILED
+            processes.remove_shared_memory(self._memory)
             if self._pmi >= 0:
                 with contextlib.suppress(OSError):
                     os.write(self._pmi, b"cmd=abort exitcode=%d\n" % status)
