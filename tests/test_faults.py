@@ -171,7 +171,8 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     assert status in (None, done.returncode), text
     for pattern in says:
         assert len(re.findall(pattern, text, re.MULTILINE)) == 1, f"{pattern} in\n{text}"
-    if not (openmpi and row.kind == "stop"):  # where the others' numbers have come, so that it has its sum
+    # OpenMPI ends a stopped worker by letting it go on, and MPICH now and then completes what an abort has cut short.
+    if row.kind not in ("stop", "abort"):
         assert done.stdout.count("came through") == (3 if row.status == 0 else 0)
     # Every text comes once, whoever says it, and no error is one of the machinery.
     assert text.count("Traceback") <= 1 and "excepthook" not in text, text

@@ -77,6 +77,7 @@ class _Launch:
         self._proxies: dict[int, int] = {}  # those, by what becomes readable when they end
         self._cause = ""  # what was lost first, if no supervisor says it
         self._is_proxy = False  # whether that is a child of mpiexec
+        self._orphans = False  # whether a supervisor had lost its proxy when it began
         self._seen: set[int] = set()  # workers whose supervisors have said that they are there
         self._supervisors: dict[int, int] = {}  # those workers, by what becomes readable when the supervisor ends
         self._childless = time.monotonic()  # when mpiexec had a child for the last time
@@ -129,7 +130,10 @@ class _Launch:
 
     def _found(self, state: Message) -> None:
         # A supervisor has said that it is there; what is dead by now has died before what was not read yet.
-        if state["proxy"]:
+        if state["proxy"] == os.getpid():  # which has adopted it
+            self._orphans = True
+            self._kill_at = min(self._kill_at, time.monotonic() + HOLD_SECONDS)
+        elif state["proxy"]:
             self._found_proxy(state["proxy"])
         ends = self._watch(state["supervisor"])
         if ends is not None:
@@ -140,18 +144,20 @@ class _Launch:
     def _found_proxy(self, pid: int) -> None:
         if pid not in self._seen_proxies:
             self._seen_proxies.add(pid)
-            if (ends := self._watch(pid)) is None:
-                self._proxy_died(pid)
-            else:
+            if (ends := self._watch(pid)) is not None:
                 self._proxies[ends] = pid
+            if not processes.alive(pid):
+                self._proxy_died(pid)
 
     def _mpiexec_ended(self, code: int) -> None:
         if code < 0 and not self._killed:
             self._blame(f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}")
+        elif self._orphans:
+            self._blame_proxy(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
         self._over = True
 
     def _supervisor_died(self, state: Message) -> None:
-        if state["state"] != "ended":
+        if state["state"] != "ended" and state["proxy"] != os.getpid():
             self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
 
     def _is_one_host(self) -> bool:
@@ -174,10 +180,13 @@ class _Launch:
     def _proxy_died(self, pid: int) -> None:
         going_on = [state for state in self._desk.states.values() if state["state"] != "ended"]
         if not self._cause and (going_on or not self._desk.states):
-            self._is_proxy = True
-            self._blame(f"{_PROXY} (process {pid}) died")
+            self._blame_proxy(f"{_PROXY} (process {pid}) died")
         # MPICH's mpiexec waits for it for ever.
         self._kill_at = min(self._kill_at, time.monotonic() + (LINGER_SECONDS if going_on else HOLD_SECONDS))
+
+    def _blame_proxy(self, cause: str) -> None:
+        self._is_proxy = self._is_proxy or not self._cause
+        self._blame(cause)
 
     def _blame(self, cause: str) -> None:
         if not self._cause and not self._desk.status and not self._over:
