@@ -105,6 +105,21 @@ def raises() -> None:
     mirrored(3).run(step)
 
 
+def loops() -> None:
+    """Each replica goes over its own rows, and one has fewer."""
+    strategy = mirrored(3)
+    w = weights(strategy)
+
+    def train(rows: Any) -> None:
+        for row in rows:
+            total = replica().all_reduce("SUM", row)
+            w.assign_sub(total * np.ones(3, np.float32))
+
+    rows = strategy.experimental_distribute_values_from_function(
+        lambda context: np.ones(2 if context.replica_id_in_sync_group == 2 else 3, np.float32))
+    strategy.run(train, (rows,))
+
+
 PROGRAMS: dict[Callable[[], None], list[str]] = {
     shapes: ["No rows for replica 2 in 1 of 2 steps, replica 3 in 1 of 2 steps",
              "Rendezvous 2 was not carried out. Replicas 0, 1 at broken.py:35: all_reduce SUM of float32 [1, 3]; "
@@ -118,7 +133,10 @@ PROGRAMS: dict[Callable[[], None], list[str]] = {
                    "contribute none"],
     one_copy: ["The program raises InvalidValueError: [RD12] update of variable w:0: copy 0 has [1. 1. 1.], "],
     no_rows: ["No rows for replica 1 in 2 of 2 steps"],
-    raises: ["Replica 2 raises KeyError: 2"],
+    raises: ["Replica 2 raises KeyError at broken.py:103: 2"],
+    loops: ["Rendezvous 5 was not carried out. Replicas 0, 1 at broken.py:115: all_reduce SUM of float32 []; replica 2 "
+            "never arrives, as its function has returned; its last call was assign_sub of variable w:0 at "
+            "broken.py:116", "The program raises InvalidContextError: [RD01]"],
 }
 
 

@@ -207,7 +207,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def columns(svg: str) -> list[tuple[list[str], list[str], int]]:
-    """Of each column the texts, the colours and how many dots."""
+    """The texts, the colors and the number of dots of each column."""
     return [([one.text or "" for one in group.iter(f"{SVG}text")],
              sorted({one.get("fill", "") for one in group.iter(f"{SVG}circle")}),
              len(list(group.iter(f"{SVG}circle")))) for group in ElementTree.fromstring(svg).iter(f"{SVG}g")]

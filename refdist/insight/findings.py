@@ -80,9 +80,15 @@ def _rendezvous(events: Sequence[Event]) -> Iterator[Finding]:
             continue
         here, run = {event.replica for event in some}, (first.worker, first.run)
         others = [one for one in begun if (one.worker, one.run) == run and one.replica not in here]
-        where = [*_where(some), *(f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}" for one in others)]
-        told = _sentence("; ".join(where))
+        absent = [f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}{_last_call(events, one)}" for one in others]
+        told = _sentence("; ".join([*_where(some), *absent]))
         yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {told}")
+
+
+def _last_call(events: Sequence[Event], replica: Event) -> str:
+    # Replicas that call something a different number of times have the last call in common.
+    calls = [event for event in events if event.kind == "meet" and event.parent == replica.id]
+    return f"; its last call was {calls[-1]['call']} at {place_name(calls[-1])}" if calls else ""
 
 
 def _exchanges(events: Sequence[Event]) -> Iterator[Finding]:
@@ -112,7 +118,8 @@ def _errors(events: Sequence[Event]) -> Iterator[Finding]:
         if event.kind == "error" and event["text"] not in told:
             told.add(event["text"])
             who = _sentence(_lanes([event])) if several or event.replica is not None else "The program"
-            yield Finding(event.id, True, f"{who} raises {event['type']}: {event['text']}")
+            where = "" if event["code"] else f" at {place_name(event)}"  # refdist's own messages name their lines
+            yield Finding(event.id, True, f"{who} raises {event['type']}{where}: {event['text']}")
 
 
 def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
