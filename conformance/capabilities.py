@@ -70,6 +70,8 @@ ROWS = (
     ("parameter servers", "ParameterServerStrategy, its partitioners and its coordinator, and servers in one process",
      r"tf\.distribute\.(experimental\.)?(coordinator|ParameterServerStrategy)(\..*)?|tf\.distribute\.Server(\..*)?"
      r"|tf\.distribute\.experimental\.partitioners(\..*)?"),
+    ("remote calls", "tf.distribute.experimental.rpc: servers and clients in one process",
+     r"tf\.distribute\.experimental\.rpc(\..*)?"),
     ("errors", "the classes of tf.errors", r"tf\.errors"),
     ("IndexedSlices", "tf.IndexedSlices", r"tf\.IndexedSlices"),
     ("dtypes", "dtypes other than float32, int32, int64, bool and string",

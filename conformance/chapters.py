@@ -45,7 +45,7 @@ SPEC = Path(__file__).parent / "spec"
 CHAPTERS = ("names", "strategies", "contexts", "run", "merge_call", "all_reduce", "all_gather", "reduce", "gather",
             "values", "variables", "variable_updates", "variable_creators", "extended", "cross_device_ops", "datasets",
             "dataset_functions", "iterators", "cluster_resolvers", "checkpoints", "preemption", "random_numbers",
-            "losses", "workers", "tpu", "parameter_servers", "coordinator", "older_names")
+            "losses", "workers", "tpu", "parameter_servers", "coordinator", "remote_calls", "older_names")
 
 LEVELS = {"MUST": "a document promises it", "SHOULD": "no document says so, and it is what a reasonable person expects"}
 STANDINGS = {

@@ -12,9 +12,9 @@ in TensorFlow's docstrings has a row in `promises/`, which are Markdown tables, 
 
 The documents are not repeated here: a sentence is known by its fingerprint, a digest of its words, and what it promises
 is said in other words. What cannot be a clause has one of the `REASONS` in the last column, with more words after a
-colon where one is not enough. A page that is put off as a whole has `*` in place of its sentences. Where TensorFlow is
-installed, `python -m refdist.conformance promises` lists the sentences that no row explains and the rows whose sentence
-is not there any more, which is also how the pages of another version are compared with these.
+colon where one is not enough. Where TensorFlow is installed, `python -m refdist.conformance promises` lists the
+sentences that no row explains and the rows whose sentence is not there any more, which is also how the pages of another
+version are compared with these.
 
 A page whose name begins with `web: ` is a web page of an older version. No installed TensorFlow has it, so its rows are
 not compared; what it says in the same words as a docstring has its row there.
@@ -46,7 +46,6 @@ REASONS = {
     "hardware": "speed, memory, or hardware that a program of the specification cannot see",
     "outside": "a part of TensorFlow outside tf.distribute",
     "subclasses": "it asks something of those who write a subclass",
-    "later": "parameter servers, remote calls and preemption of TPUs: sentences that have not been gone through",
     "untestable": "no finite program decides it; the words after the colon say why",
 }
 
@@ -113,9 +112,7 @@ def read(path: Path) -> list[Promise]:
         clauses = () if reason in REASONS else tuple(last.replace(",", " ").split())
         if not clauses and reason not in REASONS:
             raise NotAPromise(f"{where} names no clause, and none of {', '.join(REASONS)}")
-        if sentences == "*" and reason != "later":
-            raise NotAPromise(f"{where}: only what is put off (later) stands for all sentences of a page")
-        if (sentences != "*" and not re.fullmatch(r"[0-9a-f]{6}( [0-9a-f]{6})*", sentences)) or not section:
+        if not re.fullmatch(r"[0-9a-f]{6}( [0-9a-f]{6})*", sentences) or not section:
             raise NotAPromise(f"{where} has not the fingerprints of its sentences, six digits each, and their section")
         if (clauses and not text) or (reason == "untestable" and not remark):
             raise NotAPromise(f"{where} does not say {'what is promised' if clauses else 'why it is untestable'}")
@@ -189,12 +186,11 @@ def documents() -> dict[str, str]:
 def compared(promises: Sequence[Promise], texts: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
     """The sentences without a row, and the rows with a sentence that their page does not have; but for web pages."""
     known = {(promise.page, one) for promise in promises for one in promise.sentences}
-    later = {page for page, one in known if one == "*"}
     there = [sentence for page, text in texts.items() for sentence in sentences(page, text)]
     found = {(sentence.page, sentence.fingerprint) for sentence in there}
     return ([sentence for sentence in there
-             if sentence.page not in later and (sentence.page, sentence.fingerprint) not in known],
-            [promise for promise in promises if promise.sentences != ("*",) and not promise.page.startswith(WEB)
+             if (sentence.page, sentence.fingerprint) not in known],
+            [promise for promise in promises if not promise.page.startswith(WEB)
              and any((promise.page, one) not in found for one in promise.sentences)])
 
 

@@ -287,8 +287,7 @@ def promises_page() -> str:
     files = {row.page: path.name for path in promises.FOLDER.glob("*.md") for row in promises.read(path)}
     counts = {page: Counter[str]() for page in sorted(files)}
     for row in promises.load():
-        if row.sentences != ("*",):
-            counts[row.page][row.reason or "clauses"] += len(row.sentences)
+        counts[row.page][row.reason or "clauses"] += len(row.sentences)
     sums = sum(counts.values(), Counter[str]())
     reasons = table(["reason", "why a sentence has no clause", "sentences"], (
         [reason, meaning, str(sums[reason])] for reason, meaning in promises.REASONS.items()))
@@ -296,8 +295,8 @@ def promises_page() -> str:
     def line(page: str) -> list[str]:
         anchor = "".join(sign for sign in page.lower().replace(" ", "-") if sign.isalnum() or sign in "-_")
         without = ", ".join(f"{reason} {counts[page][reason]}" for reason in promises.REASONS if counts[page][reason])
-        return [f"[{page}](../conformance/promises/{files[page]}#{anchor})", str(counts[page].total() or ""),
-                str(counts[page]["clauses"] or ""), without if counts[page] else "later: the whole page"]
+        return [f"[{page}](../conformance/promises/{files[page]}#{anchor})", str(counts[page].total()),
+                str(counts[page]["clauses"] or ""), without]
 
     pages = table(["page", "sentences", "with clauses", "without"], map(line, counts))
     return f"""# Promises

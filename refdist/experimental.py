@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from refdist.checkpoints.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
 from refdist.coordinator import experimental as coordinator
+from refdist.coordinator import rpc
 from refdist.data.iterator import Optional
 from refdist.missing import no_such_name
 from refdist.strategies.base import ValueContext
@@ -35,6 +36,7 @@ __all__ = [
     "ValueContext",
     "coordinator",
     "partitioners",
+    "rpc",
 ]
 
 

@@ -9,7 +9,6 @@ from refdist import errors
 _NUMPY = "Use NumPy, or the framework of your choice, in the function that `strategy.run` calls."
 
 INSTEAD = {
-    "rpc": "Use a library for remote calls, such as grpc or multiprocessing.connection.",
     "distribute": "Leave the word out: `refdist.X` is `tf.distribute.X`.",
     "function": "Call the function as it is: there are no graphs.",
     "GradientTape": "Write the gradient, or ask JAX, PyTorch or autograd for it; sum it with `all_reduce`.",

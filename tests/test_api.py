@@ -25,10 +25,6 @@ from refdist.variables import creation
 
 API: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / "api.json").read_text())["names"]
 
-# What does not exist yet, by topic.  A name that exists must not stand here.
-LATER = {
-    "clusters and workers": "experimental.rpc experimental.rpc.*",
-}
 # What a program in NumPy has no use for, with the reason.
 NOT_PLANNED = {
     "graphs": """
@@ -127,20 +123,6 @@ def exists(name: str) -> bool:
     return True
 
 
-def missing_names() -> list[str]:
-    # Of coordinator.* and the like the module itself, because its members cannot be reached.
-    return sorted({name.removesuffix(".*") for name in " ".join(LATER.values()).split()})
-
-
-@pytest.mark.parametrize("name", missing_names())
-def test_what_is_missing_says_so_and_what_to_write(name: str) -> None:
-    last = name.rpartition(".")[2]
-    with pytest.raises(AttributeError, match=rf"\[RD20\] refdist.{name}: refdist has no {last}. \S+ "):
-        lookup(name)
-    page = (Path(__file__).parents[1] / "docs" / "porting.md").read_text()
-    assert f"`{last}`" in page.partition("## Left out")[2].partition("\n## ")[0]
-
-
 @pytest.mark.parametrize("name", INSTEAD)
 def test_what_is_missing_is_not_there_and_the_porting_table_says_what_to_write(name: str) -> None:
     assert not hasattr(refdist, name) and name not in refdist.__all__
@@ -200,13 +182,12 @@ def test_logical_devices_of_a_replica_are_tpu_strategy_s(strategy: Any, method: 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_public_name_exists_or_is_listed(name: str) -> None:
-    missing = listed(name, LATER) or listed(name, NOT_PLANNED)
+    missing = listed(name, NOT_PLANNED)
     assert exists(name) != missing, f"{name} " + ("exists; take it from the list" if missing else "is missing")
 
 
 def test_every_name_on_the_lists_is_tensorflow_s() -> None:
-    unknown = [pattern for pattern in patterns(LATER) + patterns(NOT_PLANNED)
-               if not any(covers(pattern, name) for name in ENTRIES)]
+    unknown = [pattern for pattern in patterns(NOT_PLANNED) if not any(covers(pattern, name) for name in ENTRIES)]
     assert not unknown
 
 

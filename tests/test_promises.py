@@ -68,7 +68,7 @@ def test_a_row_is_read(tmp_path: Path) -> None:
     ("| 3f2a91 | | It runs. | run.a |", "section"),
     ("| 3f2a91 | Args | | run.a |", "what is promised"),
     ("| 3f2a91 | Args | | untestable |", "why it is untestable"),
-    ("| * | Args | All of it. | explains |", "only what is put off"),
+    ("| * | Args | All of it. | explains |", "fingerprints"),
 ])
 def test_what_is_not_a_row_is_refused(tmp_path: Path, row: str, said: str) -> None:
     with pytest.raises(NotAPromise, match=said):
@@ -138,10 +138,9 @@ def test_pages_are_named_after_the_class_that_defines_them() -> None:
 
 
 def test_sentences_without_rows_and_rows_without_sentences_are_found() -> None:
-    documents = {"run": "Runs. Returns.", "later": "One. Two."}
+    documents = {"run": "Runs. Returns."}
     runs, returns = promises.sentences("run", documents["run"])
-    rows = [Promise("run", "description", (runs.fingerprint,), "It runs.", ("run.a",), "", ""),
-            Promise("later", "whole page", ("*",), "", (), "later", "")]
+    rows = [Promise("run", "description", (runs.fingerprint,), "It runs.", ("run.a",), "", "")]
     assert promises.compared(rows, documents) == ([returns], [])
     assert promises.compared(rows, {"run": "Returns."}) == ([returns], [rows[0]])
 

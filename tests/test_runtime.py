@@ -19,6 +19,7 @@ ELSEWHERE = {
     "refdist.core.lockstep._pool": "belongs to a thread",
     "refdist.coordinator.cluster._mine": "belongs to a thread",
     "refdist.core.pytorch._entered": "belongs to a thread",
+    "refdist.coordinator.rpc._servers": "a field, to whose object servers are added",
     "refdist.coordinator.strands._parked": "threads that are used again",
     "refdist.variables.served.here": "belongs to a thread",
     "refdist.backends.mpi.supervised._supervisor": "a process has one supervisor, or none",
