@@ -33,7 +33,7 @@ CACHED = {
     "refdist.array.ordered_sum._keeps_first",
     "refdist.array.convert._standard_name", "refdist.array.convert.kind_of", "refdist.core.agreement.signature_of",
     "refdist.core.devices._canonical", "refdist.core.devices.parse", "refdist.core.devices.short",
-    "refdist.strategies.replica_context._checked_signature",
+    "refdist.coordinator.steady._names", "refdist.strategies.replica_context._checked_signature",
     "refdist.backends.gpu.kernels.on_device", "refdist.backends.gpu.kernels.stored",
 }
 CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "discard", "popitem",
