@@ -50,9 +50,10 @@ FAULTS = {
     "server": (0, [KILLED.format(rank=4, task="ps 1")]),
     "workers": (70, [
         r"^\[worker 0\] refdist.errors.UnavailableError: \[RD33\] ClusterCoordinator.join: no worker is left of 2, and "
-        r"1 functions wait for one; the last one was worker \d, of which its process is gone, in die \(scheduled at"]),
+        r"1 functions wait for one; the last one was worker \d \(its process is gone\), in die \(scheduled at"]),
     "chief": (137, [r"^\[worker 0\] was killed by SIGKILL$"]),
     "exits": (3, []),
+    "stops": (0, []),
     "leaves": (0, [r"^\[worker [12]\] the task worker [01] ended with exit status 5; the job goes on without it"]),
 }
 

@@ -31,6 +31,7 @@ from refdist.backends.mpi.start import limit, started
 from refdist.core.launcher import launched
 
 _BROKEN = (EOFError, OSError)
+_CHIEF = Task(CHIEF, 0)
 
 
 class SocketChannel:
@@ -102,9 +103,11 @@ class MPIPeers:
         seconds = limit(None)
         with started(seconds) as (mpi, ends_here):
             world = mpi.COMM_WORLD
-            everyone = world.allgather((socket.gethostname(), secrets.token_bytes(32)))
-            key = everyone[0][1]
-            one_host = len({host for host, _ in everyone}) == 1
+            everyone = world.allgather((task, socket.gethostname(), os.getpid(), secrets.token_bytes(32)))
+            key = everyone[0][-1]
+            one_host = len({host for _, host, *_ in everyone}) == 1
+            self._chief = next((process for other, host, process, _ in everyone
+                                if other == _CHIEF and host == socket.gethostname()), 0)
             listener = _listener(one_host, key, len(everyone))
             # Elsewhere a listener has a port, and the name of its host.
             address = listener.address if one_host else (socket.gethostname(), listener.address[1])
@@ -131,7 +134,7 @@ class MPIPeers:
 
     def spare(self) -> None:
         """See `Peers`."""
-        supervised.tell("spared", task=str(self._task))
+        supervised.tell("spared", task=str(self._task), chief=self._chief)
 
     def finish(self) -> None:
         """See `Peers`."""

@@ -16,8 +16,9 @@ process that has forked (`supervised`), and ends last.  It
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
 "kind": starting (with the "limit" in seconds), joined, finished, report (a "text", how long it may "wait" for the same
 one of other workers, and whether the worker "ends" by itself when it was printed, which then is answered), spared: from
-now on the job goes on when this worker is lost, the "task" of that name, and notice: what is sent to the workers of
-other hosts when this one is lost, again and again, because datagrams get lost.
+now on the job goes on when this worker is lost, the "task" of that name, which ends with the process "chief" of this
+host, and notice: what is sent to the workers of other hosts when this one is lost, again and again, because datagrams
+get lost.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -49,6 +50,7 @@ LAUNCH = "python -m refdist launch"
 HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
 NOTICE_SECONDS = 0.2  # after which others are told again
 TOLD_SECONDS = 1.0  # how long a worker may take to end when it is told to
+SPARED_SECONDS = 5.0  # and one that is spared, when the one with which it ends has ended
 FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job is aborted
 FAILED = 70  # the exit status for what has none of its own
 _DESK_SECONDS = 5.0  # how long the desk may take to print what is due
@@ -81,6 +83,7 @@ class Supervisor:
         self._child = 0
         self._joined = self._finished = False  # what the worker has said
         self._spared = ""  # its name, where the job goes on when it is lost
+        self._todo: dict[int, Callable[[], object]] = {}  # by the file that becomes readable, what is then to be done
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
         self._ends = False  # whether it ends by itself when that was printed
         self._said = 0  # the exit status that this process has reported, of a worker that it may have killed
@@ -106,8 +109,8 @@ class Supervisor:
         self._there.close()
         processes.adopt_orphans()
         woken = processes.woken_by(*_SIGNALS, signal.SIGCHLD)
-        todo: dict[int, Callable[[], object]] = {woken.fileno(): lambda: self._signalled(woken.recv(64)),
-                                                 self._here.fileno(): self._hear}
+        todo = self._todo
+        todo |= {woken.fileno(): lambda: self._signalled(woken.recv(64)), self._here.fileno(): self._hear}
         self._tell("running")
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
         for pid in dict.fromkeys([*self._above, *([self._top] if self._top else [])]):
@@ -156,6 +159,12 @@ class Supervisor:
                 self._finished = True
             elif message["kind"] == "spared":
                 self._spared = message["task"]
+                if message["chief"]:  # otherwise it is on another host
+                    chief = processes.opened(message["chief"])
+                    if chief is None:
+                        self._chief_ended()
+                    else:
+                        self._todo[chief] = self._chief_ended
             elif message["kind"] == "notice":
                 self._notices.append(Notice(message["datagram"], message["addresses"]))
             elif message["kind"] == "report":
@@ -184,7 +193,7 @@ class Supervisor:
                 self._told = number
 
     def _ended(self, code: int) -> None:
-        self._status = code if code >= 0 else 128 - code
+        self._status = (code if code >= 0 else 128 - code) if not (self._spared and self._finished) else 0
         self._limit, self._kill_at = 0.0, _NEVER
         if self._notices and not self._finished and not self._reported:
             self._notify_at = 0.0
@@ -224,6 +233,10 @@ class Supervisor:
             # At once: what forwards it may be gone soon.
             self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
                        0, label="launcher", if_first=True, status=128 + signal.SIGKILL)
+        return _CLOSED
+
+    def _chief_ended(self) -> object:
+        self._finished, self._kill_at = True, time.monotonic() + SPARED_SECONDS
         return _CLOSED
 
     def _answered(self, answer: Message) -> None:

@@ -162,7 +162,7 @@ class Processes(Functions):
 
     def _lose(self, worker: _Worker, gone: Gone) -> None:
         closure, worker.closure = worker.closure, None
-        self._lost = f"worker {worker.number}, of which {gone}"
+        self._lost = f"worker {worker.number} ({gone})"
         self._there.remove(worker)
         if worker in self._rested:
             self._rested.remove(worker)

@@ -291,6 +291,12 @@ def exits(strategy: Any, c: Any) -> None:
     sys.exit(3)
 
 
+def stops(strategy: Any, c: Any) -> None:
+    """The coordinator ends while a worker is stopped, which could not end by itself."""
+    c.schedule(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    c.schedule(lambda: 1).fetch()
+
+
 def joins(strategy: Any, c: Any) -> None:
     """The other tasks have come here by `Server.join`, see `start`."""
 
