@@ -51,7 +51,7 @@ SHRINKS = 60  # programs that are asked to find a shorter one
 NOTHING: Result = {"object": "nothing"}  # where there is no result
 UNSUPPORTED = "unsupported"
 REFUSED, ANOTHER_REFUSAL = "a refusal instead of a result", "another refusal"
-COLLECTIVES = ("all_reduce", "all_gather")
+COLLECTIVE = re.compile(r"\b(all_reduce|all_gather|reduce|gather|reduce_to|batch_reduce_to)\b")  # of operations
 REFUSALS = ("value", "type", "lookup", "context", "unsupported")  # the errors with which a call is refused
 ON_PURPOSE = "on purpose"  # what the errors say that a program raises by itself
 
@@ -297,7 +297,7 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
              for answers in zip(mine.answers, theirs.answers, strict=True)]
     for i in statements:
         operation = one.statements[i][1] if i != BEFORE else "making the strategy"
-        collective = operation.startswith(COLLECTIVES)
+        collective = COLLECTIVE.search(operation) is not None
         for worker, (expected, found) in enumerate(pairs):
             if i not in expected and i not in found:
                 continue

@@ -211,7 +211,8 @@ def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
 @pytest.mark.parametrize(("operations", "refused", "operation"), [
     (("all_gather of an array", "all_reduce of bool"), True, "a collective after one that was refused"),
     (("all_gather of an array", "all_reduce of bool"), False, "all_reduce of bool"),
-    (("all_gather of an array", "reduce of bool"), True, "reduce of bool"),
+    (("merge_call: gather of an array", "batch_reduce_to of bool"), True, "a collective after one that was refused"),
+    (("all_gather of an array", ".gather_nd of a variable"), True, ".gather_nd of a variable"),
     (("assign, a list", "all_reduce of bool"), True, "all_reduce of bool")])
 @pytest.mark.parametrize("strategy", ["Mirrored 2", "MultiWorker 2x1"])
 def test_a_collective_after_a_refused_one_is_of_one_class(operations: tuple[str, str], refused: bool, operation: str,
