@@ -72,8 +72,6 @@ class Supervisor:
         rank, size = (0, 1) if found is None else (found.rank, found.size)
         self._top = int(process or 0)
         self._above = dict(processes.launchers(self._top))
-        # What the launch command has started itself, so that it knows how that has ended.
-        self._mpiexec = [0, *self._above][-2] if self._top in self._above else 0
         self._line = Line(desk or desk_of(os.getppid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
         self._who = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
@@ -228,8 +226,8 @@ class Supervisor:
             self._broken = True
             if self._top and not processes.alive(self._top):
                 pid = self._top  # mpiexec ends with it
-            elif pid == self._mpiexec:
-                self._leave()
+            elif self._top in self._above:
+                self._leave()  # the launch command says it, which knows how mpiexec has ended, and what died first
             # At once: what forwards it may be gone soon.
             self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
                        0, label="launcher", if_first=True, status=128 + signal.SIGKILL)
