@@ -62,7 +62,7 @@ class RemoteValue:
         return f"<RemoteValue of {self._closure.name}>"
 
 
-def kept(leaf: Any) -> Any:
+def kept(leaf: object) -> Any:
     """An argument of a scheduled function, as it is now.
 
     Raises:

@@ -94,7 +94,7 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
 
 Not of tf.distribute, or what one library cannot do: data/, checkpoints/, backends/, config.py, journal.py, insight/,
 missing.py, random/state.py, strategies/deprecated.py, strategies/plans.py, strategies/job.py, variables/remote.py,
-coordinator/parcels.py, coordinator/processes.py, coordinator/tasks.py, __main__.py.
+coordinator/parcels.py, coordinator/processes.py, coordinator/rpc.py, coordinator/tasks.py, __main__.py.
 """
 
 from refdist.core.rules.advice import (
