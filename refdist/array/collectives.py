@@ -224,11 +224,6 @@ def check_gather(part: Part, axis: int, attempted: str) -> None:
                            kind=errors.InvalidArgumentError)
 
 
-def gather(backend: Backend, parts: Sequence[Array], axis: int) -> Any:
-    """The parts one after another along `axis`; lengths along it may differ."""
-    return backend.concatenate(parts, axis % parts[0].ndim)
-
-
 def dense(backend: Backend, part: Part, attempted: str) -> Any:
     """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
 
