@@ -178,6 +178,8 @@ class _Launch:
             self._kill_at = now  # it would wait for ever
 
     def _proxy_died(self, pid: int) -> None:
+        if (self._mpiexec.poll() or 0) < 0:  # it has died of that; events that come together have no order
+            self._mpiexec_ended(self._mpiexec.wait())
         going_on = [state for state in self._desk.states.values() if state["state"] != "ended"]
         if not self._cause and (going_on or not self._desk.states):
             self._blame_proxy(f"{_PROXY} (process {pid}) died")

@@ -223,11 +223,11 @@ class Supervisor:
 
     def _launcher_died(self, pid: int) -> object:
         if self._end_at == _NEVER and not self._finished:
-            self._broken = True
             if self._top and not processes.alive(self._top):
                 pid = self._top  # mpiexec ends with it
             elif self._top in self._above:
                 self._leave()  # the launch command says it, which knows how mpiexec has ended, and what died first
+            self._broken = True
             # At once: what forwards it may be gone soon.
             self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
                        0, label="launcher", if_first=True, status=128 + signal.SIGKILL)
