@@ -109,6 +109,8 @@ wheel:
 bench: $(VENV)/.made
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/datasets.py
+	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/parameter_servers.py
 
 docs: $(VENV)/.made
 	$(BIN)/python docs/print_tables.py
