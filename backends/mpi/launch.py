@@ -151,6 +151,8 @@ class _Launch:
 
     def _mpiexec_ended(self, code: int) -> None:
         if code < 0 and not self._killed:
+            if self._is_proxy:
+                self._cause = ""  # it has ended because of this one, and sooner
             self._blame(f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}")
         elif self._orphans:
             self._blame_proxy(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
