@@ -4,7 +4,8 @@
 
 For each version there is a folder in FOLDER with an environment that has TensorFlow and nothing else, and the report of
 the suite run on it.  What is there already is kept, so that a run that was interrupted goes on where it was, and
-another one only prints; a report that was made with other options of the suite is made again.
+another one only prints.  Of a report, clauses whose programs have changed since are run again, and all of them where it
+was made with other options of the suite.
 
 The page shows how many cases passed, and the cases whose outcome changed between two versions, by the reason.
 Reasons are in `expected/versions.txt`, lines `cases | version | why`: since that version these cases, patterns with a
@@ -15,6 +16,7 @@ a line is printed as not explained.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shlex
 import subprocess
@@ -29,7 +31,7 @@ from textwrap import fill
 from typing import NamedTuple
 
 import refdist
-from refdist.conformance.chapters import LEVELS
+from refdist.conformance.chapters import LEVELS, load
 from refdist.conformance.report import OUTCOMES, Row
 
 # The latest of each minor version that has wheels for Python 3.11.
@@ -37,6 +39,7 @@ TENSORFLOW = ("2.12.1", "2.13.1", "2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.
 REASONS = Path(__file__).parent / "expected" / "versions.txt"
 LONGEST = 240  # characters of a message
 WIDTH = 120  # of the page
+NOTHING_SELECTED = 5  # the exit status where no case of the changed clauses is asked for
 SUITE = [sys.executable, "-m", "refdist.conformance"]
 
 
@@ -77,22 +80,44 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def report(folder: Path, version: str, selection: Sequence[str]) -> list[Row]:
-    """The rows of a version's report, which is made unless it is there.
+    """The rows of a version's report, as far as it is there; what is not is run.
 
     Raises:
         Impossible: the version cannot be installed, or the suite cannot be run on it.
     """
-    found, told = folder / "report" / "report.json", folder / "selection.json"
-    if not found.exists() or not told.exists() or json.loads(told.read_text()) != list(selection):
+    made, now = folder / "made.json", _clauses()
+    before = json.loads(made.read_text()) if made.exists() else {}
+    if before.get("options") != list(selection):
+        before = {"clauses": {}, "rows": []}
+    changed = [name for name, programs in now.items() if before["clauses"].get(name) != programs]
+    rows = {row["case"]: row for row in before["rows"] if row["clause"] in now and row["clause"] not in changed}
+    if changed:
         python = environment(folder / "env", f"tensorflow-cpu=={version}")
+        only = [part for name in changed for part in ("--clause", name)] if before["clauses"] else []
+        found = folder / "report" / "report.json"
         found.unlink(missing_ok=True)
-        done = subprocess.run([*SUITE, "--adapter", "tensorflow", "--python", str(python), *selection, "--tb=no",
-                               "--report", str(found.parent)], stdout=subprocess.PIPE, text=True)
-        if not found.exists():
+        done = subprocess.run([*SUITE, "--adapter", "tensorflow", "--python", str(python), *selection, *only,
+                               "--tb=no", "--report", str(found.parent)], stdout=subprocess.PIPE, text=True)
+        if found.exists():
+            [new] = json.loads(found.read_text())["implementations"].values()
+            rows |= {row["case"]: row for row in new}
+        elif done.returncode != NOTHING_SELECTED:
             raise Impossible(f"TensorFlow {version}: the suite ended with exit status {done.returncode}\n{done.stdout}")
-        told.write_text(json.dumps(list(selection)))
-    [rows] = json.loads(found.read_text())["implementations"].values()
-    return list(rows)
+        made.write_text(json.dumps({"options": list(selection), "clauses": now, "rows": list(rows.values())}))
+    order = {name: i for i, name in enumerate(now)}
+    return sorted(rows.values(), key=lambda row: order[row["clause"]])
+
+
+def _clauses() -> dict[str, str]:
+    """For each clause a digest of its programs and of what is expected of them."""
+    found: dict[str, str] = {}
+    for chapter in load():
+        preamble = chapter.preamble.source if chapter.preamble else ""
+        for clause in chapter.clauses:
+            programs = [[(one.source, one.expectations) for one in example.statements] for example in clause.examples]
+            text = repr((preamble, clause.strategies, programs, [example.parameters for example in clause.examples]))
+            found[clause.name] = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return found
 
 
 def environment(folder: Path, package: str) -> Path:

@@ -6,13 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from refdist.conformance import versions
-from refdist.conformance.chapters import cases
+from refdist.conformance.chapters import Chapter, cases, load
 
 
 def row(case: str, outcome: str = "passed", message: str = "", level: str = "MUST") -> Any:
@@ -72,10 +73,15 @@ if "2.0" in python and "--break" in sys.argv:
 import pathlib
 path = pathlib.Path(folder)
 path.mkdir(parents=True, exist_ok=True)
-row = {"case": "a.b @ Default", "outcome": "passed", "message": "", "level": "MUST"}
-(path / "report.json").write_text(json.dumps({"implementations": {python: [row]}}))
+asked = [sys.argv[i + 1] for i, option in enumerate(sys.argv) if option == "--clause"] or ["a.b", "a.c"]
 with open(path.parents[1] / "calls", "a") as calls:
     print(*sys.argv[1:], file=calls)
+if asked == ["a.unasked"]:
+    sys.exit(5)
+strategy = "OneDevice" if "--clause" in sys.argv else "Default"
+rows = [{"case": f"{name} @ {strategy}", "clause": name, "chapter": "a", "outcome": "passed", "message": python,
+         "level": "MUST"} for name in asked]
+(path / "report.json").write_text(json.dumps({"implementations": {python: rows}}))
 sys.exit(1)
 '''
 
@@ -88,6 +94,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(versions, "TENSORFLOW", ("1.0", "2.0"))
     monkeypatch.setattr(versions, "REASONS", tmp_path / "reasons")
     monkeypatch.setattr(versions, "environment", lambda folder, package: folder / package)
+    monkeypatch.setattr(versions, "_clauses", lambda: {"a.b": "1", "a.c": "1"})
     return tmp_path
 
 
@@ -105,7 +112,52 @@ def test_a_version_that_cannot_be_tested_ends_the_command(command: Path, capsys:
     assert versions.main([str(command / "all"), "--break"]) == 1
     captured = capsys.readouterr()
     assert "TensorFlow 2.0: the suite ended with exit status 1" in captured.err and not captured.out
-    assert json.loads((command / "all" / "1.0" / "selection.json").read_text()) == ["--break"]
+    assert json.loads((command / "all" / "1.0" / "made.json").read_text())["options"] == ["--break"]
+
+
+def test_only_clauses_that_have_changed_are_run_again(command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(**clauses: str) -> tuple[list[str], list[str]]:
+        monkeypatch.setattr(versions, "_clauses", lambda: {f"a.{name}": digest for name, digest in clauses.items()})
+        (command / "calls").write_text("")
+        rows = versions.report(command / "1.0", "1.0", [])
+        calls = (command / "calls").read_text().split()
+        return [row["clause"] for row in rows], [name for name in calls if name.startswith("a.")]
+
+    assert ran(b="1", c="1") == (["a.b", "a.c"], [])
+    assert ran(c="1", b="2", d="1") == (["a.c", "a.b", "a.d"], ["a.b", "a.d"])
+    assert ran(c="1", d="1") == (["a.c", "a.d"], [])
+    assert (command / "calls").read_text() == ""
+    assert ran(unasked="1", d="1") == (["a.d"], ["a.unasked"])
+    assert ran(unasked="1", d="1") == (["a.d"], [])
+    assert (command / "calls").read_text() == ""
+
+
+def test_a_clause_has_changed_when_what_is_run_or_expected_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    chapters = load()
+    before = versions._clauses()
+    assert set(before) == {clause.name for chapter in chapters for clause in chapter.clauses}
+    first, *others = chapters
+    one, *rest = first.clauses
+
+    def changed(chapter: Chapter) -> set[str]:
+        monkeypatch.setattr(versions, "load", lambda: (chapter, *others))
+        now = versions._clauses()
+        return {name for name in before if now[name] != before[name]}
+
+    def with_clause(**changes: Any) -> Chapter:
+        return replace(first, clauses=(replace(one, **changes), *rest))
+
+    *more, statement = one.examples[0].statements
+    assert statement.expectations
+    assert changed(with_clause(rule="another text", line=7)) == set()
+    assert changed(with_clause(strategies=("OneDevice",))) == {one.name}
+    assert changed(with_clause(examples=(replace(one.examples[0], statements=tuple(more)),))) == {one.name}
+    for different in (replace(statement, source="tf"), replace(statement, expectations=())):
+        example = replace(one.examples[0], statements=(*more, different))
+        assert changed(with_clause(examples=(example, *one.examples[1:]))) == {one.name}
+    assert changed(with_clause(examples=(replace(one.examples[0], parameters={"n": "ints()"}),))) == {one.name}
+    preamble = replace(one.examples[0], source="x = 1")
+    assert changed(replace(first, preamble=preamble)) == {clause.name for clause in first.clauses}
 
 
 @pytest.mark.slow
