@@ -166,7 +166,8 @@ class _Environment:
         self._folders: list[str] = []
         self.tempfile = SimpleNamespace(mkdtemp=self._folder)
         paths = SimpleNamespace(join=self._join, basename=self._basename)
-        self.os = SimpleNamespace(environ=_Variables(recorder), path=paths)
+        # The number of a process tells programs apart that run at the same time; what is recorded is the same always.
+        self.os = SimpleNamespace(environ=_Variables(recorder), path=paths, getpid=lambda: 1)
 
     def _folder(self) -> Proxy:
         folder = tempfile.mkdtemp()

@@ -50,6 +50,13 @@ def test_an_address_has_one_server_as_long_as_it_is_kept() -> None:
     rpc.Server.create("grpc", ADDRESS)
 
 
+def test_a_server_that_nothing_refers_to_is_gone_though_it_is_in_a_circle() -> None:
+    circle: list[Any] = [rpc.Server.create("grpc", ADDRESS)]
+    circle.append(circle)
+    del circle
+    rpc.Server.create("grpc", ADDRESS)
+
+
 def test_a_client_needs_a_server_that_has_started() -> None:
     with pytest.raises(errors.UnavailableError, match=r"no server was started .* Call `start`"):
         rpc.Client.create("grpc", ADDRESS)

@@ -10,6 +10,7 @@ knows the dtypes of the arguments.
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -71,6 +72,8 @@ class Server:
         """
         attempted = f"Server.create({rpc_layer!r}, {address!r})"
         _check(attempted, rpc_layer, address)
+        if address in _servers.value:
+            gc.collect()  # it may be one that is gone, in a circle of references
         if address in _servers.value:
             raise errors.error("RD25", attempted, "there is a server at this address", "Take another address.",
                                kind=errors.InvalidValueError)
