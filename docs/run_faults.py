@@ -39,10 +39,13 @@ def outcome(program: str) -> str:
             os.dup2(printed.fileno(), 1)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             sys.stdout = os.fdopen(1, "w")
+            first = os.getpid()
             try:
                 exec(compile(program, "program", "exec"), {"__name__": "__main__"})
             except Exception as error:
-                print(f"{type(error).__name__}: {error}".partition("\n")[0].strip())
+                # A second worker may still wait when the first one has ended.
+                if os.getpid() == first:
+                    print(f"{type(error).__name__}: {error}".partition("\n")[0].strip())
             finally:
                 sys.stdout.flush()
                 os._exit(0)
