@@ -176,7 +176,7 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     # Every text comes once, whoever says it, and no error is one of the machinery.
     assert text.count("Traceback") <= 1 and "excepthook" not in text, text
     assert left_of(run) == []
-    # Under plain mpiexec nobody is left who could remove the memory.
+    # Under plain mpiexec no process is left that could remove the shared memory.
     if not (way == PLAIN and row.kind in ("supervisor", "mpiexec", "abort")) and memory.exists():
         assert [name for name in set(memory.read_text().split()) if Path(name).exists()] == []
 
@@ -321,3 +321,25 @@ def test_a_request_that_is_complete_is_not_given_up(monkeypatch: pytest.MonkeyPa
     slow = Slow(66)
     waiting(monkeypatch, slow, 0.5, True)._poll(slow)
     assert slow.left == 0
+
+
+ENDED = """
+import threading, numpy
+from refdist.backends.mpi import supervised
+matrix = numpy.ones((256, 256))
+counts = set()
+for _ in range(5000):
+    matrix @ matrix
+    counts.add(supervised._threads())
+assert counts == {1}, counts
+wait = threading.Event()
+threading.Thread(target=wait.wait).start()
+assert supervised._threads() == 2
+wait.set()
+"""
+
+
+def test_threads_that_have_ended_do_not_count() -> None:
+    # Linux lists some of them a little longer: about one in three hundred.
+    run = subprocess.run([sys.executable, "-c", ENDED], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

@@ -32,6 +32,7 @@ from refdist.core import call_site
 from refdist.core.launcher import launched
 
 _ANSWER_SECONDS = 15.0
+_PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
 _supervisor: socket.socket | None = None
 _several_hosts = False
 
@@ -148,4 +149,14 @@ def _threads() -> int:
     for path in libraries:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).blas_thread_shutdown_()
-    return len(os.listdir("/proc/self/task"))
+    return sum(not _ends(task) for task in os.listdir("/proc/self/task"))
+
+
+def _ends(task: str) -> bool:
+    # A thread that has been joined is listed until Linux has cleared it away.
+    try:
+        with open(f"/proc/self/task/{task}/stat", encoding="utf-8", errors="replace") as file:
+            flags = file.read().rpartition(")")[2].split()[6]
+    except OSError:
+        return True
+    return bool(int(flags) & _PF_EXITING)
