@@ -71,7 +71,7 @@ def _row(cells: Sequence[str], scopes: Sequence[str]) -> str:
 
 
 def shortened(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The rows, or the first and the last of many."""
+    """All rows; only the first and last ones where there are many."""
     if len(rows) <= _MOST:
         return list(rows)
     return [*rows[:_MOST // 2], ("...", f"{len(rows) - _MOST + 2} more"), *rows[-2:]]

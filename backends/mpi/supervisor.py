@@ -170,8 +170,8 @@ class Supervisor:
                 self._report(message["text"], message["wait"], status=FAILED, weak=self._weak, ends=self._ends)
 
     def _signalled(self, numbers: bytes) -> None:
-        # That the worker has ended comes last: a signal to the whole process group reaches it, too, and Linux runs the
-        # handlers of signals that are pending together from the last one to the first.
+        # SIGCHLD is handled last.  A signal to the whole process group also ends the worker, and where both signals are
+        # pending, Linux runs the handler of SIGCHLD first.
         for number in sorted(numbers, key=signal.SIGCHLD.__eq__):
             if number != signal.SIGCHLD:
                 self._pass_on(number)

@@ -5,7 +5,7 @@ A transport carries NumPy arrays, and a program's arrays are its backend's.  So 
 back arrays of the backend where it was given such.  A backend that has a faster way between its devices (NCCL) puts a
 transport of its own around this one, and leaves to it what cannot go that way.
 
-Results lie on the first device of this worker; the caller puts them on those of other replicas.
+Results are on the first device of this worker; the caller copies them to the devices of the other replicas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For processes started by mpiexec or srun: a TF_CONFIG, and a resolver that reads the launcher's own variables.
+"""Processes started by mpiexec or srun: their TF_CONFIG, and a cluster resolver that reads the launcher's variables.
 
 They are all workers, unless REFDIST_PS says how many of them are parameter servers: then process 0 is the chief, which
 coordinates, the last ones are the parameter servers, and those between them the workers.

@@ -1,7 +1,6 @@
-"""The functions of a coordinator: those that wait, what came of the others, and the error that is to be raised.
+"""The queue of a coordinator: the functions that wait for a worker, and the error that it raises next.
 
-Who carries them out is in the classes that are made from this one: simulated workers (`cluster`) or processes
-(`processes`).  What holds for both:
+Subclasses carry the functions out, on simulated workers (`cluster`) or in processes (`processes`).  For both:
 
 There is one queue.  A worker takes the function that waits longest, carries it out, and takes the next; so a worker has
 one function at a time, functions begin in the order in which they were scheduled, and end in any.

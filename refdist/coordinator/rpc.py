@@ -265,7 +265,7 @@ class StatusOrResult:
         return np.bool_(self.error is None)
 
     def get_error(self) -> tuple[np.int64, np.str_]:
-        """The status code of gRPC, and a text; 0 and "" if the function has returned."""
+        """The gRPC status code and the error message; 0 and "" if the call succeeded."""
         if self.error is None:
             return np.int64(0), np.str_("")
         return np.int64(next(code for kind, code in _STATUS if isinstance(self.error, kind))), np.str_(self.error)

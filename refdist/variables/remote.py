@@ -32,7 +32,7 @@ from refdist.variables.variable import ResourceVariable
 
 
 class Link:
-    """The connection of this process with one parameter server."""
+    """A connection from this process to one parameter server."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
