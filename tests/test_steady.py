@@ -107,6 +107,20 @@ def test_functions_that_write_outside_are_sent_each_time() -> None:
     later = 1
 
 
+def test_functions_of_one_code_are_told_apart() -> None:
+    def of(*values: int) -> tuple[object, ...]:
+        def make(value: int) -> Callable[[], int]:
+            return lambda: value
+
+        first, second = map(make, values)
+        parts = steady.parts(lambda: first() + second())
+        assert parts is not None
+        return tuple(map(id, parts))
+
+    assert of(1, 2) == of(1, 2)
+    assert len({of(1, 2), of(1, 3), of(2, 1), of(3, 2)}) == 4
+
+
 def test_a_function_may_refer_to_itself() -> None:
     def fact(n: int) -> int:
         return 1 if n == 0 else n * fact(n - 1)

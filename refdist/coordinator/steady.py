@@ -28,24 +28,26 @@ _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 def parts(fn: object) -> tuple[object, ...] | None:
     """The objects that make the function what it is; None where one of them may change."""
     found: list[object] = []
-    return tuple(found) if _add(fn, found) else None
+    return tuple(found) if _add(fn, found, []) else None
 
 
-def _add(one: object, found: list[object]) -> bool:
+def _add(one: object, found: list[object], seen: list[FunctionType]) -> bool:
     if type(one) in _PLAIN or isinstance(one, _STEADY) or _is_constant(one) or _is_found_by_name(one):
         found.append(one)
         return True
     if isinstance(one, MethodType):
-        return _add(one.__self__, found) and _add(one.__func__, found)
+        return _add(one.__self__, found, seen) and _add(one.__func__, found, seen)
     if not isinstance(one, FunctionType) or one.__dict__:
         return False
-    code = one.__code__
-    if any(code is other for other in found):
-        return True
-    names = _names(code)
+    for number, other in enumerate(seen):
+        if one is other:  # it refers to itself, or two things refer to it
+            found.append(number)
+            return True
+    names = _names(one.__code__)
     if names is None:
         return False
-    found.append(code)
+    found.append(one.__code__)
+    seen.append(one)
     scope = one.__globals__
     try:
         inside = [cell.cell_contents for cell in one.__closure__ or ()]
@@ -53,8 +55,8 @@ def _add(one: object, found: list[object]) -> bool:
         return False
     inside += one.__defaults__ or ()
     inside += (one.__kwdefaults__ or {}).values()
-    return all(_add(part, found) for part in inside) and all(
-        _add(scope[name], found) for name in names if name in scope)
+    return all(_add(part, found, seen) for part in inside) and all(
+        _add(scope[name], found, seen) for name in names if name in scope)
 
 
 def _is_constant(one: object) -> bool:
