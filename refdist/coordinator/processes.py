@@ -146,7 +146,7 @@ class Processes(Functions):
                 except Gone as gone:
                     self._lose(worker, gone)
                 else:
-                    self._ended(worker, *pickle.loads(answer))
+                    self._ended(worker, *_unpacked(answer))
 
     def _ended(self, worker: _Worker, what: str, found: object) -> None:
         closure, worker.closure = worker.closure, None
@@ -171,3 +171,12 @@ class Processes(Functions):
         if closure is not None:
             self._lost += f", in {closure}"
             self._again(closure)
+
+
+def _unpacked(answer: bytes) -> tuple[str, object]:
+    # What was sent whole may still not be made here, such as an object of a class that refuses.
+    try:
+        what, found = pickle.loads(answer)
+    except Exception as error:
+        return FAILED, error
+    return what, found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 import signal
 import sys
@@ -36,6 +37,13 @@ class Unfriendly(Exception):
 
     def __init__(self, one: int, other: int) -> None:
         super().__init__(f"{one} and {other}")
+
+
+class Unreadable:
+    """An object that can be sent, and not be made again."""
+
+    def __reduce__(self) -> Any:
+        return operator.truediv, (1, 0)
 
 
 def refused(call: Any, *args: Any, **kwargs: Any) -> str:
@@ -183,6 +191,16 @@ def failures(strategy: Any, c: Any) -> None:
             raise AssertionError
     with contextlib.suppress(RuntimeError):
         c.done()
+
+    remote = c.schedule(Unreadable)
+    for ask in (remote.fetch, c.join):
+        try:
+            ask()
+        except ZeroDivisionError:
+            pass
+        else:
+            raise AssertionError
+    assert c.done()
 
     def endless() -> None:
         while True:
