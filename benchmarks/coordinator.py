@@ -33,17 +33,21 @@ import json, os, statistics, sys, time
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_NUM_INTEROP_THREADS="8")
 import tensorflow as tf
 exec("from __future__ import annotations\\n" + sys.argv[1])
-print("RESULT" + json.dumps([measure(tf, tf.function, n, 500) for n in (1, 2, 4)]))
+print("RESULT" + json.dumps([measure(tf, strategy_of(tf, n), tf.function, 500) for n in (1, 2, 4)]))
 """
 
 
-def measure(tf: Any, function: Callable[[Callable[[], Any]], Any], workers: int, count: int) -> dict[str, float]:
-    """Functions a second, and milliseconds, with so many workers."""
+def strategy_of(tf: Any, workers: int) -> Any:
+    """A ParameterServerStrategy whose tasks are in this process."""
     servers = [tf.distribute.Server.create_local_server() for _ in range(workers + 1)]
     addresses = [server.target[len("grpc://"):] for server in servers]
     spec = tf.train.ClusterSpec({"worker": addresses[1:], "ps": addresses[:1]})
-    strategy = tf.distribute.ParameterServerStrategy(
+    return tf.distribute.ParameterServerStrategy(
         tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc"))
+
+
+def measure(tf: Any, strategy: Any, function: Callable[[Callable[[], Any]], Any], count: int) -> dict[str, float]:
+    """Functions a second, and milliseconds."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         v = tf.Variable(0.0)
@@ -70,24 +74,28 @@ def measure(tf: Any, function: Callable[[Callable[[], Any]], Any], workers: int,
             "schedule and fetch, ms": 1000 * statistics.median(trips)}
 
 
+def row(name: str, workers: int | str, value: float, other: float | None) -> str:
+    """A row of the table: refdist's figure, TensorFlow's, and how many times better refdist's is."""
+    if other is None:
+        return f"| {name} | {workers} | {value:.4g} | not measured | |"
+    ratio = other / value if name.endswith("ms") else value / other
+    return f"| {name} | {workers} | {value:.4g} | {other:.4g} | {ratio:.1f} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--tensorflow-python", help="an interpreter that has TensorFlow")
     python = parser.parse_args().tensorflow_python
-    mine = [measure(refdist.tf, lambda fn: fn, workers, 5000) for workers in WORKERS]
+    mine = [measure(refdist.tf, strategy_of(refdist.tf, workers), lambda fn: fn, 5000) for workers in WORKERS]
     theirs: list[dict[str, float] | None] = [None] * len(WORKERS)
     if python:
-        done = subprocess.run([python, "-c", TENSORFLOW, inspect.getsource(measure)], capture_output=True, text=True,
-                              check=True)
+        source = inspect.getsource(strategy_of) + inspect.getsource(measure)
+        done = subprocess.run([python, "-c", TENSORFLOW, source], capture_output=True, text=True, check=True)
         theirs = json.loads(done.stdout.partition("RESULT")[2])
     print("| measure | workers | refdist | TensorFlow | ratio |\n|---|---|---|---|---|")
     for workers, ours, other in zip(WORKERS, mine, theirs, strict=True):
         for name, value in ours.items():
-            if other is None:
-                print(f"| {name} | {workers} | {value:.4g} | not measured | |")
-                continue
-            ratio = other[name] / value if name.endswith("ms") else value / other[name]
-            print(f"| {name} | {workers} | {value:.4g} | {other[name]:.4g} | {ratio:.1f} |")
+            print(row(name, workers, value, None if other is None else other[name]))
 
 
 if __name__ == "__main__":

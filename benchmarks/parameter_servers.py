@@ -16,10 +16,9 @@ import json
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from coordinator import measure, row
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,33 +61,6 @@ os._exit(0)
 """
 
 
-def measure(tf: Any, strategy: Any, function: Callable[[Callable[[], Any]], Any], count: int) -> dict[str, float]:
-    """Functions a second, and milliseconds."""
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    with strategy.scope():
-        v = tf.Variable(0.0)
-    empty, add = function(lambda: 1), function(lambda: v.assign_add(1.0))
-
-    def rate(fn: Any) -> float:
-        coordinator.schedule(fn).fetch()
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            for _ in range(count):
-                coordinator.schedule(fn)
-            coordinator.join()
-            times.append(time.perf_counter() - start)
-        return count / statistics.median(times)
-
-    trips = []
-    for _ in range(count // 5):
-        start = time.perf_counter()
-        coordinator.schedule(empty).fetch()
-        trips.append(time.perf_counter() - start)
-    return {"empty functions a second": rate(empty), "assign_add a second": rate(add),
-            "schedule and fetch, ms": 1000 * statistics.median(trips)}
-
-
 def measured(command: list[str]) -> dict[str, float]:
     """What a process, or a job, prints of its measure."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
@@ -125,11 +97,7 @@ def main() -> None:
                                         inspect.getsource(measure)]))
         other = median(theirs) if theirs else None
         for name, value in median(mine).items():
-            if other is None:
-                print(f"| {name} | {workers} | {value:.4g} | not measured | |")
-                continue
-            ratio = other[name] / value if name.endswith("ms") else value / other[name]
-            print(f"| {name} | {workers} | {value:.4g} | {other[name]:.4g} | {ratio:.1f} |", flush=True)
+            print(row(name, workers, value, None if other is None else other[name]), flush=True)
 
 
 if __name__ == "__main__":
