@@ -7,13 +7,13 @@ hangs (OpenMP in PyTorch); it warns that it is not watched.  OpenMPI's launcher 
 worker when it is told so, and needs no supervisor for that.
 
 The threads of OpenBLAS, which NumPy starts when it is imported, do not count: OpenBLAS ends them before a fork by
-itself, and starts them again when it needs them.
+itself, and starts them again when it needs them.  Its function that ends them cannot be called instead: the OpenBLAS of
+NumPy 2.5 does not export it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 
 from refdist.backends.mpi import alone, processes
@@ -144,11 +145,12 @@ def limited_start(seconds: float) -> Iterator[None]:
 
 
 def _threads() -> int:
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        libraries = {line.split(maxsplit=5)[-1].strip() for line in file if "openblas" in line}
-    for path in libraries:
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(path).blas_thread_shutdown_()
+    # Those that a library ends before a fork are gone after this one.
+    with warnings.catch_warnings(action="ignore"):
+        child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
     return sum(not _ends(task) for task in os.listdir("/proc/self/task"))
 
 
