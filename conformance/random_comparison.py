@@ -51,6 +51,7 @@ SHRINKS = 60  # programs that are asked to find a shorter one
 NOTHING: Result = {"object": "nothing"}  # where there is no result
 UNSUPPORTED = "unsupported"
 REFUSED, ANOTHER_REFUSAL = "a refusal instead of a result", "another refusal"
+MEETING = ("Mirrored", "MultiWorker")  # strategies whose replicas meet, in an order that may get lost
 COLLECTIVE = re.compile(r"\b(all_reduce|all_gather|reduce|gather|reduce_to|batch_reduce_to)\b")  # of operations
 REFUSALS = ("value", "type", "lookup", "context", "unsupported")  # the errors with which a call is refused
 ON_PURPOSE = "on purpose"  # what the errors say that a program raises by itself
@@ -288,11 +289,11 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
     """The first of some statements on which two answers differ; none if the other one does not do it.
 
     What follows another refusal is not its consequence, and counts before it.  But a collective that is refused where
-    one has been refused before is of a class of its own: an implementation may have lost its order, and what the
-    collective is does not matter.
+    one has been refused before is of a class of its own where several replicas meet: an implementation may have lost
+    its order, and what the collective is does not matter.
     """
     refusal: Difference | None = None
-    broken = False
+    broken, meeting = False, _place(one.strategy) in MEETING
     pairs = [[comparable(answer, one.strategy) for answer in answers]
              for answers in zip(mine.answers, theirs.answers, strict=True)]
     for i in statements:
@@ -314,7 +315,7 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
             if how != ANOTHER_REFUSAL:
                 return difference
             refusal = difference
-        broken |= collective and any(_error(found.get(i, NOTHING)) for _, found in pairs)
+        broken |= meeting and collective and any(_error(found.get(i, NOTHING)) for _, found in pairs)
     return refusal
 
 

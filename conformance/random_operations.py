@@ -174,7 +174,8 @@ def cross_device_ops(w: Writer) -> None:
     what, value = contribution(w)
     mine = w.name("mine")
     call = w.pick("all_reduce", "all_gather", "reduce", "variable", "direct reduce", "direct broadcast")
-    w.operation(f"{ops.partition('(')[0]}: {call} of {what if call != 'variable' else 'an array'}")
+    operand = "an array" if call == "variable" else f"{what} along axis 0" if call == "all_gather" else what
+    w.operation(f"{ops.partition('(')[0]}: {call} of {operand}")
     w.say(f"{mine} = tf.distribute.MirroredStrategy(list(strategy.extended.worker_devices), "
           f"cross_device_ops=tf.distribute.{ops})")
     if call in ("all_reduce", "all_gather"):

@@ -228,6 +228,14 @@ def test_a_collective_after_a_refused_one_is_of_one_class(operations: tuple[str,
     assert alone and alone.kind.operation == operations[1]
 
 
+@pytest.mark.parametrize("strategy", ["Central 2", "Mirrored 1", "OneDevice"])
+def test_a_refused_collective_leaves_nothing_behind_where_replicas_do_not_meet(strategy: str) -> None:
+    one = RandomProgram(strategy, (("a()", "all_gather of an array"), ("b()", "reduce_to of a nest")))
+    error: Result = {"error": "value", "message": ""}
+    found = first_difference(one, Reply([{0: error, 1: 2}]), Reply([{0: error, 1: error}]), range(2))
+    assert found and found.kind.operation == "reduce_to of a nest"
+
+
 def test_which_refusal_it_is_counts_only_for_errors_that_a_program_raises() -> None:
     found = compared(Liar((refdist.Strategy, "run", of_another_kind)), 120).found
     refusals = {kind for kind in found if kind.difference == "another refusal"}
