@@ -26,18 +26,31 @@ KEPT = 64
 class Sink(Protocol):
     """What is told what happens.  The kinds of events and their fields are the table of `insight/events.py`."""
 
-    def write(self, kind: str, /, **fields: Any) -> int:
-        """Something happened; returns the number of the event."""
+    def write(self, kind: str, /, **fields: Any) -> None:
+        """Something happened."""
 
-    def begin(self, kind: str, /, within: int | None = None, **fields: Any) -> int:
-        """Something begins, and what follows is part of it; returns the number of the event.
+    def begin(self, kind: str, /, within: Any = None, **fields: Any) -> Any:
+        """Something begins, and what follows is part of it.
 
         Args:
-            within: the event that it is part of itself; None for the innermost that is open here.
+            within: what `begin` returned for what it is part of itself; None for the innermost that is open here.
+
+        Returns:
+            What `end` is called with.
         """
 
-    def end(self, number: int, error: BaseException | None = None) -> None:
+    def end(self, begun: Any, error: BaseException | None = None) -> None:
         """What began has ended, by an error where there is one."""
+
+    def enter(self, run: Any, function: str) -> Any:
+        """A replica begins a function of this name, in a run for which `begin` returned `run`.
+
+        Returns:
+            What `leave` is called with.
+        """
+
+    def leave(self, entered: Any, error: BaseException | None = None) -> None:
+        """The replica has ended, by an error where there is one."""
 
     def tell(self, error: BaseException) -> None:
         """An exception was raised; told more than once, it is one event."""
@@ -68,7 +81,7 @@ NOT_RECORDED = nullcontext()
 
 
 class _Span:
-    __slots__ = ("fields", "kind", "number", "sink")
+    __slots__ = ("begun", "fields", "kind", "sink")
 
     def __init__(self, sink: Sink, kind: str, fields: dict[str, Any]) -> None:
         self.sink = sink
@@ -76,11 +89,11 @@ class _Span:
         self.fields = fields
 
     def __enter__(self) -> None:
-        self.number = self.sink.begin(self.kind, **self.fields)
+        self.begun = self.sink.begin(self.kind, **self.fields)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.sink.end(self.number, error)
+        self.sink.end(self.begun, error)
 
 
 def span(kind: str, /, **fields: Any) -> AbstractContextManager[None]:

@@ -72,6 +72,35 @@ def test_each_event_has_its_worker_and_global_replica(recording: refdist.insight
     assert {event.worker for event in recording.events if event.kind == "error"} <= {0, 1}
 
 
+def test_what_is_counted_goes_on_in_the_middle_of_a_replica() -> None:
+    """A replica that was somewhere when another run, or a step, began is not there with the old numbers."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    elements = iter(strategy.experimental_distribute_dataset(refdist.data.Dataset.range(8).batch(2)))
+
+    def merged(strategy: Any) -> None:
+        next(elements)
+        strategy.run(lambda: rc().all_reduce("SUM", 2.0))
+
+    def step() -> None:
+        rc().all_reduce("SUM", 1.0)
+        rc().merge_call(merged)
+        rc().all_reduce("SUM", 3.0)
+
+    with refdist.record() as recording:
+        strategy.run(step)
+    runs = steps = 0
+    met = []
+    for event in recording.events:
+        runs += event.kind == "run"
+        steps += event.kind == "step"
+        if event.kind == "meet" and event["contributed"]:
+            assert event.parent is not None
+            parent = recording.events[event.parent]
+            assert (event.run, event.step, parent.kind, parent.replica) == (runs, steps, "replica", event.replica)
+            met.append((event["contributed"][0]["items"], parent.run, runs, steps))
+    assert met == [(1, 1, 1, 0)] * 2 + [(2, 2, 2, 1)] * 2 + [(3, 1, 2, 1)] * 2
+
+
 def test_the_rows_of_each_step_are_those_that_were_read() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     dataset = refdist.data.Dataset.range(10).shuffle(10).filter(lambda n: True).batch(4)

@@ -1,12 +1,15 @@
 """Summaries of arrays, in two halves: what is taken when an event happens, and what is made of it when it is read.
 
 A program may write to an array right after it was contributed, so what is recorded of it is taken at once: of a small
-array a copy, which takes a third of a microsecond; of a large one the numbers of the summary, in three passes, because
-copies of all that a program sums would fill the memory.  The text and the lists are made later, or never.
+array a copy, which takes a third of a microsecond; of a large one the numbers of the summary, because copies of all
+that a program sums would fill the memory.  The text and the lists are made later, or never.
+
+NumPy needs three passes for these numbers, one each for the norm, the smallest and the largest item.  Making them block
+by block, so that the later passes find a block in the processor's cache, was tried and was no faster: the arithmetic of
+a pass takes as long as the reading.  The norm decides whether an array is looked at once more: only where it is not
+finite can there be NaN.
 
 `text` is how pages and notebooks show a summary.
-
-The norm decides whether an array is looked at once more: only where it is not finite can there be NaN.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,20 +33,9 @@ _COPIED = 1024  # bytes of an array that is copied, which is faster than to meas
 # Up to so many bytes the place of the smallest item is found faster than the item; for that, NumPy copies an array that
 # is read-only.
 _QUICK = 1 << 16
-
-
-class _Numbers(NamedTuple):
-    """What is kept of a large array: what a summary says, as NumPy gives it."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    nbytes: int
-    low: Any
-    high: Any
-    norm: Any
-    nans: int
-    nan: list[int] | None
-    items: NDArray[Any]
+# What is kept of a large array, as NumPy gives it: shape, dtype, bytes, the smallest and the largest item, the norm,
+# how many items are NaN and where the first is, and the first items or all.
+_Numbers = tuple[tuple[int, ...], np.dtype[Any], int, Any, Any, float | None, int, list[int] | None, NDArray[Any]]
 
 
 class Summary(TypedDict):
@@ -112,11 +104,11 @@ def summary(array: NDArray[np.generic]) -> Summary:
 
 
 def _told(kept: _Numbers) -> Summary:
+    shape, dtype, nbytes, low, high, norm, nans, nan, items = kept
     found: Summary = {
-        "shape": list(kept.shape), "dtype": _name(kept.dtype), "bytes": kept.nbytes, "min": _plain(kept.low),
-        "max": _plain(kept.high), "norm": kept.norm if kept.norm is None else _rounded(float(kept.norm)),
-        "nans": kept.nans, "nan": kept.nan}
-    found["first" if math.prod(kept.shape) > WHOLE else "items"] = _plain(kept.items)
+        "shape": list(shape), "dtype": _name(dtype), "bytes": nbytes, "min": _plain(low), "max": _plain(high),
+        "norm": norm if norm is None else _rounded(norm), "nans": nans, "nan": nan}
+    found["first" if math.prod(shape) > WHOLE else "items"] = _plain(items)
     return found
 
 
@@ -164,28 +156,34 @@ def _numbers(array: NDArray[Any]) -> Any:
 
 def _measured(array: NDArray[Any]) -> _Numbers:
     flat = array.reshape(-1)
-    items = array if array.size <= WHOLE else flat[:FIRST].copy()
+    items = array if flat.size <= WHOLE else flat[:FIRST].copy()
+    if array.dtype.char in "fd" and flat.size:
+        norm = math.sqrt(np.vdot(flat, flat))  # which warns of nothing
+        if math.isfinite(norm):
+            low, high = (flat[flat.argmin()], flat[flat.argmax()]) if flat.nbytes <= _QUICK else (
+                np.minimum.reduce(flat), np.maximum.reduce(flat))
+            return array.shape, array.dtype, array.nbytes, low, high, norm, 0, None, items
+    return array.shape, array.dtype, array.nbytes, *_looked_at(flat, array.shape), items
+
+
+def _looked_at(flat: NDArray[Any], shape: tuple[int, ...]) -> tuple[Any, Any, float | None, int, list[int] | None]:
+    # Of any array: the smallest item, the largest, the norm, how many are NaN and where the first is.
     low = high = norm = None
     nans, nan = 0, None
-    kind = array.dtype.kind
+    kind = flat.dtype.kind
     if kind in "biufc":
-        exact = flat if array.dtype.char in "fdFD" else flat.astype(np.float64)
-        norm = math.sqrt(np.vdot(exact, exact).real)  # which warns of nothing
+        exact = flat if flat.dtype.char in "fdFD" else flat.astype(np.float64)
+        norm = math.sqrt(np.vdot(exact, exact).real)
         if not math.isfinite(norm):
             # NaN, infinity, or the squares are too large.
             found = np.flatnonzero(np.isnan(exact))
             nans = len(found)
-            nan = [int(i) for i in np.unravel_index(found[0], array.shape)] if nans else None
+            nan = [int(i) for i in np.unravel_index(found[0], shape)] if nans else None
             with np.errstate(all="ignore"):
                 norm = math.sqrt(np.sum(np.abs(exact.astype(np.complex128 if kind == "c" else np.float64)) ** 2))
-        if kind != "c" and nans < array.size:
-            if nans:
-                low, high = np.fmin.reduce(flat), np.fmax.reduce(flat)
-            elif flat.nbytes <= _QUICK:
-                low, high = flat[flat.argmin()], flat[flat.argmax()]
-            else:
-                low, high = np.minimum.reduce(flat), np.maximum.reduce(flat)
-    return _Numbers(array.shape, array.dtype, array.nbytes, low, high, norm, nans, nan, items)
+        if kind != "c" and nans < flat.size:
+            low, high = np.fmin.reduce(flat), np.fmax.reduce(flat)
+    return low, high, norm, nans, nan
 
 
 def _rounded(value: float) -> float | str:

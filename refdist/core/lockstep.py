@@ -78,7 +78,7 @@ class LockstepRun:
         self.results: list[Any] = [None] * count
         self.error: BaseException | None = None
         self.stopped = False
-        self.event: int | None = None
+        self.event: Any = None
         self.rendezvous = 0
 
 

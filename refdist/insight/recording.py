@@ -114,14 +114,14 @@ class _Taking:
             self._console = Console(stream)
         self._stream = stream
         self._take = take
-        stream.takers.append(take)
+        stream.give_to([*stream.takers, take])
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         stream = self._stream
         if error is not None:
             stream.tell(error)
-        stream.takers.remove(self._take)
+        stream.give_to([take for take in stream.takers if take is not self._take])
         if self._console is not None:
             self._console.leave()
         if not stream.takers and journal.recording.value is stream:
@@ -193,9 +193,8 @@ class _OfTheProgram(record_to):
     def _first(self, raw: Raw) -> None:
         os.environ.pop(VARIABLE, None)
         self._writer = self._opened()
-        takers = self._stream.takers
-        takers[takers.index(self._take)] = self._writer.take
-        self._take = self._writer.take
+        before, self._take = self._take, self._writer.take
+        self._stream.give_to([self._take if take is before else take for take in self._stream.takers])
         self._take(raw)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

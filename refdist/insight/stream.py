@@ -34,17 +34,18 @@ Site = call_site.Site
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-# An event as it is handed on: id, kind, time, worker, replica, device, run, step, parent, and its fields, of the most
-# frequent kinds without their names.  Python's garbage collector follows dicts and lists as long as a recording has
-# them, and that was a quarter of the cost; a tuple of numbers and arrays it soon leaves alone.
-Fields = dict[str, Any] | tuple[Any, ...]
-Raw = tuple[int, str, int, int, int | None, str, int, int, int | None, Fields]
+# Where an event belongs: worker, replica, device, run, step and parent.  The events of a replica have one object in
+# common, as long as nothing else begins.
+Where = tuple[int, int | None, str, int, int, int | None]
+# An event as it is handed on: id, kind, time and place, and then its fields: of the most frequent kinds one after
+# another, without their names, and of others a dict.  Python's garbage collector follows dicts and lists as long as a
+# recording has them, and that was a quarter of the cost; a tuple of numbers and arrays it soon leaves alone.
+Raw = tuple[Any, ...]
 _NAMES = {
-    "meet": ("rendezvous", "call", "signature", "site", "contributed"), "receive": ("rendezvous", "of", "received"),
-    "end": ("of", "how")}
+    "replica": ("function",), "meet": ("rendezvous", "call", "signature", "site", "contributed"),
+    "receive": ("rendezvous", "of", "received"), "end": ("of", "how")}
 
-_NOTHING: list[int] = []
-_state, _worker = context_stack.state, journal.worker
+_state, _worker, _taken = context_stack.state, journal.worker, summaries.taken
 # The places of sites by their id, with the site, so that the id stays its own.
 Places = dict[int, tuple[tuple[object, ...], list[str]]]
 # Kinds whose fields are not as they are handed on.
@@ -62,6 +63,10 @@ class _Worker:
         self.open: dict[int | None, list[int]] = {None: self.all}
 
 
+# What has begun: its number, where, and in which stack of which worker that is kept.
+Begun = tuple[int, Where, list[int], _Worker]
+
+
 class Stream:
     """What is told of everything that happens; see `journal.Sink`.
 
@@ -70,10 +75,12 @@ class Stream:
     """
 
     def __init__(self) -> None:
-        self.takers: list[Callable[[Raw], None]] = []
+        self.give_to([])
         self._count = 0
         self._workers: dict[int, _Worker] = {}
-        self._opened: dict[int, list[int]] = {}
+        # Where replicas are, by the frame that they began with.  What happens while they wait for a function of a
+        # merge_call may begin runs and take steps, so this is forgotten when such a function, or the run, has ended.
+        self._wheres: dict[context_stack.Frame, Where] = {}
         # By the id of a variable's first copy: whether it is still that one, and its number.
         self._variables: dict[int, tuple[weakref.ref[Any], int]] = {}
         # Of the call that is being carried out, where no function of the program is part of that.
@@ -81,14 +88,23 @@ class Stream:
         # What was taken of arrays that the answers to a rendezvous have in common, by id, with the array.
         self._known: summaries.Known = {}
 
+    def give_to(self, takers: Sequence[Callable[[Raw], None]]) -> None:
+        """From now on these are called with every event."""
+        self.takers = takers
+        self._take = takers[0] if len(takers) == 1 else self._give_to_each
+
+    def _give_to_each(self, raw: Raw) -> None:
+        for take in self.takers:
+            take(raw)
+
     # The sink.
 
-    def write(self, kind: str, /, **fields: Any) -> int:
+    def write(self, kind: str, /, **fields: Any) -> None:
         if kind == "step":
             self._here().step += 1
-        return self._hand_on(kind, self._completed(kind, fields) if kind in _COMPLETED else fields)[0]
+        self._hand_on(kind, self._where(), self._completed(kind, fields) if kind in _COMPLETED else fields)
 
-    def begin(self, kind: str, /, within: int | None = None, **fields: Any) -> int:
+    def begin(self, kind: str, /, within: Begun | None = None, **fields: Any) -> Begun:
         if kind in _COMPLETED:
             worker = self._here()
             if kind == "run":
@@ -97,31 +113,54 @@ class Stream:
                 worker.exchange += 1
                 fields["exchange"] = worker.exchange
             fields = self._completed(kind, fields)
-        return self._open(kind, fields, within)
+        return self._open(kind, self._where(within), fields)
 
-    def end(self, number: int, error: BaseException | None = None) -> None:
+    def end(self, begun: Begun, error: BaseException | None = None) -> None:
+        self._wheres.clear()
+        number, where, stack, worker = begun
+        self.leave((number, (*where[:3], worker.run, worker.step, where[5]), stack, worker), error)
+
+    def enter(self, run: Begun, function: str) -> Begun:
+        # All at once, as for `meet`, `receive` and `leave`: these four are what a recording costs.
+        frame, worker = _state.top, run[3]
+        context = frame.replica
+        assert context is not None
+        here, replica, device = _worker.value, context.replica_id_in_sync_group, frame.device
+        runs, step = worker.run, worker.step
+        number = self._count
+        self._count = number + 1
+        where = here, replica, device, runs, step, run[0]
+        self._take((number, "replica", monotonic_ns(), where, function))
+        stack = worker.open.get(replica)
+        if stack is None:
+            stack = worker.open[replica] = []
+        stack.append(number)
+        self._wheres[frame] = here, replica, device, runs, step, number
+        return number, where, stack, worker
+
+    def leave(self, begun: Begun, error: BaseException | None = None) -> None:
+        of, where, stack, _ = begun
         how = "returned"
         if error is not None:
             how = "stopped" if isinstance(error, ReplicaStopped) else "raised"
             if how == "raised":
                 self.tell(error)
-        stack = self._opened.pop(number, _NOTHING)
-        if stack and stack[-1] == number:
-            stack.pop()
-        elif number in stack:
-            del stack[stack.index(number):]
-        self._hand_on("end", (number, how))
+        if of in stack:
+            del stack[stack.index(of):]
+        number = self._count
+        self._count = number + 1
+        self._take((number, "end", monotonic_ns(), where, of, how))
 
     def tell(self, error: BaseException) -> None:
         """An exception was raised; what was told before is not told again."""
         if getattr(error, "_told_to", None) is not self:
             with contextlib.suppress(AttributeError):
                 error._told_to = self  # type: ignore[attr-defined]
-            self._hand_on("error", {"code": error.code if isinstance(error, RefdistError) else "",
-                                    "type": type(error).__name__, "text": str(error), "site": _places(error)})
+            self.write("error", code=error.code if isinstance(error, RefdistError) else "", type=type(error).__name__,
+                       text=str(error), site=_places(error))
 
     def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
-        self._hand_on("transfers", {"moves": moves})
+        self.write("transfers", moves=moves)
 
     def meet(self, run: Any, call: Any) -> Raw:
         rendezvous = 0 if run is None else run.rendezvous
@@ -130,15 +169,19 @@ class Stream:
             rendezvous = worker.rendezvous = worker.rendezvous + 1
             if run is not None:
                 run.rendezvous = rendezvous
+        number = self._count
+        self._count = number + 1
         # The contribution is the program's, and is not kept.
-        return self._hand_on("meet", (
-            rendezvous, call.kind, call.signature, call.call_site, summaries.taken(call.contribution)))
+        met = (number, "meet", monotonic_ns(), self._wheres.get(_state.top) or self._where(), rendezvous, call.kind,
+               call.signature, call.call_site, _taken(call.contribution))
+        self._take(met)
+        return met
 
     def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
         call, before = calls[0], self._site
-        number = self._open("combine", {
+        begun = self._open("combine", self._where(None if run is None else run.event), {
             "rendezvous": self._here().rendezvous if run is None else run.rendezvous, "call": call.kind,
-            "replicas": len(calls)}, None if run is None else run.event)
+            "replicas": len(calls)})
         self._site = None if call.kind == "merge_call" else call.call_site
         self._known.clear()
         error: BaseException | None = None
@@ -152,17 +195,13 @@ class Stream:
             self._site = before
             if run is not None:
                 run.rendezvous = 0
-            self.end(number, error)
+            self.leave(begun, error)
 
     def receive(self, met: Raw, answer: object) -> None:
-        # A replica goes on where it arrived.
-        of, _, _, worker, replica, device, run, step, parent, fields = met
         number = self._count
         self._count = number + 1
-        raw = (number, "receive", monotonic_ns(), worker, replica, device, run, step, parent,
-               (fields[0], of, summaries.taken(answer, self._known)))  # type: ignore[index]
-        for take in self.takers:
-            take(raw)
+        # A replica goes on where it arrived.
+        self._take((number, "receive", monotonic_ns(), met[3], met[4], met[0], _taken(answer, self._known)))
 
     # How.
 
@@ -195,32 +234,28 @@ class Stream:
             known = self._variables[id(first)] = weakref.ref(first), worker.variables
         return known[1]
 
-    def _open(self, kind: str, fields: Told, parent: int | None) -> int:
-        raw = self._hand_on(kind, fields, parent)
-        number, replica, stacks = raw[0], raw[4], self._workers[raw[3]].open
-        stack = stacks.get(replica)
-        if stack is None:
-            stack = stacks[replica] = []
+    def _open(self, kind: str, where: Where, fields: object) -> Begun:
+        number = self._hand_on(kind, where, fields)
+        worker = self._workers[where[0]]
+        stack = worker.open.setdefault(where[1], [])
         stack.append(number)
-        self._opened[number] = stack
-        return number
+        return number, where, stack, worker
 
-    def _hand_on(self, kind: str, fields: Fields, parent: int | None = None) -> Raw:
+    def _where(self, within: Begun | None = None) -> Where:
         frame = _state.top
         context = frame.replica
         replica = None if context is None else context.replica_id_in_sync_group
         here = _worker.value
         worker = self._workers.get(here) or self._here()
-        if parent is None:
-            stack = worker.open.get(replica) or worker.all
-            if stack:
-                parent = stack[-1]
+        stack = worker.open.get(replica) or worker.all
+        parent = within[0] if within is not None else stack[-1] if stack else None
+        return here, replica, frame.device, worker.run, worker.step, parent
+
+    def _hand_on(self, kind: str, where: Where, *fields: object) -> int:
         number = self._count
         self._count = number + 1
-        raw = (number, kind, monotonic_ns(), here, replica, frame.device, worker.run, worker.step, parent, fields)
-        for take in self.takers:
-            take(raw)
-        return raw
+        self._take((number, kind, monotonic_ns(), where, *fields))
+        return number
 
 
 def _places(error: BaseException) -> Site:
@@ -249,11 +284,11 @@ def told_of(raw: Raw, known: Places) -> list[Told]:
     Args:
         known: the places of each site that was seen before; those of this one are added.
     """
-    number, kind, at, worker, replica, device, run, step, parent, given = raw
+    number, kind, at, (worker, replica, device, run, step, parent), *given = raw
     told: Told = {
         "id": number, "kind": kind, "time": at, "worker": worker, "replica": replica,
         "device": device and devices.short(device), "run": run, "step": step, "parent": parent}
-    told.update(zip(_NAMES[kind], given, strict=True) if isinstance(given, tuple) else given)
+    told.update(zip(_NAMES[kind], given, strict=True) if kind in _NAMES else given[0])
     if kind == "transfers":
         sent: dict[tuple[str, str], list[int]] = {}
         for source, destination, nbytes in told.pop("moves")():

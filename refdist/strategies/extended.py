@@ -192,13 +192,13 @@ class StrategyExtended(OneOfAKind, Updates):
                 return fn(*my_args, **my_kwargs)
             if run is not None:
                 run.event = event
-            number = sink.begin("replica", event, function=name)
+            entered = sink.enter(event, name)
             try:
                 result = fn(*my_args, **my_kwargs)
             except BaseException as error:
-                sink.end(number, error)
+                sink.leave(entered, error)
                 raise
-            sink.end(number)
+            sink.leave(entered)
             return result
 
         state.top = scope
