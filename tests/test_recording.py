@@ -17,6 +17,7 @@ from recorded import PATH, recorded
 import refdist
 from refdist.array.summaries import in_words, of, taken
 from refdist.insight.events import BEGINNINGS, COMMON, KINDS, SUMMARY, Event, checked
+from refdist.notebook import parts
 
 
 def rc() -> Any:
@@ -70,6 +71,34 @@ def test_each_event_has_its_worker_and_global_replica(recording: refdist.insight
     printed = [(event.worker, event.replica, event["text"]) for event in recording.events if event.kind == "print"]
     assert printed == [(0, None, "merged on this worker"), (1, None, "merged on this worker")]
     assert {event.worker for event in recording.events if event.kind == "error"} <= {0, 1}
+
+
+def test_each_worker_has_its_own_lines(recording: refdist.insight.Recording) -> None:
+    """One worker goes on while the call of another is being carried out."""
+    lines = recording.sources[recorded.__code__.co_filename].splitlines()
+    found = {(event.kind, event.worker, lines[parts(event["site"][0])[1] - 1].strip().partition("(")[0])
+             for event in recording.events if event.kind in ("variable", "step", "run", "write")}
+    assert found == {(kind, worker, line) for worker in range(2) for kind, line in [
+        ("variable", "weights = refdist.Variable"), ("step", "for batch in strategy.experimental_distribute_dataset"),
+        ("run", "strategy.run"), ("write", "weights.assign_sub")]}
+
+
+def test_a_step_is_at_the_line_that_asks_for_the_element() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    dataset = strategy.experimental_distribute_dataset(refdist.data.Dataset.range(6).batch(2))
+
+    def element(rows: Any) -> Any:
+        return next(rows)
+
+    with refdist.record() as recording:
+        rows = iter(dataset)
+        rows.get_next()
+        element(rows)
+        for _ in rows:
+            pass
+    first = test_a_step_is_at_the_line_that_asks_for_the_element.__code__.co_firstlineno
+    sites = [[parts(place)[1] - first for place in event["site"]] for event in recording.events if event.kind == "step"]
+    assert sites == [[9], [5, 10], [11]]
 
 
 def test_what_is_counted_goes_on_in_the_middle_of_a_replica() -> None:

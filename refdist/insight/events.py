@@ -107,6 +107,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "rows": "for each replica of this worker the rows that it gets, as [first, last] pairs; null where they cannot "
                 "be followed from their source",
         "counts": "for each replica of this worker how many rows it gets",
+        "site": "as for `meet`: the line that asked for the element",
     }),
     "print": ("A line was printed.", {
         "text": "the line",

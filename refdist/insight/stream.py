@@ -49,15 +49,21 @@ _state, _worker, _taken = context_stack.state, journal.worker, summaries.taken
 # The places of sites by their id, with the site, so that the id stays its own.
 Places = dict[int, tuple[tuple[object, ...], list[str]]]
 # Kinds whose fields are not as they are handed on.
-_COMPLETED = {"run", "exchange", "variable", "write"}
+_COMPLETED = {"run", "exchange", "variable", "write", "step"}
 
 
 class _Worker:
-    """What is counted, and open, on one worker."""
+    """What is counted, and open, on one worker.
 
-    __slots__ = ("all", "exchange", "open", "rendezvous", "run", "step", "variables")
+    Attributes:
+        site: of the call that is being carried out, where no function of the program is part of that.  Of each worker,
+            because in the middle of a call the others go on.
+    """
+
+    __slots__ = ("all", "exchange", "open", "rendezvous", "run", "site", "step", "variables")
 
     def __init__(self) -> None:
+        self.site: Site | None = None
         self.run = self.step = self.rendezvous = self.exchange = self.variables = 0
         self.all: list[int] = []
         self.open: dict[int | None, list[int]] = {None: self.all}
@@ -83,8 +89,6 @@ class Stream:
         self._wheres: dict[context_stack.Frame, Where] = {}
         # By the id of a variable's first copy: whether it is still that one, and its number.
         self._variables: dict[int, tuple[weakref.ref[Any], int]] = {}
-        # Of the call that is being carried out, where no function of the program is part of that.
-        self._site: Site | None = None
         # What was taken of arrays that the answers to a rendezvous have in common, by id, with the array.
         self._known: summaries.Known = {}
 
@@ -178,11 +182,12 @@ class Stream:
         return met
 
     def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
-        call, before = calls[0], self._site
+        call, worker = calls[0], self._here()
+        before = worker.site
         begun = self._open("combine", self._where(None if run is None else run.event), {
-            "rendezvous": self._here().rendezvous if run is None else run.rendezvous, "call": call.kind,
+            "rendezvous": worker.rendezvous if run is None else run.rendezvous, "call": call.kind,
             "replicas": len(calls)})
-        self._site = None if call.kind == "merge_call" else call.call_site
+        worker.site = None if call.kind == "merge_call" else call.call_site
         self._known.clear()
         error: BaseException | None = None
         try:
@@ -192,7 +197,7 @@ class Stream:
             error = raised
             raise
         finally:
-            self._site = before
+            worker.site = before
             if run is not None:
                 run.rendezvous = 0
             self.leave(begun, error)
@@ -222,7 +227,7 @@ class Stream:
             fields["variable"], fields["number"] = variable.name, self._number_of(variable)
             fields["copies"] = summaries.taken_each(fields["copies"], self._known)
         if "site" not in fields and "site" in KINDS[kind][1]:
-            fields["site"] = self._site or call_site.of(sys._getframe(2))
+            fields["site"] = self._here().site or call_site.of(sys._getframe(2))
         return fields
 
     def _number_of(self, variable: Any) -> int:
