@@ -517,7 +517,7 @@ def test_looking_at_a_dataset_does_not_change_the_order_that_comes_next() -> Non
     assert orders(look=True) == orders(look=False)
 
 
-def test_the_empty_elements_of_a_worker_are_as_long_as_its_first_where_a_function_made_it() -> None:
+def test_the_empty_elements_of_a_worker_are_as_long_as_those_of_others_where_a_function_made_them() -> None:
     def program() -> list[Any]:
         strategy = refdist.MultiWorkerMirroredStrategy()
         distributed = strategy.distribute_datasets_from_function(
@@ -526,3 +526,13 @@ def test_the_empty_elements_of_a_worker_are_as_long_as_its_first_where_a_functio
         return [x.shape for x in distributed]
 
     assert refdist.simulate_workers(program, 2) == [[(2, 5), (2, 5)], [(2, 5), (0, 5)]]
+
+
+def test_a_worker_without_an_element_has_none_where_others_have_it() -> None:
+    def program() -> list[Any]:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        distributed = strategy.distribute_datasets_from_function(lambda context: Dataset.range(2).batch(2).map(
+            lambda x: {"x": x, "none": None}).shard(context.num_input_pipelines, context.input_pipeline_id))
+        return [(x["x"].tolist(), str(x["x"].dtype), x["none"]) for x in distributed]
+
+    assert refdist.simulate_workers(program, 2) == [[([0, 1], "int64", None)], [([], "int64", None)]]

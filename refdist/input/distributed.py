@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sized
 from collections.abc import Iterator as PythonIterator
 from contextlib import suppress
-from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from refdist.core import call_site, devices, rules
 from refdist.core.callers import require
 from refdist.data import elements
 from refdist.data.dataset import Dataset
-from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY
+from refdist.data.facts import UNKNOWN_CARDINALITY
 from refdist.data.iterator import Iterator
 from refdist.data.options import UnevenEnd
 from refdist.data.origin import Origin
@@ -52,6 +51,7 @@ class DistributedIterator(Iterator):
         # Opened before the rows, which draw an order that a look would come too late for.
         self._numbers = None if journal.recording.value is None else dataset._numbers()
         self._steps = dataset._steps()
+        self._like: object = None  # the spec of elements without rows, once a worker needs one
 
     def __next__(self) -> Any:
         require(self._strategy, "DistributedIterator.get_next")
@@ -69,13 +69,18 @@ class DistributedIterator(Iterator):
         return regroup(step, self._devices, "dataset element", rules.ELEMENT, extended.value_container)
 
     def _next_of_all(self, transport: Transport) -> list[Any]:
-        # A worker that has read all its rows returns empty elements until every worker has.
+        # A worker that has read all its rows returns empty elements until every worker has.  Their lengths are those of
+        # another worker's element, because it may have had none itself, and no spec tells what a function returns.
         step = next(self._steps, None)
-        call = transport.call("next element of a distributed dataset")
-        if not any(transport.all_gather_object(call, step is not None)):
+        left = transport.all_gather_object(transport.call("next element of a distributed dataset"), step is not None)
+        if not any(left):
             raise StopIteration
+        if self._like is None and not all(left):
+            call = transport.call("element of a distributed dataset, for workers without one")
+            specs = transport.all_gather_object(call, None if step is None else spec_of(step[0]))
+            self._like = specs[left.index(True)]
         if step is None:
-            step = [self._dataset._empty] * len(self._devices)
+            step = [sharding.empty_of(self._like)] * len(self._devices)
         return step
 
 
@@ -105,14 +110,6 @@ class DistributedDataset:
         if len(found) < len(origins):
             return None
         return _until_error(self._split.steps(found, self._strategy.extended.layout.worker))
-
-    @cached_property
-    def _empty(self) -> Any:
-        # Lengths that the spec does not tell are those of the first element.
-        source = self._split.pipelines[0]
-        for element in source._read(PEEK) if isinstance(source, Dataset) else source:
-            return sharding.empty_of(self._split.spec(spec_of(element)))
-        return sharding.empty_of(self.element_spec)
 
     def __iter__(self) -> DistributedIterator:
         return DistributedIterator(self)

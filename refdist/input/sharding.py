@@ -302,6 +302,8 @@ _NOTHING = object()
 
 def _empty(like: object, replica: int, step: int, fixed: bool) -> Any:
     def none_of(leaf: object) -> Any:
+        if leaf is None:
+            return None
         array: Any = leaf if is_text(leaf) else to_array(leaf)
         if fixed or not np.ndim(array):
             what = "a scalar" if not np.ndim(array) else f"an element of shape {array.shape}, which all have"
@@ -315,17 +317,18 @@ def _empty(like: object, replica: int, step: int, fixed: bool) -> Any:
 
 
 def empty_of(spec: object) -> Any:
-    """An element without rows, for a replica that has none left; of a distributed spec its first component counts.
+    """An element without rows, for a replica that has none left.
 
     Raises:
         RD15: scalars, which an empty array cannot replace.
     """
-    def none_of(one: object) -> Any:
-        leaf: Any = getattr(one, "values", (one,))[0]
+    def none_of(leaf: Any) -> Any:
+        if leaf is None:
+            return None
         if not leaf.shape:
             raise errors.error("RD15", "reading a distributed dataset", "this worker has no element left, and an "
                                "empty array cannot replace a scalar", "Batch the dataset.")
-        return np.empty((0, *(n or 0 for n in leaf.shape[1:])), leaf.dtype)
+        return np.empty((0, *leaf.shape[1:]), leaf.dtype)
 
     return nest.map_structure(none_of, spec)
 

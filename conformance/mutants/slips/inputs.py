@@ -130,11 +130,13 @@ _FUNCTIONS = (
     Slip("elements are fetched to devices where the dataset is", "dataset_functions.datasets-on-devices", _DISTRIBUTED,
          "per_replica_mode and not options.experimental_fetch_to_device)", "per_replica_mode)"),
     Slip("a worker that has ended repeats its last element", "dataset_functions.workers-end-together", _DISTRIBUTED,
-         "        if step is None:\n            step = [self._dataset._empty]",
+         "        if step is None:\n            step = [sharding.empty_of(self._like)]",
          "        if step is not None:\n"
          "            self._last = step[-1]\n"
          "        if step is None:\n"
          "            step = [self._last]"),
+    Slip("what a worker without an element gets has no lengths", "dataset_functions.workers-without-an-element",
+         _SHARDING, "np.empty((0, *leaf.shape[1:])", "np.empty((0, *(0 for _ in leaf.shape[1:]))"),
     Slip("the mode PER_REPLICA is possible on several workers", "dataset_functions.per-replica-mode-on-several-workers",
          _TABLES,
          "distribute_datasets_from_function, several workers    ok            RD20",
@@ -177,8 +179,7 @@ _ITERATORS = (
     Slip("a replica takes the next element of all", "iterators.elements-are-taken-outside-of-replicas", _DISTRIBUTED,
          '        require(self._strategy, "DistributedIterator.get_next")\n', ""),
     Slip("a worker ends when its own rows have ended", "iterators.workers-end-together", _DISTRIBUTED,
-         "        if not any(transport.all_gather_object(call, step is not None)):",
-         "        if not all(transport.all_gather_object(call, step is not None)):"),
+         "if not any(left)", "if not all(left)"),
     Slip("an iterator begins again at its end", "iterators.end-of-next", _DISTRIBUTED,
          "            raise StopIteration\n",
          "            self._steps = self._dataset._steps()\n            raise StopIteration\n"),
