@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 _MOST = 8  # rows of a table that are all shown
 _PLACE = re.compile(r"(.*)(?::|, line )(\d+)", re.DOTALL)
@@ -43,10 +44,14 @@ def source_of(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
+def shell() -> Any:
+    """The shell of IPython in which the program runs; None where there is none."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
 def _cell(file: str) -> str | None:
     # "Cell In[3]", where this is the file of a cell.
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    name = getattr(getattr(shell(), "compile", None), "format_code_name", None)
     found = name and name(file)
     return " ".join(found) if found else None
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import linecache
+import re
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -18,6 +20,7 @@ from browser import Browser, texts
 
 import refdist
 from refdist import notebook
+from refdist.core import tracebacks
 from refdist.variables.sharded import ShardedVariable
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +104,67 @@ def test_places_in_cells_are_said_by_the_number_of_the_cell(run: Callable[[Shell
     assert (told["run"], told["meet"]) == (["Cell In[3], line 6"], ["Cell In[2], line 4"])
     assert told["warning"] == ["Cell In[3], line 4"] and told["made"] == "Cell In[3], line 2"
     assert {**told["sources"], "Cell In[2]": CELLS[1], "Cell In[3]": CELLS[2]} == told["sources"]
+
+
+FAILING = ["""import refdist
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+def mine():
+    raise KeyError("mine")
+""", "strategy.run(mine)", """try:
+    strategy.run(mine)
+except KeyError as error:
+    raise RuntimeError("again") from error
+"""]
+
+
+class Printer:
+    """Prints the lines of a traceback and of its causes, as IPython's does."""
+
+    def structured_traceback(self, etype: Any = None, evalue: Any = None, etb: Any = None) -> list[str]:
+        cause = [] if evalue.__cause__ is None else self.structured_traceback(
+            None, evalue.__cause__, (evalue.__cause__.__traceback__, [id(evalue)]))
+        if isinstance(etb, tuple):
+            etb = etb[0]
+        return cause + [notebook.place(one.filename, one.lineno) for one in traceback.extract_tb(etb)]
+
+
+def cells_shown_by_a_stand_in(shell: Shell) -> list[list[str]]:
+    printer = Printer()
+    tracebacks._install_in(printer)
+    shell.run_cell(FAILING[0])
+    shown = []
+    for cell in FAILING[1:]:
+        with pytest.raises((KeyError, RuntimeError)) as raised:
+            shell.run_cell(cell)
+        error = raised.value
+        shown.append(printer.structured_traceback(type(error), error, etb=error.__traceback__))
+    return [[place for place in places if not place.startswith(__file__)] for places in shown]
+
+
+def cells_shown_by_ipython(shell: Shell) -> list[list[str]]:
+    pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
+    program = f"""
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("colors", "NoColor")
+for cell in {FAILING!r}:
+    print("next")
+    shell.run_cell(cell, store_history=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT,
+                          check=True)
+    return [re.findall(r"^(?:Cell In\[\d+\], line \d+|File .*)", one, re.MULTILINE)
+            for one in done.stdout.split("next\n")[2:]]
+
+
+@pytest.mark.parametrize("run", [cells_shown_by_a_stand_in, cells_shown_by_ipython])
+def test_a_traceback_of_a_cell_has_no_lines_of_refdist(run: Callable[[Shell], list[list[str]]], shell: Shell,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REFDIST_TRACEBACK", raising=False)
+    if run is cells_shown_by_ipython:
+        monkeypatch.undo()
+    assert run(shell) == [["Cell In[2], line 1", "Cell In[1], line 4"],
+                          ["Cell In[3], line 2", "Cell In[1], line 4", "Cell In[3], line 4"]]
 
 
 def test_a_recording_of_cells_comes_back_from_its_file(shell: Shell, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """Printed tracebacks show only the lines of the user's program.
 
 A message says what was attempted and where, so frames of refdist between the user's lines, and below the last of them,
-only hide those.  They are left out where an uncaught exception is printed, in threads too, and in reports of
-pytest; an exception that is caught keeps them all.  They stay with REFDIST_TRACEBACK=full, and where the exception was
-raised by refdist itself without a code, because then they are what a report of the fault needs.
+only hide those.  They are left out where an uncaught exception is printed, in threads and in cells of a notebook too,
+and in reports of pytest; an exception that is caught keeps them all.  They stay with REFDIST_TRACEBACK=full, and where
+the exception was raised by refdist itself without a code, because then they are what a report of the fault needs.
+
+IPython asks each frame for a local variable `__tracebackhide__`, which every function of refdist would need, and shows
+the last frame in any case.  So what it formats tracebacks with is given one that is cut; a handler of `set_custom_exc`
+would take the place of one that the user has set.
 """
 
 from __future__ import annotations
@@ -12,9 +16,9 @@ import os
 import sys
 import threading
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
-from refdist import journal
+from refdist import journal, notebook
 from refdist.core.call_site import is_ours
 from refdist.errors import InternalError, RefdistError
 
@@ -43,9 +47,26 @@ def install() -> None:
         before_in_threads(args)
 
     sys.excepthook, threading.excepthook = hook, hook_in_threads
+    printer = getattr(notebook.shell(), "InteractiveTB", None)
+    if printer is not None:
+        _install_in(printer)
     for name, module in list(sys.modules.items()):
         if is_ours(name):
             vars(module)["__tracebackhide__"] = _hides  # what pytest asks about a frame
+
+
+def _install_in(printer: Any) -> None:
+    # What formats the tracebacks of a shell of IPython.
+    before = printer.structured_traceback
+
+    def structured_traceback(etype: Any = None, evalue: BaseException | None = None, etb: Any = None,
+                             *options: Any, **named: Any) -> Any:
+        if evalue is not None and isinstance(etb, TracebackType):
+            journal.tell(evalue)
+            etb = cut(evalue).__traceback__
+        return before(etype, evalue, etb, *options, **named)
+
+    printer.structured_traceback = structured_traceback
 
 
 def cut(error: BaseException) -> BaseException:
