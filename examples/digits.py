@@ -115,7 +115,7 @@ def train(strategy: Any, kind: Any, data: Any, options: argparse.Namespace, show
     distributed = strategy.experimental_distribute_dataset(dataset)
     losses = []
     bar = tqdm(range(options.epochs), desc=f"{kind.name}, {strategy.num_replicas_in_sync} replicas",
-               disable=not show, file=sys.stdout)
+               disable=None if show else True, file=sys.stdout)  # None: shown on a terminal only
     for _ in bar:
         loss = rows = 0.0
         for batch in distributed:
