@@ -142,3 +142,53 @@ def test_a_replica_that_there_is_not_has_no_context(number: Any) -> None:
     with pytest.raises(RefdistError, match=rf"\[RD25\] ReplicaContext: replica_id_in_sync_group is {number}"):
         refdist.ReplicaContext(STRATEGY, number)
     assert refdist.ReplicaContext(STRATEGY, np.int64(1)).replica_id_in_sync_group == 1
+
+
+DATASET = refdist.data.Dataset.range(8)
+# What is made of a number that is 2.
+OF_TWO: dict[str, Callable[[Any], Any]] = {
+    "CommunicationOptions.bytes_per_pack":
+        lambda two: refdist.experimental.CommunicationOptions(bytes_per_pack=two).bytes_per_pack,
+    "CommunicationOptions.timeout_seconds":
+        lambda two: refdist.experimental.CommunicationOptions(timeout_seconds=two).timeout_seconds,
+    "num_packs": lambda two: refdist.NcclAllReduce(two)._num_packs,
+    "get_per_replica_batch_size": lambda two: refdist.InputContext(2, 0, 2).get_per_replica_batch_size(two),
+    "explain": lambda two: str(STRATEGY.experimental_distribute_dataset(BATCHES).explain(two)),
+    "all_gather.axis": lambda two: STRATEGY.run(
+        lambda: refdist.get_replica_context().all_gather(np.ones((1, 1, 1)), two)).values[0].shape,
+    "FixedShardsPartitioner": lambda two: refdist.experimental.partitioners.FixedShardsPartitioner(two)((4,), "int8"),
+    "MinSizePartitioner": lambda two: refdist.experimental.partitioners.MinSizePartitioner(two, two)((4,), "int8"),
+    "MaxSizePartitioner": lambda two: refdist.experimental.partitioners.MaxSizePartitioner(two, two)((4,), "int8"),
+    "DeviceAssignment.build": lambda two: refdist.tpu.experimental.DeviceAssignment.build(
+        refdist.tpu.experimental.Topology(mesh_shape=[2, 1, 1, 1], device_coordinates=[[[0] * 4, [1, 0, 0, 0]]]),
+        num_replicas=two).core_assignment.tolist(),
+    "task_id": lambda two: refdist.cluster_resolver.SimpleClusterResolver(
+        refdist.train.ClusterSpec({"worker": ["a:1", "b:1", "c:1"]}), task_type="worker", task_id=two).task_id,
+    "max_to_keep": lambda two: refdist.train.CheckpointManager(refdist.train.Checkpoint(), "nowhere", two)._keep,
+    **{f"Dataset.{name}": lambda two, call=call: [np.asarray(one).tolist() for one in call(two)] for name, call in {
+        "batch": DATASET.batch, "padded_batch": DATASET.padded_batch, "take": DATASET.take, "skip": DATASET.skip,
+        "repeat": DATASET.repeat, "prefetch": DATASET.prefetch, "range": refdist.data.Dataset.range,
+        "rebatch": DATASET.batch(3).rebatch, "shard": lambda two: DATASET.shard(two, two - 1),
+        "shuffle": lambda two: DATASET.shuffle(two, two), "enumerate": DATASET.enumerate,
+        "window": lambda two: DATASET.window(two, two, two).flat_map(lambda one: one),
+        "map": lambda two: DATASET.map(lambda x: x, num_parallel_calls=two),
+        "interleave": lambda two: DATASET.interleave(lambda x: DATASET, two, two),
+        "sample_from_datasets":
+            lambda two: refdist.data.Dataset.sample_from_datasets([DATASET, DATASET], seed=two)}.items()},
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+@pytest.mark.parametrize("two", [np.int64(2), np.uint8(2), np.array(2), refdist.constant(2)], ids=lambda x: repr(x))
+def test_a_number_may_be_numpy_s_or_an_array_without_dimensions(name: str, two: Any, tmp_path: Any,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if name == "CommunicationOptions.timeout_seconds" and isinstance(two, np.ndarray):
+        pytest.skip("seconds are a float")
+    assert OF_TWO[name](two) == OF_TWO[name](2)
+
+
+def test_seconds_may_be_a_numpy_float_and_not_nan() -> None:
+    assert refdist.experimental.CommunicationOptions(timeout_seconds=np.float32(2)).timeout_seconds == 2
+    with pytest.raises(RefdistError, match=r"\[RD25\] CommunicationOptions: timeout_seconds is nan"):
+        refdist.experimental.CommunicationOptions(timeout_seconds=float("nan"))

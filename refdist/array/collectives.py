@@ -6,7 +6,6 @@ wrapped, is the business of the callers.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from refdist.array.convert import as_array, dtype_of, kind_of, numpy_dtype, on_d
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import rules
+from refdist.core.integers import integer
 from refdist.core.rules import ReduceOp
 
 Part = Array | IndexedSlices
@@ -190,22 +190,6 @@ def with_leaves(part: Part, arrays: Sequence[Array]) -> Part:
 def divide(total: Array, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
     return current_backend().divide(total, count, rules.MEAN_DTYPE.get(dtype_of(total).name))
-
-
-def integer(value: object, argument: str, attempted: str) -> int:
-    """The value of an argument as a Python int.
-
-    Raises:
-        RD25: not an integer.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int.")
-    try:
-        number: Any = value
-        return operator.index(number)
-    except TypeError as error:
-        raise errors.error("RD25", attempted, f"{argument} is {value!r}, {errors.type_of(value)}",
-                           "Pass an int.") from error
 
 
 def check_gather(part: Part, axis: int, attempted: str) -> None:

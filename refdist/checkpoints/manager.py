@@ -11,6 +11,7 @@ import numpy as np
 from refdist import disk, errors
 from refdist.checkpoints import files
 from refdist.checkpoints.checkpoint import Checkpoint, by_writers
+from refdist.core.integers import as_integer
 from refdist.variables.variable import Variable
 
 
@@ -45,13 +46,14 @@ class CheckpointManager:
                  init_fn: Callable[[], object] | None = None, last_checkpoint_step: int | None = None) -> None:
         if not isinstance(checkpoint, Checkpoint):
             raise errors.error("RD25", "CheckpointManager", f"got {checkpoint!r}", "Pass a Checkpoint.")
-        if max_to_keep is not None and (not isinstance(max_to_keep, int) or max_to_keep < 1):
+        most = None if max_to_keep is None else as_integer(max_to_keep)
+        if max_to_keep is not None and (most is None or most < 1):
             raise errors.error("RD25", "CheckpointManager", f"max_to_keep is {max_to_keep!r}",
                                "Pass an int of 1 or more, or None.", kind=errors.InvalidValueError)
         if checkpoint_interval is not None and step_counter is None:
             raise errors.error("RD25", "CheckpointManager", "checkpoint_interval was passed without step_counter",
                                "Pass both.", kind=errors.InvalidValueError)
-        self._checkpoint, self._keep = checkpoint, max_to_keep
+        self._checkpoint, self._keep = checkpoint, most
         self._directory = files.path_of(directory, "CheckpointManager")
         if not files.is_inside(self._directory, checkpoint_name):
             raise errors.error("RD25", "CheckpointManager", f"checkpoint_name is {checkpoint_name!r}",

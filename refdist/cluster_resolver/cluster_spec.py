@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refdist import errors
+from refdist.core.integers import as_integer
 
 TASK_TYPES = ("chief", "worker", "evaluator", "ps")
 
@@ -145,7 +146,7 @@ def check_cluster(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     Source: observed, TensorFlow 2.21, multi_worker_util.
     """
     attempted = f"task {task_type}:{task_id} of {spec}"
-    if task_id is not None and (isinstance(task_id, bool) or not isinstance(task_id, int) or task_id < 0):
+    if task_id is not None and (as_integer(task_id) is None or task_id < 0):
         raise errors.error("RD17", attempted, f"the task index is {task_id!r}", "Pass an int of 0 or more.")
     if not spec:
         return None

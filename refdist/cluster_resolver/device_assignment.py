@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refdist import errors
 from refdist.cluster_resolver.topology import Coordinates, Topology, integers
+from refdist.core.integers import integer
 
 _BUILD = "DeviceAssignment.build"
 
@@ -172,8 +173,7 @@ class DeviceAssignment:
                          "Pass what `refdist.tpu.experimental.initialize_tpu_system` returns.")
         shape = _positive(computation_shape, "computation_shape")
         stride = _positive(computation_stride, "computation_stride")
-        if isinstance(num_replicas, bool) or not isinstance(num_replicas, (int, np.integer)):
-            raise errors.error("RD25", _BUILD, f"num_replicas is {num_replicas!r}", "Pass an int.")
+        num_replicas = integer(num_replicas, "num_replicas", _BUILD)
         if num_replicas < 0:
             raise _wrong(_BUILD, f"num_replicas is {num_replicas}", "Pass 0 or more.")
         if device_order_mode not in [*DeviceOrderMode]:

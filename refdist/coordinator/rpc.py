@@ -21,6 +21,7 @@ import numpy as np
 from refdist import errors, nest
 from refdist.coordinator.closures import settled
 from refdist.core import context_stack
+from refdist.core.integers import as_integer
 from refdist.data.spec import TensorSpec
 from refdist.runtime import Field
 
@@ -302,7 +303,8 @@ def _check(attempted: str, layer: object, address: object, timeout_in_ms: object
     if not isinstance(address, str) or not address.rpartition(":")[2].isdigit():
         raise errors.error("RD25", attempted, f"address is {address!r}", 'Pass a text such as "localhost:2222".',
                            kind=errors.InvalidValueError)
-    if isinstance(timeout_in_ms, bool) or not isinstance(timeout_in_ms, int) or timeout_in_ms < 0:
+    limit = as_integer(timeout_in_ms)
+    if limit is None or limit < 0:
         raise errors.error("RD25", attempted, f"timeout_in_ms is {timeout_in_ms!r}",
                            "Pass milliseconds as an int, 0 for no limit.", kind=errors.InvalidValueError)
 

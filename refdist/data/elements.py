@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.array.convert import frozen, is_array, is_text, read_only, to_array
+from refdist.core.integers import integer
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
 
@@ -262,17 +263,17 @@ def pad_and_stack(elements: Sequence[object], start: int, shapes: Sequence[Seque
     return nest.pack_sequence_as(elements[0], stacked)
 
 
-def check_count(method: str, name: str, value: object, least: int | None = None) -> None:
-    """Raises unless an argument is an int, of at least `least`.
+def count_of(method: str, name: str, value: object, least: int | None = None) -> int:
+    """An argument as an int of at least `least`.
 
     Raises:
-        RD25: it is not (TypeError), or it is less (ValueError).
+        RD25: it is not an integer (TypeError), or it is less (ValueError).
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise errors.error("RD25", f"Dataset.{method}", f"{name} is {value!r}", "Pass an int.")
-    if least is not None and value < least:
-        raise errors.error("RD25", f"Dataset.{method}", f"{name} is {value}", f"Pass {least} or more.",
+    number = integer(value, name, f"Dataset.{method}")
+    if least is not None and number < least:
+        raise errors.error("RD25", f"Dataset.{method}", f"{name} is {number}", f"Pass {least} or more.",
                            kind=errors.InvalidValueError)
+    return number
 
 
 def concatenate(parts: Sequence[object], start: int) -> Any:

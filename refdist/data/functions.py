@@ -18,7 +18,7 @@ import numpy.typing as npt
 from refdist import errors, nest
 from refdist.array.convert import to_numpy
 from refdist.data import elements, iterators, threads
-from refdist.data.elements import check_count, check_function
+from refdist.data.elements import check_function, count_of
 from refdist.data.facts import PEEK, UNKNOWN_CARDINALITY, Facts, Reading
 from refdist.data.spec import DatasetSpec, LeafSpec, is_ranked, made, spec_of
 from refdist.data.transformations import AUTOTUNE, Transformations
@@ -159,12 +159,11 @@ class Functions(Transformations):
         Source: tf.data.Dataset.interleave.
         """
         check_function("interleave", map_func)
-        cycle = _AT_ONCE if cycle_length in (None, AUTOTUNE) else cycle_length
-        block = 1 if block_length is None else block_length
-        check_count("interleave", "cycle_length", cycle, 1)
-        check_count("interleave", "block_length", block, 1)
+        cycle = _AT_ONCE if cycle_length in (None, AUTOTUNE) else count_of(
+            "interleave", "cycle_length", cycle_length, 1)
+        block = 1 if block_length is None else count_of("interleave", "block_length", block_length, 1)
         _calls("interleave", num_parallel_calls)
-        return self._interleaved("interleave", map_func, cycle or 1, block)
+        return self._interleaved("interleave", map_func, cycle, block)
 
     def flat_map(self, map_func: Callable[..., object], name: str | None = None) -> Dataset:
         """The elements of the datasets that `map_func` returns, one dataset after another.
@@ -262,5 +261,4 @@ def _calls(method: str, num_parallel_calls: int | None) -> int | None:
         return None
     if num_parallel_calls == AUTOTUNE:
         return os.cpu_count() or 1
-    check_count(method, "num_parallel_calls", num_parallel_calls, 1)
-    return num_parallel_calls
+    return count_of(method, "num_parallel_calls", num_parallel_calls, 1)

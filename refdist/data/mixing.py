@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
+from refdist.core.integers import integer
 from refdist.data import facts, iterators
 from refdist.data.facts import Facts, Reading
 from refdist.data.options import Options, merged
@@ -69,7 +70,8 @@ def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed: int | 
                            f"Pass one float for each dataset ({len(datasets)} in all), or None.",
                            kind=errors.InvalidValueError)
     drawn = [(dataset, float(share)) for dataset, share in zip(datasets, shares, strict=True) if share > 0]
-    seed_of = iterators.seeds(seed, seed is None if rerandomize is None else rerandomize)
+    first = None if seed is None else integer(seed, "seed", "Dataset.sample_from_datasets")
+    seed_of = iterators.seeds(first, seed is None if rerandomize is None else rerandomize)
 
     def choices(reading: Reading) -> Iterator[int]:
         return iterators.draw([share for _, share in drawn], seed_of(reading)) if drawn else iter(())

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from refdist import errors, nest
 from refdist.data import elements, facts, iterators, threads
-from refdist.data.elements import check_count
+from refdist.data.elements import count_of
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
 from refdist.data.pipeline import Pipeline
 from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
@@ -52,7 +52,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.batch.
         """
-        check_count("batch", "batch_size", batch_size, 1)
+        batch_size = count_of("batch", "batch_size", batch_size, 1)
         known = self._facts
         known = known._replace(
             cardinality=facts.batches(known.cardinality, batch_size, drop_remainder), batch_size=batch_size,
@@ -89,7 +89,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.padded_batch.
         """
-        check_count("padded_batch", "batch_size", batch_size, 1)
+        batch_size = count_of("padded_batch", "batch_size", batch_size, 1)
         shapes = None if padded_shapes is None else _shapes(padded_shapes)
         padding = None if padding_values is None else nest.flatten(padding_values)
         rows = batch_size if drop_remainder else None
@@ -133,12 +133,13 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.rebatch.
         """
-        sizes: list[Any] = list(batch_size) if isinstance(batch_size, (list, tuple, np.ndarray)) else [batch_size]
-        if not sizes:
+        given: list[object] = [batch_size]
+        if isinstance(batch_size, (list, tuple)) or (isinstance(batch_size, np.ndarray) and batch_size.ndim):
+            given = list(batch_size)
+        if not given:
             raise errors.error("RD25", "Dataset.rebatch", "batch_size is empty", "Pass at least one size.",
                                kind=errors.InvalidValueError)
-        for size in sizes:
-            check_count("rebatch", "batch_size", size, 1)
+        sizes = [count_of("rebatch", "batch_size", size, 1) for size in given]
         one = sizes[0] if len(set(sizes)) == 1 else None
         static = drop_remainder and one is not None
         known = Facts(spec=self._spec(lambda spec: rebatched(spec, one, drop_remainder)), batch_size=one,
@@ -160,9 +161,8 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.window.
         """
-        shift = size if shift is None else shift
-        for name, value in (("size", size), ("shift", shift), ("stride", stride)):
-            check_count("window", name, value, 1)
+        size, stride = count_of("window", "size", size, 1), count_of("window", "stride", stride, 1)
+        shift = size if shift is None else count_of("window", "shift", shift, 1)
         count = facts.windows(self._facts.cardinality, size, shift, stride, drop_remainder)
         return self._then(
             lambda reading: map(self._of_window,
@@ -182,7 +182,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.enumerate.
         """
-        check_count("enumerate", "start", start, -(1 << 63))
+        start = count_of("enumerate", "start", start, -(1 << 63))
         return self._then(
             lambda reading: ((np.int64(i), element) for i, element in enumerate(self._read(reading), start)),
             self._facts._replace(spec=self._spec(lambda spec: (TensorSpec((), np.int64), spec)), batch_size=None,
@@ -199,10 +199,11 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.shuffle.
         """
+        size = sys.maxsize
         if buffer_size != UNKNOWN_CARDINALITY:
-            check_count("shuffle", "buffer_size", buffer_size, 1)
-        size = sys.maxsize if buffer_size == UNKNOWN_CARDINALITY else buffer_size
-        seed_of = iterators.seeds(seed, reshuffle_each_iteration)
+            size = count_of("shuffle", "buffer_size", buffer_size, 1)
+        drawn = None if seed is None else count_of("shuffle", "seed", seed)
+        seed_of = iterators.seeds(drawn, reshuffle_each_iteration)
         return self._select(lambda read, reading: iterators.shuffle(read(reading), size, seed_of(reading)),
                             self._facts.cardinality)
 
@@ -212,7 +213,7 @@ class Transformations(Pipeline):
         Source: tf.data.Dataset.repeat.
         """
         if count is not None:
-            check_count("repeat", "count", count)
+            count = count_of("repeat", "count", count)
         times = None if count is None or count < 0 else count
         repeated = self._select(lambda read, reading: iterators.repeat(partial(read, reading), times),
                                 facts.repeated(self._facts.cardinality, times))
@@ -224,7 +225,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.take.
         """
-        check_count("take", "count", count)
+        count = count_of("take", "count", count)
         return self._select(lambda read, reading: iterators.part(read(reading), 0, None if count < 0 else count),
                             facts.taken(self._facts.cardinality, count))
 
@@ -233,7 +234,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.skip.
         """
-        check_count("skip", "count", count)
+        count = count_of("skip", "count", count)
         start, stop = (count, None) if count >= 0 else (0, 0)
         return self._select(lambda read, reading: iterators.part(read(reading), start, stop),
                             facts.skipped(self._facts.cardinality, count))
@@ -246,8 +247,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.shard.
         """
-        check_count("shard", "num_shards", num_shards, 1)
-        check_count("shard", "index", index, 0)
+        num_shards, index = count_of("shard", "num_shards", num_shards, 1), count_of("shard", "index", index, 0)
         if index >= num_shards:
             raise errors.error("RD25", "Dataset.shard", f"index is {index} and num_shards is {num_shards}",
                                "Pass an index from 0 to num_shards - 1.", kind=errors.InvalidValueError)
@@ -288,7 +288,7 @@ class Transformations(Pipeline):
 
         Source: tf.data.Dataset.prefetch.
         """
-        check_count("prefetch", "buffer_size", buffer_size, AUTOTUNE)
+        buffer_size = count_of("prefetch", "buffer_size", buffer_size, AUTOTUNE)
         if buffer_size == 0:
             return self._then(self._read, self._same(), self._origin)
         count = _READ_AHEAD if buffer_size == AUTOTUNE else buffer_size

@@ -18,6 +18,7 @@ from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
 from refdist.core import call_site, devices, rules
 from refdist.core.callers import require
+from refdist.core.integers import as_integer
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.facts import UNKNOWN_CARDINALITY
@@ -177,7 +178,8 @@ class DistributedDataset:
         Raises:
             RD15: what is read cannot be split.  RD25: `steps` is not an int.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        count = as_integer(steps)
+        if count is None or count < 1:
             raise errors.error("RD25", "DistributedDataset.explain", f"steps is {steps!r}", "Pass an int of 1 or more.")
         layout = self._strategy.extended.layout
         local, total = layout.count, layout.workers
@@ -188,7 +190,7 @@ class DistributedDataset:
             numbered: list[Iterable[Any]] = (
                 [*map(_numbered, self._split.open(peek=True))] if None in origins
                 else [map(np.asarray, origin.read(looks)) for origin in origins if origin])
-            read = list(islice(self._split.steps(numbered, worker), steps))
+            read = list(islice(self._split.steps(numbered, worker), count))
             of = f" of worker {worker}" if total > 1 else ""
             shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
                        for i in range(local)]

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from refdist import errors
+from refdist.core.integers import integer
 from refdist.data.options import UnevenEnd
 
 
@@ -82,14 +83,12 @@ class InputContext:
         Raises:
             RD25: it is not an int, or not a multiple of the number of replicas.
         """
-        if isinstance(global_batch_size, bool) or not isinstance(global_batch_size, int):
-            raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {global_batch_size!r}",
-                               "Pass an int.")
-        if global_batch_size % self._replicas:
-            raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {global_batch_size} and "
+        size = integer(global_batch_size, "global_batch_size", "get_per_replica_batch_size")
+        if size % self._replicas:
+            raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {size} and "
                                f"there are {self._replicas} replicas", "Pass a multiple of the number of replicas.",
                                kind=errors.InvalidValueError)
-        return global_batch_size // self._replicas
+        return size // self._replicas
 
     def __str__(self) -> str:
         return f"tf.distribute.InputContext(input pipeline id {self._id}, total: {self._pipelines})"

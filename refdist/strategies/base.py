@@ -13,6 +13,7 @@ from refdist import errors, nest, notebook
 from refdist.array import collectives
 from refdist.core import context_stack, devices, rules
 from refdist.core.callers import require
+from refdist.core.integers import integer
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
 from refdist.strategies.deprecated import Deprecated
@@ -230,7 +231,7 @@ class Strategy(OneOfAKind, Deprecated):
         Source: tf.distribute.Strategy.gather.
         """
         require(self, "Strategy.gather")
-        axis = collectives.integer(axis, "axis", "Strategy.gather")
+        axis = integer(axis, "axis", "Strategy.gather")
         gather = self._extended.reduction.gather_value
         return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
 

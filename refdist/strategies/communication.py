@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+import numpy as np
+
 from refdist import errors
+from refdist.core.integers import as_integer
 
 
 class CommunicationImplementation(Enum):
@@ -37,11 +40,12 @@ class CommunicationOptions:
 
     def __init__(self, bytes_per_pack: int = 0, timeout_seconds: float | None = None,
                  implementation: CommunicationImplementation = CommunicationImplementation.AUTO) -> None:
-        if isinstance(bytes_per_pack, bool) or not isinstance(bytes_per_pack, int) or bytes_per_pack < 0:
+        size = as_integer(bytes_per_pack)
+        if size is None or size < 0:
             raise errors.error("RD25", "CommunicationOptions", f"bytes_per_pack is {bytes_per_pack!r}",
                                "Pass an int of at least 0.", kind=errors.InvalidValueError)
         if timeout_seconds is not None and (isinstance(timeout_seconds, bool) or not isinstance(
-                timeout_seconds, (int, float)) or timeout_seconds < 0):
+                timeout_seconds, (int, float, np.integer, np.floating)) or not timeout_seconds >= 0):
             raise errors.error("RD25", "CommunicationOptions", f"timeout_seconds is {timeout_seconds!r}",
                                "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)
         if isinstance(implementation, str) and implementation.upper() in CommunicationImplementation.__members__:
@@ -49,7 +53,7 @@ class CommunicationOptions:
         if not isinstance(implementation, CommunicationImplementation):
             raise errors.error("RD25", "CommunicationOptions", f"implementation is {implementation!r}",
                                "Pass a CommunicationImplementation.", kind=errors.InvalidValueError)
-        self.bytes_per_pack = bytes_per_pack
+        self.bytes_per_pack = size
         self.timeout_seconds = timeout_seconds
         self.implementation = implementation
 

@@ -18,6 +18,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import devices
 from refdist.core.agreement import CollectiveCall, Signature
+from refdist.core.integers import as_integer
 from refdist.core.rules import ReduceOp
 from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import (
@@ -151,11 +152,12 @@ class ReductionToOneDevice(Plan):
 
 class _Packed(Plan):
     def __init__(self, num_packs: int = 1) -> None:
-        if isinstance(num_packs, bool) or not isinstance(num_packs, int) or num_packs < 0:
+        packs = as_integer(num_packs)
+        if packs is None or packs < 0:
             raise errors.error("RD25", f"{type(self).__name__}(num_packs={num_packs!r})",
                                "it is not a number of packs", "Pass an int of at least 0.",
                                kind=errors.InvalidValueError)
-        self._num_packs = num_packs
+        self._num_packs = packs
         self._checked: Sequence[str] | None = None
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:

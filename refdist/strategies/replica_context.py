@@ -21,6 +21,7 @@ from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.callers import default_strategy, rule
+from refdist.core.integers import integer
 from refdist.runtime import Late
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.variables.values import (
@@ -60,7 +61,7 @@ class ReplicaContext(context_stack.Scope):
         count = getattr(strategy, "num_replicas_in_sync", None)
         if not isinstance(count, int):
             raise errors.error("RD25", "ReplicaContext", f"strategy is {strategy!r}", "Pass a strategy.")
-        number = collectives.integer(replica_id_in_sync_group, "replica_id_in_sync_group", "ReplicaContext")
+        number = integer(replica_id_in_sync_group, "replica_id_in_sync_group", "ReplicaContext")
         if not 0 <= number < count:
             raise errors.error("RD25", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
                                f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.",
@@ -219,7 +220,7 @@ class ReplicaContext(context_stack.Scope):
         Source: tf.distribute.ReplicaContext.all_gather.
         """
         frame = self._require("ReplicaContext.all_gather")
-        axis = collectives.integer(axis, "axis", "all_gather")
+        axis = integer(axis, "axis", "all_gather")
         check_options(options, "all_gather")
         leaves = [_contribution(leaf, "all_gather") for leaf in nest.flatten(value)]
         for leaf in leaves:

@@ -23,7 +23,6 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array import placement
 from refdist.array.backend import Backend
-from refdist.array.collectives import integer
 from refdist.array.convert import frozen, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.placement import Placement
@@ -33,6 +32,7 @@ from refdist.cluster_resolver.device_assignment import DeviceAssignment
 from refdist.core import call_site, context_stack
 from refdist.core import devices as names
 from refdist.core.callers import require
+from refdist.core.integers import integer
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended

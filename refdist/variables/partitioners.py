@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from refdist import errors
 from refdist.array.convert import numpy_dtype
+from refdist.core.integers import integer
 
 __all__ = ["FixedShardsPartitioner", "MaxSizePartitioner", "MinSizePartitioner", "Partitioner"]
 
@@ -156,11 +157,10 @@ def _itemsize(dtype: DTypeLike, of_text: int) -> int:
 
 
 def _positive(attempted: str, name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.")
-    if value < 1:
-        raise errors.error("RD25", attempted, f"{name} is {value}", "Pass 1 or more.", kind=errors.InvalidValueError)
-    return value
+    number = integer(value, name, attempted)
+    if number < 1:
+        raise errors.error("RD25", attempted, f"{name} is {number}", "Pass 1 or more.", kind=errors.InvalidValueError)
+    return number
 
 
 def _checked(attempted: str, shape: Sequence[int], axis: int) -> tuple[list[int], int]:

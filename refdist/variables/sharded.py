@@ -233,7 +233,7 @@ class ShardedVariable(ArrayOperators):
         """Replaces rows by slices."""
         return self._scatter("batch_scatter_update", sparse_delta)
 
-    def _write(self, operation: str, value: Any, read_value: bool) -> ShardedVariable | None:
+    def _write(self, operation: str, value: object, read_value: bool) -> ShardedVariable | None:
         attempted = f"{operation} of sharded variable {self.name}"
         value = value._local() if is_splittable(value) else value
         if isinstance(value, IndexedSlices):
@@ -248,7 +248,7 @@ class ShardedVariable(ArrayOperators):
         self._write_each(operation, list(zip(self._variables, parts, strict=True)), attempted)
         return self if read_value else None
 
-    def _scatter(self, operation: str, value: Any) -> ShardedVariable:
+    def _scatter(self, operation: str, value: object) -> ShardedVariable:
         attempted = f"{operation} of sharded variable {self.name}"
         value = value._local() if is_splittable(value) else value
         if not isinstance(value, IndexedSlices):

@@ -7,6 +7,7 @@ from refdist.conformance.mutants.slips import Slip
 _AGREEMENT = "refdist/core/agreement.py"
 _CALLS = "refdist/core/rules/calls.py"
 _COLLECTIVES = "refdist/array/collectives.py"
+_INTEGERS = "refdist/core/integers.py"
 _CONTEXT = "refdist/strategies/replica_context.py"
 _CONVERT = "refdist/array/convert.py"
 _LOCKSTEP = "refdist/core/lockstep.py"
@@ -221,10 +222,9 @@ _GATHERS = (
     Slip("all_gather has no negative axes", "all_gather.negative-axes", _COLLECTIVES,
          "    rank = part.ndim\n    if not -rank <= axis < rank:",
          "    rank = part.ndim\n    if not 0 <= axis < rank:"),
-    Slip("an axis is an int of Python", "all_gather.axis-as-an-array", _COLLECTIVES,
-         "        return operator.index(number)\n",
-         "        if not isinstance(value, int):\n            raise TypeError\n        return value\n"),
-    Slip("a float or a text is an axis, if it can be made an int", "all_gather.axis-must-be-an-int", _COLLECTIVES,
+    Slip("an axis is an int of Python", "all_gather.axis-as-an-array", _INTEGERS,
+         "        return operator.index(number)\n", "        return value if isinstance(value, int) else None\n"),
+    Slip("a float or a text is an axis, if it can be made an int", "all_gather.axis-must-be-an-int", _INTEGERS,
          "        return operator.index(number)\n", "        return int(number)\n"),
     Slip("all_gather asks for equal shapes, as all_reduce does", "all_gather.lengths-may-differ", _COLLECTIVES,
          "    return (*shape[:axis], None, *shape[axis + 1:])\n", "    return shape\n"),

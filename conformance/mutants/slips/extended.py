@@ -96,7 +96,7 @@ SLIPS = (
          "        self.check_devices(sources)\n"
          "        if target.asked"),
     Slip("no packs are refused", "cross_device_ops.packs", _PLANS,
-         "num_packs < 0:", "num_packs < 1:"),
+         "packs is None or packs < 0:", "packs is None or packs < 1:"),
     Slip("with the mean a function that accumulates is not divided", "cross_device_ops.accumulation-function", _PLANS,
          "        return total if op is ReduceOp.SUM else collectives.divide(total, len(contributions))",
          "        return total"),
@@ -139,7 +139,7 @@ SLIPS = (
          "arrays                    PerReplica    PerReplica    Mirrored",
          "arrays                    PerReplica    PerReplica    PerReplica"),
     Slip("a time below 0 is accepted", "strategies.timeouts-are-not-below-zero", _COMMUNICATION,
-         "timeout_seconds, (int, float)) or timeout_seconds < 0):", "timeout_seconds, (int, float))):"),
+         "np.floating)) or not timeout_seconds >= 0):", "np.floating))):"),
     Slip("the first option is the time", "cross_device_ops.options-by-position", _COMMUNICATION,
          "bytes_per_pack: int = 0, timeout_seconds: float | None = None,\n",
          "timeout_seconds: float | None = None, bytes_per_pack: int = 0,\n"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from refdist.conformance.mutants.slips import Slip
 
 _DISTRIBUTED = "refdist/input/distributed.py"
+_ELEMENTS = "refdist/data/elements.py"
 _ITERATOR = "refdist/data/iterator.py"
 _OPTIONS = "refdist/input/options.py"
 _SHARDING = "refdist/input/sharding.py"
@@ -57,6 +58,9 @@ _DATASETS = (
          "(i < batch_size % num_replicas)", "(num_replicas - 1 - i < batch_size % num_replicas)"),
     Slip("under OFF every batch is cut for itself", "datasets.off-joins-batches", _TABLES,
          "all rows     not at all     stream of rows", "all rows     not at all     each batch    "),
+    Slip("a number is an int of Python or NumPy", "datasets.sizes-may-be-arrays", _ELEMENTS,
+         '    number = integer(value, name, f"Dataset.{method}")\n',
+         "    if not isinstance(value, (int, np.integer)):\n        raise TypeError(name)\n    number = int(value)\n"),
     Slip("under OFF rows that do not fill a part are lost", "datasets.off-keeps-the-rows-of-a-last-step", _SPLIT,
          "    if rest is None or not (step or len(rest[0])):", "    if rest is None or len(step) < per_step:"),
     Slip("each worker takes the next pieces for all its replicas", "datasets.workers-take-pieces-in-turn", _SHARDING,
@@ -105,7 +109,7 @@ _FUNCTIONS = (
     Slip("an InputContext is by default the second pipeline", "dataset_functions.input-context", _OPTIONS,
          "input_pipeline_id: int = 0", "input_pipeline_id: int = 1"),
     Slip("the batch size of a replica is rounded down", "dataset_functions.batch-size-must-be-divisible", _OPTIONS,
-         "        if global_batch_size % self._replicas:", "        if global_batch_size < self._replicas:"),
+         "        if size % self._replicas:", "        if size < self._replicas:"),
     Slip("a step with too few elements is left out", "dataset_functions.replicas-without-an-element-get-empty-batches",
          _SHARDING,
          "            if self.uneven == rules.DROP and any", "            if any"),

@@ -136,7 +136,7 @@ _OPS = (
     Slip("NcclAllReduce takes any devices", "cross_device_ops.nccl-needs-gpus", _PLANS,
          '            if devices.device_type(device) != "GPU":\n', "            if not device:\n"),
     Slip("a number of packs begins at one", "cross_device_ops.packs", _PLANS,
-         "not isinstance(num_packs, int) or num_packs < 0:", "not isinstance(num_packs, int) or num_packs < 1:"),
+         "packs is None or packs < 0:", "packs is None or packs < 1:"),
     Slip("all results of batch_reduce go where the first one goes", "cross_device_ops.batch-reduce", _PLANS,
          "        return [self.reduce_implementation(reduce_op, value, destinations, options)\n",
          "        return [self.reduce_implementation(reduce_op, value, value_destination_pairs[0][1], options)\n"),
@@ -149,7 +149,7 @@ _OPS = (
          "implementation: CommunicationImplementation = CommunicationImplementation.AUTO)",
          "implementation: CommunicationImplementation = CommunicationImplementation.RING)"),
     Slip("a time limit may be below zero", "strategies.timeouts-are-not-below-zero", _OPTIONS,
-         "(int, float)) or timeout_seconds < 0):", "(int, float))):"),
+         "np.floating)) or not timeout_seconds >= 0):", "np.floating))):"),
     Slip("an implementation has no name", "cross_device_ops.implementation-by-name", _OPTIONS,
          "        if isinstance(implementation, str) and ", "        if isinstance(implementation, bytes) and "),
 )

@@ -1,0 +1,47 @@
+"""What counts as an integer where a program passes one: a size, a count, an axis, the number of a task.
+
+Programs compute such numbers.  `n // 2` is an int of Python, `np.prod(shape)` one of NumPy, `tf.constant(8)` an array
+without dimensions, and each of them is as good as the others; from here on all are ints of Python.  A bool is not,
+although Python calls it an int: where a number is asked for, True is a mistake.  A float is not either, even 2.0.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+
+
+def as_integer(value: object) -> int | None:
+    """The integer as a Python int; None for anything else.
+
+    >>> as_integer(2), as_integer(np.int64(2)), as_integer(np.array(2)), as_integer(2.0), as_integer(True)
+    (2, 2, 2, None, None)
+
+    Raises:
+        RD19: a distributed value.
+    """
+    number: Any = value
+    if isinstance(number, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(number)
+    except errors.RefdistError:
+        raise
+    except TypeError:
+        return None
+
+
+def integer(value: object, argument: str, attempted: str) -> int:
+    """The value of an argument as a Python int.
+
+    Raises:
+        RD25: not an integer.
+    """
+    found = as_integer(value)
+    if found is None:
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}, {errors.type_of(value)}", "Pass an int.")
+    return found
