@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import refdist
 from refdist.experimental import partitioners
 from refdist.train import Checkpoint
-from refdist.variables.partitioners import row_counts
+from refdist.variables.partitioners import initial_parts, makes_parts, row_counts
 from refdist.variables.sharded import ShardedVariable
 
 MinSize, MaxSize, Fixed = (partitioners.MinSizePartitioner, partitioners.MaxSizePartitioner,
@@ -104,6 +104,37 @@ def test_shard_sizes() -> None:
 def test_what_a_partitioner_may_not_return(partitions: Any) -> None:
     with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25.*variable_partitioner returned"):
         row_counts(partitions, 4, "Variable")
+
+
+def test_which_functions_make_parts() -> None:
+    def keywords(*, partition_shape: Any, partition_offset: Any) -> None: ...
+    def one_of_them(partition_shape: Any = None) -> None: ...
+    def any_keyword(**kwargs: Any) -> None: ...
+    assert makes_parts(keywords) and makes_parts(any_keyword)
+    assert not any(map(makes_parts, (one_of_them, lambda: 1.0, lambda shape: 1.0, min, 1.0, None)))
+
+
+def test_parts_of_an_initial_value() -> None:
+    asked = []
+
+    def rows(partition_shape: tuple[int, ...], partition_offset: tuple[int, ...]) -> Any:
+        asked.append((partition_shape, partition_offset))
+        return np.full(partition_shape, partition_offset[0])
+
+    parts = initial_parts(rows, (3, 2), "float32", [2, 1], "Variable")
+    assert asked == [((2, 2), (0, 0)), ((1, 2), (2, 0))]
+    assert [part.tolist() for part in parts] == [[[0.0, 0.0], [0.0, 0.0]], [[2.0, 2.0]]]
+    assert {part.dtype for part in parts} == {np.dtype("float32")}
+    whole = initial_parts(lambda **_: [1, 2, 3], (3,), "uint8", [2, 1], "Variable")
+    assert [part.tolist() for part in whole] == [[1, 2], [3]] and whole[0].dtype == np.uint8
+
+    def too_many_at_the_end(partition_shape: tuple[int, ...], partition_offset: tuple[int, ...]) -> Any:
+        return [0.0] * (5 if partition_offset[0] else 2)
+
+    with pytest.raises(refdist.errors.InvalidArgumentError, match=r"RD04.*shape \(5,\) for rows 2 to 3 of"):
+        initial_parts(too_many_at_the_end, (4,), "float32", [2, 2], "Variable")
+    with pytest.raises(KeyError, match="its own"):
+        initial_parts(lambda **_: {}["its own"], (3,), "float32", [2, 1], "Variable")
 
 
 def test_a_sharded_variable_is_one_array() -> None:

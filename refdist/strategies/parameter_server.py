@@ -36,7 +36,8 @@ from refdist.strategies.extended import StrategyExtended
 from refdist.strategies.job import joined
 from refdist.variables import creation, served
 from refdist.variables.access import foreign
-from refdist.variables.partitioners import row_counts
+from refdist.variables.operations import declared_shape
+from refdist.variables.partitioners import initial_parts, makes_parts, row_counts
 from refdist.variables.remote import RemoteVariable
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import Variable, as_variable
@@ -52,7 +53,9 @@ class ParameterServerStrategy(Strategy):
             Its number of GPUs is that of each worker, on each of which there is a replica; without GPUs a worker has
             one replica.
         variable_partitioner: called as `partitioner(shape=..., dtype=...)` for each variable of rank 1 or more; it
-            returns the number of shards on the first axis, and 1 for all others.  None splits nothing.
+            returns the number of shards on the first axis, and 1 for all others.  None splits nothing.  Where a
+            variable that it splits is given its shape, its dtype, and a function with the parameters `partition_shape`
+            and `partition_offset` as its initial value, the function is called once for each shard.
 
     >>> import refdist
     >>> spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1", "p1:1"]})
@@ -173,35 +176,42 @@ class ParameterServerExtended(StrategyExtended):
             return self._create_for_workers(next_creator, kwargs)
         if beside is not None:
             return self._create_on(beside.device, next_creator, kwargs)
-        value = kwargs.get("initial_value")
-        if self._partition is None or value is None:
+        if self._partition is None or kwargs.get("initial_value") is None:
             return self._create_on(self._place(), next_creator, kwargs)
-        value = kwargs["initial_value"] = value() if callable(value) else value
-        if isinstance(value, Variable | ShardedVariable):
-            value = kwargs["initial_value"] = value.numpy()
-        array = to_array(value, kwargs.get("dtype"), "initial_value")
-        counts = self._counts(array, kwargs)
-        if len(counts) == 1:
+        values = self._initial_values(kwargs)
+        if len(values) == 1:
             return self._create_on(self._place(), next_creator, kwargs)
         name = (kwargs.get("name") or "Variable").rstrip("/")
         shards = [self._create_on(self._place(), next_creator, {
-            **kwargs, "initial_value": array[begin:end], "shape": None, "name": f"{name}/part_{i}"})
-            for i, (begin, end) in enumerate(pairwise(accumulate(counts, initial=0)))]
+            **kwargs, "initial_value": value, "shape": None, "name": f"{name}/part_{i}"})
+            for i, value in enumerate(values)]
         return ShardedVariable(shards, f"{name}:0")
 
-    def _counts(self, array: Any, kwargs: Mapping[str, Any]) -> list[int]:
-        # How many rows each shard has.
+    def _initial_values(self, kwargs: dict[str, Any]) -> list[Any]:
+        # One for each shard, all of them before the first shard is made; that of a whole variable stays in kwargs.
+        value, shape, dtype = kwargs["initial_value"], kwargs.get("shape"), kwargs.get("dtype")
         attempted = f"Variable(name={kwargs.get('name')!r})"
-        if not array.shape or self._partition is None:
-            return [1]
-        dtype = dtype_of(array) if kwargs.get("dtype") is None else kwargs["dtype"]
-        found = row_counts(self._partition(shape=tuple(array.shape), dtype=dtype), array.shape[0], attempted)
-        shape = kwargs.get("shape")
-        if len(found) > 1 and shape is not None and None in tuple(shape):
-            raise errors.error("RD25", attempted, f"shape is {shape!r} and the variable has {len(found)} shards",
+        if (isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape) and dtype is not None
+                and makes_parts(value)):
+            counts = self._counts(tuple(shape), dtype, attempted)
+            return initial_parts(value, tuple(shape), dtype, counts, attempted) if len(counts) > 1 else [value]
+        value = kwargs["initial_value"] = value() if callable(value) else value
+        if isinstance(value, Variable | ShardedVariable):
+            value = kwargs["initial_value"] = value.numpy()
+        array = to_array(value, dtype, "initial_value", attempted)
+        declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
+        counts = self._counts(array.shape, dtype_of(array) if dtype is None else dtype, attempted)
+        if len(counts) > 1 and None in declared:
+            raise errors.error("RD25", attempted, f"shape is {shape!r} and the variable has {len(counts)} shards",
                                "Leave the shape out: a variable of changing size cannot be split.",
                                kind=errors.InvalidValueError)
-        return found
+        return [array[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))] if array.shape else [array]
+
+    def _counts(self, shape: tuple[int, ...], dtype: Any, attempted: str) -> list[int]:
+        # How many rows each shard has.
+        if not shape or self._partition is None:
+            return [1]
+        return row_counts(self._partition(shape=tuple(shape), dtype=dtype), shape[0], attempted)
 
     def _place(self) -> str:
         # In replicas, which create a variable together, replica 0 chooses.

@@ -2,17 +2,24 @@
 
 A partitioner is a function of a variable's shape and dtype that returns a number for each axis.  It is asked once for
 each variable of rank 1 or more, and only the first number may differ from 1.  `row_counts` makes the shards of it.
+
+The initial value of a large variable need not exist as a whole: a function that takes `partition_shape` and
+`partition_offset` is asked for the rows of one shard at a time (`initial_parts`).  Its parameters decide, not whether a
+call fails: an error of the function itself comes out.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
 
 from numpy.typing import DTypeLike
 
 from refdist import errors
-from refdist.array.convert import numpy_dtype
+from refdist.array.convert import numpy_dtype, to_array
 from refdist.core.integers import integer
 
 __all__ = ["FixedShardsPartitioner", "MaxSizePartitioner", "MinSizePartitioner", "Partitioner"]
@@ -142,6 +149,42 @@ def row_counts(partitions: object, rows: int, attempted: str) -> list[int]:
     count = max(1, min(numbers[0], rows))
     least, more = divmod(rows, count)
     return [least + (i < more) for i in range(count)]
+
+
+def makes_parts(initial_value: object) -> bool:
+    """Whether this is a function that can be asked for the initial value of one shard."""
+    if not callable(initial_value):
+        return False
+    try:
+        inspect.signature(initial_value).bind(partition_shape=(), partition_offset=())
+    except (TypeError, ValueError):  # other parameters, or none that Python knows of
+        return False
+    return True
+
+
+def initial_parts(function: Callable[..., object], shape: tuple[int, ...], dtype: DTypeLike, counts: Sequence[int],
+                  attempted: str) -> list[Any]:
+    """What `function` returns for each shard: its rows, or, if it ignores what it is asked for, those of all shards.
+
+    Args:
+        function: called with `partition_shape`, the shape of a shard, and `partition_offset`, where it begins.
+        shape, dtype: of the variable.
+        counts: how many rows each shard has.
+
+    Raises:
+        RD04: an array of neither the shape of the shard nor that of the variable.  RD05, RD25: as `to_array`.
+    """
+    parts = []
+    for begin, end in pairwise(accumulate(counts, initial=0)):
+        part = (end - begin, *shape[1:])
+        value = function(partition_shape=part, partition_offset=(begin, *[0] * len(shape[1:])))
+        array = to_array(value, dtype, "initial_value", attempted)
+        if array.shape not in (part, shape):
+            raise errors.error("RD04", attempted, f"the function for the initial value returned an array of shape "
+                               f"{array.shape} for rows {begin} to {end - 1} of shape {shape}",
+                               f"Return an array of the shape that it is asked for: partition_shape is {part}.")
+        parts.append(array if array.shape == part else array[begin:end])
+    return parts
 
 
 def _parts(sizes: Sequence[int], axis: int, count: int) -> list[int]:

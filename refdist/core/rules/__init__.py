@@ -81,6 +81,7 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     array/collectives.py: reduce, check_gather, dense, reduce_axes
     array/ordered_sum.py: ordered_sum, _look_for_nan (of two NaNs the first is kept)
     array/transport.py: Transport.check_same_bits
+    variables/partitioners.py: initial_parts
     variables/operations.py: prepare, declared_shape, _prepare_slices, update
     variables/sharded.py: ShardedVariable._write
     variables/distributed.py: check_equal, _shares, _Shared._update_from_replicas
