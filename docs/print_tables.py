@@ -333,7 +333,11 @@ source files are lines `{{"file": ..., "text": ...}}`, and a part that was not c
 {kinds}
 ## Summaries of arrays
 
-{summary}"""
+{summary}
+While a program runs, a file gets what a summary is made of: `[dtype, shape, items]` for a small array, and
+`[dtype, shape, first items, norm, min, max]` for a large one without NaN, with the items in hexadecimal digits as they
+lie in memory. `refdist.insight.load` makes the summary, and `Recording.save` writes it.
+"""
 
 
 PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "protocol.md": protocol_page,

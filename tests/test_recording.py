@@ -15,7 +15,7 @@ import pytest
 from recorded import PATH, recorded
 
 import refdist
-from refdist.array.summaries import in_words, of, taken
+from refdist.array.summaries import in_words, nbytes, of, packed, taken, unpacked
 from refdist.insight.events import BEGINNINGS, COMMON, KINDS, SUMMARY, Event, checked
 from refdist.notebook import parts
 
@@ -189,7 +189,9 @@ def test_a_summary_says_what_the_array_holds(array: Any, expected: dict[str, Any
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for given in (array, np.resize(array, (300, *array.shape)) if array.ndim == 1 and array.size else array):
-            of(taken(given))
+            for one in (given, np.asfortranarray(given), given.astype(given.dtype.newbyteorder(">"))):
+                assert [unpacked(read) for read in json.loads(packed(taken(one)))] == of(taken(one))
+                assert nbytes(taken(one)) == one.nbytes
         [found] = of(taken(array))
     assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, "nan": None,
                      **expected}

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from recorded import recorded
 from test_workers import mpiexec
@@ -61,6 +62,32 @@ def test_the_file_has_what_the_memory_has(tmp_path: Path) -> None:
     with refdist.insight.record_to(tmp_path / "a"):
         recording = recorded()
     assert load(tmp_path / "a").events == recording.events
+
+
+def test_what_moves_is_asked_once_for_each_plan_and_size(tmp_path: Path) -> None:
+    devices = [f"GPU:{i}" for i in range(4)]
+    plans = (refdist.NcclAllReduce(), refdist.NcclAllReduce(num_packs=0), refdist.HierarchicalCopyAllReduce(),
+             refdist.ReductionToOneDevice(), refdist.ReductionToOneDevice("CPU:0"))
+    strategies = [refdist.MirroredStrategy(devices[:count], cross_device_ops=plan)
+                  for plan in plans for count in (2, 4)]
+
+    def step(size: int) -> None:
+        context = refdist.get_replica_context()
+        assert context is not None
+        context.all_reduce("SUM", [np.ones(size, np.float32), np.ones(3)])
+
+    with refdist.record() as recording, refdist.insight.record_to(tmp_path / "a"):
+        for size in (1, 5, 1000, 5):
+            for strategy in strategies:
+                strategy.run(step, (size,))
+    found = load(tmp_path / "a").events
+    assert found == recording.events
+    sent = {(event.run, event["source"], event["destination"], event["bytes"], event["times"])
+            for event in found if event.kind == "transfer"}
+    count = len(strategies)
+    by_run = [{one[1:] for one in sent if one[0] == run} for run in range(1, 4 * count + 1)]
+    assert by_run[count:2 * count] == by_run[3 * count:], "the same size"
+    assert len({frozenset(one) for one in by_run}) > 2 * count
 
 
 @pytest.mark.parametrize("how", ["", "raises", "killed"])
@@ -150,6 +177,25 @@ def test_what_is_not_a_recording_is_refused(tmp_path: Path, text: str | None, fo
         (tmp_path / "a").write_text(text)
     with pytest.raises(refdist.errors.DataLossError, match=found):
         load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("change", [
+    {"of": 99}, {"worker": ...}, {"contributed": [["<f4", [2], "00"]]}, {"contributed": [["<f4", [1], "xx"]]},
+    {"contributed": [["nonsense", [1], ""]]}, {"contributed": 1}, {"parent": ...},
+])
+def test_a_line_that_is_no_event_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    with refdist.insight.record_to(tmp_path / "a"):
+        refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+    lines = [json.loads(line) for line in (tmp_path / "a").read_text().splitlines()]
+    number = next(i for i, line in enumerate(lines) if line.get("kind") == "meet")
+    changed = {**lines[number], **change}
+    lines[number] = {name: value for name, value in changed.items() if value is not ...}
+    (tmp_path / "a").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if "of" in change:  # of something that is not there: it began before the recording
+        assert "meet" not in [event.kind for event in load(tmp_path / "a").events if event.replica == 0]
+    else:
+        with pytest.raises(refdist.errors.DataLossError, match=f"line {number + 1} of part 0 is not an event"):
+            load(tmp_path / "a")
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:

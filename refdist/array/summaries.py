@@ -15,6 +15,7 @@ finite can there be NaN.
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, NotRequired, TypedDict
@@ -29,6 +30,7 @@ from refdist.array.indexed_slices import IndexedSlices
 WHOLE = 16  # items of an array that is shown as a whole
 FIRST = 4
 _DIGITS = 6
+_PLAIN = "?bBhHiIlLqQefdFD"  # dtypes that NumPy itself has, and whose items are the same everywhere
 _COPIED = 1024  # bytes of an array that is copied, which is faster than to measure it
 # Up to so many bytes the place of the smallest item is found faster than the item; for that, NumPy copies an array that
 # is read-only.
@@ -77,6 +79,49 @@ def of(kept: Taken) -> list[Summary]:
     if isinstance(kept, np.ndarray):
         return [summary(kept)]
     return [summary(one) if isinstance(one, np.ndarray) else _told(one) for one in kept]
+
+
+def nbytes(kept: Taken) -> int:
+    """The size of the arrays of which that was kept."""
+    return kept.nbytes if isinstance(kept, np.ndarray) else sum(
+        one.nbytes if isinstance(one, np.ndarray) else one[2] for one in kept)
+
+
+def packed(kept: Taken) -> str:
+    """What was kept as a list in JSON, an entry for each array, of which `unpacked` makes the summary."""
+    return f"[{_packed(kept) if isinstance(kept, np.ndarray) else ','.join(map(_packed, kept))}]"
+
+
+def _packed(one: Any) -> str:
+    # Its type and its items in hexadecimal digits, as they lie in memory; of a large array the first items, the norm,
+    # and the smallest and the largest item; or else the summary.
+    if isinstance(one, np.ndarray):
+        if one.dtype.char in _PLAIN:
+            return f'{_type_of(one.dtype, one.shape)}"{one.tobytes().hex()}"]'
+        return json.dumps(summary(one))
+    shape, dtype, _, low, high, norm, nans, _, items = one
+    if dtype.char in "fd" and not nans:
+        return f'{_type_of(dtype, shape)}"{items.tobytes().hex()}",{norm!r},{float(low)!r},{float(high)!r}]'
+    return json.dumps(_told(one))
+
+
+def unpacked(found: Any) -> Summary:
+    """The summary of an array, of which that was packed."""
+    if isinstance(found, dict):
+        return found  # type: ignore[return-value]
+    name, shape, items, *numbers = found
+    dtype = np.dtype(name)
+    array = np.frombuffer(bytes.fromhex(items), dtype)
+    if not numbers:
+        return summary(array.reshape(shape))
+    norm, low, high = numbers
+    return _told((tuple(shape), dtype, math.prod(shape) * dtype.itemsize, dtype.type(low), dtype.type(high), norm, 0,
+                  None, array))
+
+
+@functools.lru_cache(maxsize=4096)
+def _type_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return f'["{dtype.str}",{list(shape)},'
 
 
 def _once(array: Any, known: Known) -> Any:

@@ -1,8 +1,9 @@
 """Recordings in files: lines of JSON, each written as it happens.
 
-A process writes one *part*: a line that says what this is, a line for each event, before an event the text of each
-source file that it is the first to name, and a last line that says that it is complete.  Nothing is buffered: each line
-is one call of the operating system, so whatever ends the process, all events until then are there.
+A process writes one *part*: a line that says what this is, the lines of events (`lines.py`), and a last line that says
+that it is complete.  Nothing is buffered: each event is handed to the operating system in one call, so whatever ends
+the process, all events until then are there.  A mapping of the file into memory would spare these calls; but a process
+that is killed would leave a file that ends in zeros, and its children would write into the same place.
 
 Of several processes, rank 0 writes FILE and rank 3 writes FILE.3.  Whichever ends last finds all parts complete,
 and puts them one after another into FILE, by rank; so a file is a sequence of parts, and a part alone is a file.  After
@@ -18,13 +19,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from refdist import errors, notebook
-from refdist.insight.events import VERSION, Event, Told, renumbered
-from refdist.insight.stream import Places, Raw, told_of
+from refdist import errors
+from refdist.insight.events import VERSION, Event, renumbered
+from refdist.insight.lines import Lines, encoded, event_of
+from refdist.insight.stream import Raw
 
 FORMAT = "refdist recording"
 _COMPLETE = {"complete": True}
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _line(found: object) -> str:
+    return f"{encoded(found)}\n"
 
 
 def part_of(path: str | os.PathLike[str], rank: int) -> Path:
@@ -43,11 +48,6 @@ class Writer:
     def __init__(self, path: str | os.PathLike[str], rank: int = 0, size: int = 1) -> None:
         self._path = path
         self._size = size
-        self._files: set[str] = set()
-        self._named: set[str] = set()
-        self._places: Places = {}
-        self._count = 0
-        self._position: dict[int, int] = {}
         mine = part_of(path, rank)
         try:
             mine.parent.mkdir(parents=True, exist_ok=True)
@@ -56,38 +56,28 @@ class Writer:
             raise errors.error("RD25", f"recording to {os.fspath(path)!r}", f"it cannot be written: {error.strerror}",
                                "Name a file in a folder that can be written to.",
                                kind=errors.InvalidValueError) from error
-        self._line({"format": FORMAT, "version": VERSION, "rank": rank, "size": size})
+        self._lines = Lines()
+        self._write(_line({"format": FORMAT, "version": VERSION, "rank": rank, "size": size}))
 
-    def _line(self, found: Mapping[str, Any]) -> None:
-        os.write(self._file, (_ENCODE(found) + "\n").encode())
+    def _write(self, text: str) -> None:
+        if text:
+            os.write(self._file, text.encode())
 
     def take(self, raw: Raw) -> None:
         """Writes what the stream hands on."""
-        for told in told_of(raw, self._places):
-            if renumbered(told, self._position, self._count):
-                self._count += 1
-                self._told(told)
+        self._write(self._lines.of(raw))
 
     def event(self, event: Event) -> None:
         """Writes an event."""
-        self._told(event.as_json())
+        self._write(self._lines.event(event))
 
-    def _told(self, told: Told) -> None:
-        for place in told.get("site", ()):
-            if place not in self._named:
-                self._named.add(place)
-                self.source(notebook.parts(place)[0])
-        self._line(told)
-
-    def source(self, file: str, text: str | None = None) -> None:
+    def source(self, file: str, text: str) -> None:
         """Writes the text of a source file, once."""
-        if file not in self._files:
-            self._files.add(file)
-            self._line({"file": file, "text": notebook.source_of(file) if text is None else text})
+        self._write(self._lines.source(file, text))
 
     def close(self) -> None:
         """Ends the part, and puts all parts together where this is the last."""
-        self._line(_COMPLETE)
+        self._write(_line(_COMPLETE))
         os.close(self._file)
         if self._size > 1:
             self._put_together()
@@ -115,7 +105,7 @@ def _is_complete(part: Path) -> bool:
         with part.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 64))
-            return file.read().endswith(_ENCODE(_COMPLETE).encode() + b"\n")
+            return file.read().endswith(_line(_COMPLETE).encode())
     except FileNotFoundError:
         return False
 
@@ -155,8 +145,11 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
             elif "file" in found:
                 sources.setdefault(found["file"], found["text"])
             elif "kind" in found:
-                if renumbered(found, position, len(events)):
-                    events.append(Event.of_json(found))
+                try:
+                    if renumbered(found, position, len(events)):
+                        events.append(event_of(found))
+                except (KeyError, TypeError, ValueError) as error:
+                    raise _unreadable(path, f"line {number} of part {rank} is not an event") from error
         rank += 1
     return events, sources
 

@@ -295,12 +295,8 @@ def told_of(raw: Raw, known: Places) -> list[Told]:
         "device": device and devices.short(device), "run": run, "step": step, "parent": parent}
     told.update(zip(_NAMES[kind], given, strict=True) if kind in _NAMES else given[0])
     if kind == "transfers":
-        sent: dict[tuple[str, str], list[int]] = {}
-        for source, destination, nbytes in told.pop("moves")():
-            if source != destination and nbytes:
-                sent.setdefault((source, destination), []).append(nbytes)
-        return [{**told, "kind": "transfer", "source": devices.short(source), "destination": devices.short(destination),
-                 "bytes": sum(parts), "times": len(parts)} for (source, destination), parts in sent.items()]
+        return [{**told, "kind": "transfer", "source": source, "destination": destination, "bytes": nbytes,
+                 "times": times} for source, destination, nbytes, times in transferred(told.pop("moves"))]
     for name in ("contributed", "received", "copies"):
         if name in told:
             told[name] = summaries.of(told[name])
@@ -311,11 +307,25 @@ def told_of(raw: Raw, known: Places) -> list[Told]:
             found = known[id(site)] = site, places_of(site)
         told["site"] = found[1]
     if "signature" in told:
-        signature = told.pop("signature")
-        told["op"] = None if signature.op is None else signature.op.name
-        axis = signature.axis
-        told["axis"] = axis if axis is None or isinstance(axis, int) else str(axis)
+        told |= call_told(told.pop("signature"))
         told["bytes"] = sum(one["bytes"] for one in told["contributed"])
     elif kind == "write":
         told["bytes"] = sum(one["bytes"] for one in told["copies"])
     return [told]
+
+
+def call_told(signature: Any) -> Told:
+    """The fields of a call that its signature has."""
+    axis = signature.axis
+    return {"op": None if signature.op is None else signature.op.name,
+            "axis": axis if axis is None or isinstance(axis, int) else str(axis)}
+
+
+def transferred(moves: Callable[[], Iterable[tuple[str, str, int]]]) -> list[tuple[str, str, int, int]]:
+    """From where, to where, how many bytes and in how many pieces, of all that moves."""
+    sent: dict[tuple[str, str], list[int]] = {}
+    for source, destination, nbytes in moves():
+        if source != destination and nbytes:
+            sent.setdefault((source, destination), []).append(nbytes)
+    return [(devices.short(source), devices.short(destination), sum(parts), len(parts))
+            for (source, destination), parts in sent.items()]

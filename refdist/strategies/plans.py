@@ -6,6 +6,7 @@ right over the replica ids whatever the plan, so that all plans have the same bi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,8 +106,11 @@ class Plan(CrossDeviceOps):
 
     def record(self, leaves: Sequence[Sequence[Part]], sources: Sequence[str], target: Destinations) -> None:
         """Records the transfers of one call."""
-        sizes = self._packs([collectives.nbytes(contributions[0]) for contributions in leaves])
-        write_transfers(lambda: [move for nbytes in sizes for move in self.transfers(sources, target.devices, nbytes)])
+        sizes = tuple(self._packs([collectives.nbytes(contributions[0]) for contributions in leaves]))
+        write_transfers(functools.partial(self._moves, sizes, tuple(sources), target.devices))
+
+    def _moves(self, sizes: Sequence[int], sources: Sequence[str], destinations: Sequence[str]) -> list[Transfer]:
+        return [move for nbytes in sizes for move in self.transfers(sources, destinations, nbytes)]
 
     def check_devices(self, sources: Sequence[str]) -> None:
         """Raises when no value can be reduced to all of these devices."""

@@ -1,0 +1,157 @@
+"""Events as lines of a file, which the program waits for.
+
+A line is an object of JSON: an event, as the table of `events.py` has it, or the text of a source file that the next
+event is the first to name.  What happens most often is not made an event first: what its lines have in common is kept
+as text, and of an array that was kept whole there are its items as they lie in memory.  `event_of` makes the summaries
+when the lines are read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from refdist import notebook
+from refdist.array import summaries
+from refdist.core import devices
+from refdist.insight.events import Event, Told, renumbered
+from refdist.insight.stream import Places, Raw, Where, call_told, places_of, told_of, transferred
+
+encoded = json.JSONEncoder(separators=(",", ":")).encode
+_text = functools.lru_cache(maxsize=4096)(encoded)
+_KEPT = 1024  # calls, and transfers, whose text is kept
+
+
+@functools.lru_cache(maxsize=4096)
+def _device(name: str) -> str:
+    return encoded(name and devices.short(name))
+
+
+class Lines:
+    """The lines of one part of a recording, each with its end."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._named: set[str] = set()
+        self._places: Places = {}
+        self._calls: dict[tuple[object, ...], tuple[object, str]] = {}
+        self._moves: dict[object, list[str]] = {}
+        self._count = 0
+        self._position: dict[int, int] = {}
+        self._often: dict[str, Callable[[Raw], str]] = {
+            "replica": self._replica, "meet": self._meet, "receive": self._receive, "end": self._end,
+            "write": self._write, "transfers": self._transfers}
+
+    def of(self, raw: Raw) -> str:
+        """What the stream hands on; "" for the end of what began before the recording."""
+        often = self._often.get(raw[1])
+        if often is not None:
+            return often(raw)
+        found = ""
+        for told in told_of(raw, self._places):
+            if renumbered(told, self._position, self._count):
+                self._count += 1
+                found += self._told(told)
+        return found
+
+    def event(self, event: Event) -> str:
+        """An event that has been made."""
+        return self._told(event.as_json())
+
+    def source(self, file: str, text: str | None = None) -> str:
+        """The text of a source file, once."""
+        if file in self._files:
+            return ""
+        self._files.add(file)
+        return f"{encoded({'file': file, 'text': notebook.source_of(file) if text is None else text})}\n"
+
+    def _told(self, told: Told) -> str:
+        return f"{self._sources(told.get('site', ()))}{encoded(told)}\n"
+
+    def _sources(self, site: Iterable[str]) -> str:
+        found = ""
+        for place in site:
+            if place not in self._named:
+                self._named.add(place)
+                found += self.source(notebook.parts(place)[0])
+        return found
+
+    def _begin(self, kind: str, at: int, where: Where) -> str:
+        # What all events have; the object is left open.
+        worker, replica, device, run, step, parent = where
+        number = self._count
+        self._count = number + 1
+        parent = None if parent is None else self._position.get(parent)
+        return (f'{{"id":{number},"kind":"{kind}","time":{at},"worker":{worker},'
+                f'"replica":{"null" if replica is None else replica},"device":{_device(device)},"run":{run},'
+                f'"step":{step},"parent":{"null" if parent is None else parent}')
+
+    def _replica(self, raw: Raw) -> str:
+        number, _, at, where, function = raw
+        self._position[number] = self._count
+        return f'{self._begin("replica", at, where)},"function":{_text(function)}}}\n'
+
+    def _meet(self, raw: Raw) -> str:
+        number, _, at, where, rendezvous, call, signature, site, kept = raw
+        key = call, signature.op, str(signature.axis), id(site)
+        known = self._calls.get(key)
+        sources = ""
+        if known is None:
+            if len(self._calls) >= _KEPT:
+                self._calls.clear()
+            told = {"call": call, **call_told(signature), "site": places_of(site)}
+            sources = self._sources(told["site"])
+            known = self._calls[key] = site, encoded(told)[1:-1]  # with the site, so that the id stays its own
+        self._position[number] = self._count
+        return (f'{sources}{self._begin("meet", at, where)},"rendezvous":{rendezvous},{known[1]},'
+                f'"bytes":{summaries.nbytes(kept)},"contributed":{summaries.packed(kept)}}}\n')
+
+    def _receive(self, raw: Raw) -> str:
+        _, _, at, where, rendezvous, of, kept = raw
+        position = self._position.pop(of, None)
+        if position is None:
+            return ""
+        return (f'{self._begin("receive", at, where)},"rendezvous":{rendezvous},"of":{position},'
+                f'"received":{summaries.packed(kept)}}}\n')
+
+    def _end(self, raw: Raw) -> str:
+        _, _, at, where, of, how = raw
+        position = self._position.pop(of, None)
+        return "" if position is None else f'{self._begin("end", at, where)},"of":{position},"how":"{how}"}}\n'
+
+    def _write(self, raw: Raw) -> str:
+        _, _, at, where, fields = raw
+        kept, copy = fields["copies"], fields["copy"]
+        site = places_of(fields["site"])
+        return (f'{self._sources(site)}{self._begin("write", at, where)},"variable":{_text(fields["variable"])},'
+                f'"number":{fields["number"]},"copy":{"null" if copy is None else copy},'
+                f'"bytes":{summaries.nbytes(kept)},"copies":{summaries.packed(kept)},"site":{encoded(site)}}}\n')
+
+    def _transfers(self, raw: Raw) -> str:
+        _, _, at, where, fields = raw
+        # The same question has the same answer, and a reduction in every step asks it in every step.
+        moves = fields["moves"]
+        key = (moves.func, moves.args) if isinstance(moves, functools.partial) else moves
+        ends = self._moves.get(key)
+        if ends is None:
+            if len(self._moves) >= _KEPT:
+                self._moves.clear()
+            ends = self._moves[key] = [
+                f',"source":"{source}","destination":"{destination}","bytes":{nbytes},"times":{times}}}\n'
+                for source, destination, nbytes, times in transferred(moves)]
+        return "".join([self._begin("transfer", at, where) + end for end in ends])
+
+
+def event_of(found: Mapping[str, Any]) -> Event:
+    """The event of a line that was read.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    told = dict(found)
+    for name in ("contributed", "received", "copies"):
+        if name in told:
+            told[name] = [summaries.unpacked(one) for one in told[name]]
+    return Event.of_json(told)
