@@ -23,7 +23,7 @@ from test_workers import ROOT, mpiexec, options
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
-from refdist.backends.mpi.supervisor import Supervisor
+from refdist.backends.mpi.supervisor import Supervisor, limit
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
 
@@ -110,6 +110,25 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "stop": (70, (LATE,)),  # its mpiexec lets the stopped worker go on to end it
 }
 
+# And under its plain mpiexec, told to tolerate faults, where no process is a supervisor: what is said at least once.
+# It may return 0 when a process has died before.
+EACH = r"\[worker [02]\] .*\[RD01\] all_reduce \(.*" + LINE + r"\): "
+TOO_LATE = (r"\[worker [02]\] \[RD01\] starting: not all workers arrived within 8 s",)
+OPENMPI_PLAIN: dict[str, tuple[int | None, tuple[str, ...]]] = {
+    **dict.fromkeys(("none", "threads"), (0, ())),
+    **dict.fromkeys(("kill", "segv", "term", "os._exit", "os._exit 0", "exit in C"),
+                    (None, (EACH + "worker 1 died:",))),
+    **dict.fromkeys(("stop", "linger"), (70, (EACH + "not all workers arrived within 2 s:",))),
+    "raise": (70, (r"\[worker 1\] KeyError: 'the rows of May are missing'",)),
+    **dict.fromkeys(("return", "sys.exit"), (None, (r"\[worker [02]\] .*\[RD02\] rendezvous of all workers: ",))),
+    "abort": (3, ()),
+    "shape": (70, (r"\[worker \d\] .*\[RD04\] all_reduce .* worker 1 with shape \(4,\)",)),
+    "early raise": (1, ("^KeyError: 'the rows of May",)),
+    **dict.fromkeys(("early kill", "early os._exit", "early return", "early absent"), (1, TOO_LATE)),
+    "mpiexec": (-9, ()),
+    **dict.fromkeys(("term-mpiexec", "int-mpiexec"), (None, ())),
+}
+
 
 MPIEXEC = Path(sysconfig.get_path("scripts")) / "mpiexec"
 
@@ -157,24 +176,28 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     if way == PLAIN and row.kind.endswith("launcher"):
         pytest.skip("there is no launch command under plain mpiexec")
     openmpi = is_openmpi()
-    if openmpi and (way == PLAIN or row.kind == "proxy"):
-        pytest.skip("OpenMPI has no proxy on its own host, and no supervisors under plain mpiexec")
+    if openmpi and row.kind == "proxy":
+        pytest.skip("OpenMPI has no proxy on its own host")
+    if openmpi and way == PLAIN and row.kind == "supervisor":
+        pytest.skip("there are no supervisors under OpenMPI's plain mpiexec")
     run, memory = uuid.uuid4().hex, tmp_path / "memory"
     start = {LAUNCHED: launch, PLAIN: mpiexec}[way]
     done = start(3, FAULTS, row.kind, "1", limit=90, SECONDS="2", REFDIST_TEST_RUN=run, SHM=str(memory),
                  REFDIST_TIMEOUT="8" if row.kind.startswith("early") else "60")
     status, says = row[1:3] if way == LAUNCHED or row.plain is None else row.plain
+    alone = openmpi and way == PLAIN  # each worker says it by itself
     if openmpi:
-        status, says = OPENMPI.get(row.kind, (status, says))
+        status, says = OPENMPI_PLAIN[row.kind] if alone else OPENMPI.get(row.kind, (status, says))
     text = done.stderr
     assert status in (None, done.returncode), text
     for pattern in says:
-        assert len(re.findall(pattern, text, re.MULTILINE)) == 1, f"{pattern} in\n{text}"
+        found = len(re.findall(pattern, text, re.MULTILINE))
+        assert found == 1 or (alone and found), f"{pattern} in\n{text}"
     # OpenMPI ends a stopped worker by letting it go on, and MPICH now and then completes what an abort has cut short.
     if row.kind not in ("stop", "abort"):
         assert done.stdout.count("came through") == (3 if row.status == 0 else 0)
     # Every text comes once, whoever says it, and no error is one of the machinery.
-    assert text.count("Traceback") <= 1 and "excepthook" not in text, text
+    assert (text.count("Traceback") <= 1 or alone) and "excepthook" not in text, text
     assert left_of(run) == []
     # Under plain mpiexec no process is left that could remove the shared memory.
     if not (way == PLAIN and row.kind in ("supervisor", "mpiexec", "abort")) and memory.exists():
@@ -238,6 +261,37 @@ def test_a_random_process_is_killed_at_random_moments() -> None:
     done = subprocess.run([sys.executable, str(Path(FAULTS).with_name("kills.py")), "--count", "5", "--seed", "3"],
                           cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def launcher_of(folder: Path, name: str, command: str) -> subprocess.Popen[str]:
+    """A process that a launcher could be, by its name, with the shell's commands that it runs."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{command}\nread line\nexit 0\n")
+    program.chmod(0o755)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PMIX_NAMESPACE": "job", "PMIX_RANK": "0",
+           "OMPI_COMM_WORLD_SIZE": "1"}
+    return subprocess.Popen([str(program)], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize(("name", "goes_on"), [("prterun", True), ("hydra_pmi_proxy", False)])
+def test_a_late_start_ends_a_launcher_that_would_go_on(tmp_path: Path, name: str, goes_on: bool,
+                                                       capfd: pytest.CaptureFixture[str]) -> None:
+    job = launcher_of(tmp_path, name, "sleep 1000 > /dev/null 2>&1 & echo $!")
+    assert job.stdout is not None
+    limit(int(job.stdout.readline()), 0.01, "4")
+    job.communicate(timeout=60)
+    assert job.returncode == (-signal.SIGTERM if goes_on else 0)
+    assert "[worker 4] [RD01] starting: not all workers arrived" in capfd.readouterr().err
+
+
+def test_a_worker_that_nothing_supervises_dies_with_its_launcher(tmp_path: Path) -> None:
+    program = ("import signal; from refdist.backends.mpi import supervised; "
+               "supervised.start(); print(flush=True); signal.pause()")
+    job = launcher_of(tmp_path, "prterun", f"{sys.executable} -c '{program}'")
+    assert job.stdout is not None
+    job.stdout.readline()
+    job.kill()
+    assert job.communicate(timeout=60) == ("", None)  # the worker keeps its output open as long as it lives
 
 
 def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: pytest.MonkeyPatch) -> None:

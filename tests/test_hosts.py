@@ -116,7 +116,7 @@ def test_a_link_that_is_cut_is_seen_from_both_ends(hosts: Namespaces, tmp_path: 
                    "    subprocess.run(['ip', 'link', 'set', 'eth0', 'down'], check=True)\n"
                    "total()\n")
     try:
-        done = on_hosts(hosts, "1,1,1", str(cut))
+        done = on_hosts(hosts, "1,1,1", str(cut), limit=45)
         text = done.stderr
     except subprocess.TimeoutExpired as late:
         # The launcher itself waits for the host that it cannot reach; the others have spoken.

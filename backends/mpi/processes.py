@@ -24,7 +24,7 @@ _KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
 
 # Names of the processes of launchers, of which Linux shows the first 15 characters.
 _LAUNCHERS = ("mpiexec", "mpirun", "hydra_", "prte", "orte", "srun", "slurmstepd")
-
+_OPENMPI = ("mpiexec", "mpirun", "prte", "orte")  # those that start workers; MPICH's mpiexec never does it itself
 
 class Facts(NamedTuple):
     """A line of /proc/PID/stat.
@@ -75,6 +75,13 @@ def launchers(top: int) -> list[tuple[int, str]]:
         found.append((pid, here.name))
         pid = here.parent
     return found
+
+
+def parent_that_goes_on(pid: int) -> int:
+    """The launcher's process above this one, if the job may go on when this one dies, as OpenMPI's does; else 0."""
+    here = facts(pid)
+    above = facts(here.parent) if here is not None else None
+    return here.parent if here is not None and above is not None and above.name.startswith(_OPENMPI) else 0
 
 
 def children(pid: int) -> list[int]:

@@ -378,8 +378,9 @@ def supervise(command: list[str]) -> NoReturn:
 
 
 def limit(process: int, seconds: float, rank: str) -> None:
-    """Kills a process that is not supervised, unless this one is killed before: its start takes too long."""
+    """Ends a job because a process that is not supervised takes too long to start, unless this one is killed before."""
     descriptor = processes.opened(process)
+    launcher = processes.parent_that_goes_on(process)
     left, before = seconds, time.monotonic()
     while descriptor is not None and not select.select([descriptor], [], [], min(left, _STEP))[0]:
         now = time.monotonic()
@@ -387,4 +388,7 @@ def limit(process: int, seconds: float, rank: str) -> None:
         if left <= 0:
             os.write(2, prefixed(f"worker {rank}", _late(seconds)).encode())
             processes.kill(process)
+            if launcher:
+                time.sleep(FORWARD_SECONDS)
+                processes.kill(launcher, signal.SIGTERM)
             return

@@ -30,7 +30,7 @@ KILLS = {"kill": ("self", signal.SIGKILL), "segv": ("self", signal.SIGSEGV), "te
 def above() -> dict[str, int]:
     """The processes above this one, by their names."""
     found = {"self": os.getpid(), "supervisor": os.getppid()}
-    pid = os.getppid()
+    pid = os.getpid()
     while (here := processes.facts(pid)) is not None and here.parent > 1:
         pid = here.parent
         name = processes.facts(pid)
