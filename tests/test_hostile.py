@@ -201,7 +201,7 @@ def made(path: Path, header: Any, body: bytes = b"", **note: Any) -> str:
         except Exception:
             told["crc32"].setdefault(key, 0)
     text = json.dumps(told)
-    text = text.replace('"DEEP"', "[" * 5000 + "]" * 5000)
+    text = text.replace('"DEEP"', "[" * 100_000 + "]" * 100_000)
     whole = json.dumps({"__metadata__": {"refdist": text, "crc32": str(zlib.crc32(text.encode()))}, **header}).encode()
     path.write_bytes(struct.pack("<Q", len(whole)) + whole + body)
     return str(path)
