@@ -33,6 +33,7 @@ from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, regroup
 
 _State = TypeVar("_State")
+_Element = TypeVar("_Element")
 
 
 class DistributedIterator(Iterator):
@@ -314,7 +315,7 @@ def _rows_of(element: object) -> Any:
     return element
 
 
-def _until_error(steps: PythonIterator[list[Any]]) -> PythonIterator[list[Any]]:
+def _until_error(steps: PythonIterator[list[_Element]]) -> PythonIterator[list[_Element]]:
     # What is wrong with the rows, the step itself tells.
     with suppress(errors.RefdistError):
         yield from steps

@@ -322,13 +322,14 @@ def empty_of(spec: object) -> Any:
     Raises:
         RD15: scalars, which an empty array cannot replace.
     """
-    def none_of(leaf: Any) -> Any:
+    def none_of(leaf: TensorSpec | None) -> Any:
         if leaf is None:
             return None
         if not leaf.shape:
             raise errors.error("RD15", "reading a distributed dataset", "this worker has no element left, and an "
                                "empty array cannot replace a scalar", "Batch the dataset.")
-        return np.empty((0, *leaf.shape[1:]), leaf.dtype)
+        lengths = [length or 0 for length in leaf.shape[1:]]
+        return np.empty((0, *lengths), leaf.dtype)
 
     return nest.map_structure(none_of, spec)
 

@@ -140,7 +140,7 @@ _FUNCTIONS = (
          "        if step is None:\n"
          "            step = [self._last]"),
     Slip("what a worker without an element gets has no lengths", "dataset_functions.workers-without-an-element",
-         _SHARDING, "np.empty((0, *leaf.shape[1:])", "np.empty((0, *(0 for _ in leaf.shape[1:]))"),
+         _SHARDING, "lengths = [length or 0 for", "lengths = [0 for"),
     Slip("the mode PER_REPLICA is possible on several workers", "dataset_functions.per-replica-mode-on-several-workers",
          _TABLES,
          "distribute_datasets_from_function, several workers    ok            RD20",
