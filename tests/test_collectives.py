@@ -33,8 +33,22 @@ def test_what_tf_distribute_promises_holds(library: Any, name: str) -> None:
     assert verdict(library, name).outcome == "passed", verdict(library, name)
 
 
-def test_what_the_library_does_not_have_is_not_made_up(library: Any) -> None:
-    assert verdict(library, "all_reduce.nests @ Mirrored 2").outcome == "unsupported"
+@pytest.mark.parametrize(("name", "told"), [
+    ("all_reduce.nests @ Mirrored 2", "nests"), ("all_reduce.outside-of-run @ Mirrored 2", "contexts outside of run"),
+    ("all_reduce.captured-distributed-value @ Mirrored 2", "distributed values")])
+def test_what_the_library_does_not_have_is_not_made_up(library: Any, name: str, told: str) -> None:
+    found = verdict(library, name)
+    assert found.outcome == "unsupported" and told in found.message
+
+
+@pytest.mark.parametrize("name", ["all_reduce.ops-must-agree @ Mirrored 2", "all_gather.axes-must-agree @ Mirrored 2",
+                                  "all_reduce.every-replica-must-come @ Mirrored 2"])
+def test_what_is_no_program_for_jax_is_not_refused_in_its_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pytest.importorskip("jax")
+    from refdist.conformance.adapters import jax
+
+    monkeypatch.setattr(jax, "LIMIT", 0.2)
+    assert verdict(jax.Jax(), name).outcome == "unsupported"
 
 
 def test_a_wrong_collective_is_named(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:

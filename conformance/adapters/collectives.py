@@ -5,8 +5,9 @@ well.  An adapter says how: replicas are threads, `strategy.run` starts them and
 collectives are the library's own.  Everything else that stands in such programs (constants with TensorFlow's default
 dtypes, contexts, numbers of replicas) is here, and is not what is tested.
 
-What a library does not have is not made up: nests, IndexedSlices and options are `unsupported`.  Checks are the
-library's own as well; an implementation without checks answers wrongly or waits, and a wait ends after `LIMIT`.
+What a library does not have is not made up: nests, IndexedSlices, distributed values and options are `unsupported`.
+Checks are the library's own as well; an implementation without checks answers wrongly or waits, and a wait ends after
+`LIMIT`.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class ReplicaContext:
         return self.strategy.adapter.all_gather(self, self._tensor(value, options), axis)
 
     def _tensor(self, value: object, options: object) -> Any:
-        if options is not None or isinstance(value, (list, tuple, dict)) or value is None:
-            raise NotImplementedError("nests and options")
+        if options is not None or isinstance(value, (list, tuple, dict, PerReplica)) or value is None:
+            raise NotImplementedError("nests, distributed values and options")
         return value if self.strategy.adapter.is_tensor(value) else self.strategy.adapter.constant(value)
 
 
@@ -125,16 +126,23 @@ def _context() -> ReplicaContext | None:
     return getattr(_here, "context", None)
 
 
+def _context_of_program() -> ReplicaContext:
+    context = _context()
+    if context is None:
+        raise NotImplementedError("contexts outside of run")
+    return context
+
+
 class Collectives(Adapter, Generic[Tensor]):
     """An adapter of a library of collectives."""
 
     lacks = frozenset(TABLE) - HAS
 
     def __init__(self) -> None:
-        names = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64",
-                 "complex128", "bfloat16")
+        names = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+                 "uint64", "bool", "complex64", "complex128", "bfloat16")
         self.tf = SimpleNamespace(constant=self.constant, **{name: name for name in names}, distribute=SimpleNamespace(
-            get_replica_context=_context, ReduceOp=SimpleNamespace(SUM="SUM", MEAN="MEAN"),
+            get_replica_context=_context_of_program, ReduceOp=SimpleNamespace(SUM="SUM", MEAN="MEAN"),
             in_cross_replica_context=lambda: _context() is None))
 
     def strategy(self, kind: str) -> Strategy:

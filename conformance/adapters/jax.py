@@ -2,7 +2,8 @@
 
 all_reduce SUM is `jax.lax.psum`, MEAN `jax.lax.pmean`, and all_gather `jax.lax.all_gather` with `tiled=True`, each in a
 `jax.shard_map` over an array that is made of what the replicas contribute, one device for each.  One program runs on
-all devices, so replicas that ask for different collectives have no program at all: that is a `context` error here.
+all devices, so replicas of which some ask for no collective, or for another one, are no program at all: that is
+`unsupported` here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class _Group:
 
     def meet(self, rank: int, name: str, collective: Callable[[jax.Array], jax.Array], tensor: jax.Array) -> Any:
         self._asked[rank] = name, collective, tensor
-        self._barrier.wait()
+        try:
+            self._barrier.wait()
+        except threading.BrokenBarrierError:
+            raise NotImplementedError("collectives that some replicas do not call") from None
         if isinstance(self._received, Exception):
             raise self._received
         return self._received[rank]
@@ -45,7 +49,7 @@ class _Group:
     def _carry_out(self) -> None:
         names = {name for name, _, _ in self._asked}
         if len(names) > 1:
-            self._received = RuntimeError(f"the replicas ask for {' and '.join(sorted(names))}")
+            self._received = NotImplementedError(f"replicas that ask for {' and '.join(sorted(names))}")
             return
         try:
             spec = jax.sharding.PartitionSpec("replicas")
