@@ -1,4 +1,4 @@
-"""TensorFlow from 2.12 on, version by version: what of the suite changed, and why.
+"""TensorFlow from 2.12 on, version by version: what of the suite changed, and why; and other libraries' collectives.
 
     python -m refdist.conformance versions FOLDER [options of the suite] > docs/implementations.md
 
@@ -11,11 +11,15 @@ The page shows how many cases passed, and the cases whose outcome changed betwee
 Reasons are in `expected/versions.txt`, lines `cases | version | why`: since that version these cases, patterns with a
 comma between them, have another outcome than before.  A line that no report confirms is an error, and a change without
 a line is printed as not explained.
+
+Libraries of collectives have a section each, of the chapters that speak of collectives, whatever options are given: how
+their adapter asks them, in its own words, what was not asked and why, and each clause that fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import shlex
@@ -31,12 +35,16 @@ from textwrap import fill
 from typing import NamedTuple
 
 import refdist
+from refdist.conformance.adapters import CLASSES
 from refdist.conformance.chapters import LEVELS, load
 from refdist.conformance.report import OUTCOMES, Row
 
 # The latest of each minor version that has wheels for Python 3.11.
 TENSORFLOW = ("2.12.1", "2.13.1", "2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+LIBRARIES = {"torch": "torch==2.15.0", "jax": "jax==0.10.2"}  # libraries of collectives: an adapter, and its package
+CHAPTERS = ("all_reduce", "all_gather")  # that they are asked
 REASONS = Path(__file__).parent / "expected" / "versions.txt"
+ADAPTERS = Path(__file__).parent / "adapters"
 LONGEST = 240  # characters of a message
 WIDTH = 120  # of the page
 NOTHING_SELECTED = 5  # the exit status where no case of the changed clauses is asked for
@@ -70,50 +78,71 @@ def main(arguments: Sequence[str]) -> int:
     try:
         reports = {}
         for version in TENSORFLOW:
-            reports[version] = report(options.folder.resolve() / version, version, options.selection)
+            reports[version] = report(options.folder.resolve() / version, f"tensorflow-cpu=={version}",
+                                      options.selection)
             print(f"{version}: {len(reports[version])} cases", file=sys.stderr)
-        print(page(reports, options.selection, REASONS.read_text(encoding="utf-8")), end="")
+        libraries = {adapter: report(options.folder.resolve() / package.replace("==", "-"), package, (), adapter,
+                                     CHAPTERS) for adapter, package in LIBRARIES.items()}
+        print(page(reports, options.selection, REASONS.read_text(encoding="utf-8")) + collectives(libraries), end="")
     except (Impossible, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def report(folder: Path, version: str, selection: Sequence[str]) -> list[Row]:
-    """The rows of a version's report, as far as it is there; what is not is run.
+def report(folder: Path, package: str, selection: Sequence[str], adapter: str = "tensorflow",
+           chapters: Sequence[str] = ()) -> list[Row]:
+    """The rows of an implementation's report, as far as it is there; what is not is run.
+
+    Args:
+        folder: where its environment and its report are kept.
+        package: what its environment has.
+        selection: options of the suite that select cases.
+        adapter: its adapter.
+        chapters: all that it is asked, of which no option need select clauses; the whole suite if there are none.
 
     Raises:
-        Impossible: the version cannot be installed, or the suite cannot be run on it.
+        Impossible: the package cannot be installed, or the suite cannot be run on it.
     """
-    made, now = folder / "made.json", _clauses()
+    made, now = folder / "made.json", _clauses(_level(selection), chapters)
     before = json.loads(made.read_text()) if made.exists() else {}
     if before.get("options") != list(selection):
         before = {"clauses": {}, "rows": []}
     changed = [name for name, programs in now.items() if before["clauses"].get(name) != programs]
     rows = {row["case"]: row for row in before["rows"] if row["clause"] in now and row["clause"] not in changed}
     if changed:
-        python = environment(folder / "env", f"tensorflow-cpu=={version}")
-        only = [part for name in changed for part in ("--clause", name)] if before["clauses"] else []
+        python = environment(folder / "env", package)
+        asked = changed if before["clauses"] or chapters else []
         found = folder / "report" / "report.json"
         found.unlink(missing_ok=True)
-        done = subprocess.run([*SUITE, "--adapter", "tensorflow", "--python", str(python), *selection, *only,
+        done = subprocess.run([*SUITE, "--adapter", adapter, "--python", str(python), *selection,
+                               *(part for name in asked for part in ("--clause", name)),
                                "--tb=no", "--report", str(found.parent)], stdout=subprocess.PIPE, text=True)
         if found.exists():
             [new] = json.loads(found.read_text())["implementations"].values()
             rows |= {row["case"]: row for row in new}
         elif done.returncode != NOTHING_SELECTED:
-            raise Impossible(f"TensorFlow {version}: the suite ended with exit status {done.returncode}\n{done.stdout}")
+            raise Impossible(f"{package}: the suite ended with exit status {done.returncode}\n{done.stdout}")
         made.write_text(json.dumps({"options": list(selection), "clauses": now, "rows": list(rows.values())}))
     order = {name: i for i, name in enumerate(now)}
     return sorted(rows.values(), key=lambda row: order[row["clause"]])
 
 
-def _clauses() -> dict[str, str]:
-    """For each clause a digest of its programs and of what is expected of them."""
+def _level(selection: Sequence[str]) -> str | None:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--level")
+    level: str | None = parser.parse_known_args(selection)[0].level
+    return level
+
+
+def _clauses(level: str | None, chapters: Sequence[str]) -> dict[str, str]:
+    """For each clause of a level, of these chapters or of all, a digest of its programs and of what is expected."""
     found: dict[str, str] = {}
     for chapter in load():
         preamble = chapter.preamble.source if chapter.preamble else ""
         for clause in chapter.clauses:
+            if (level and clause.level.lower() != level) or (chapters and chapter.name not in chapters):
+                continue
             programs = [[(one.source, one.expectations) for one in example.statements] for example in clause.examples]
             text = repr((preamble, clause.strategies, programs, [example.parameters for example in clause.examples]))
             found[clause.name] = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -139,7 +168,7 @@ def environment(folder: Path, package: str) -> Path:
 
 
 def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons: str) -> str:
-    """docs/implementations.md.
+    """docs/implementations.md, as far as it is about TensorFlow.
 
     Raises:
         ValueError: a line of the reasons has another form, or is of a change that the reports do not show.
@@ -170,6 +199,39 @@ def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons
     return "\n".join(parts) + "\n"
 
 
+def collectives(libraries: Mapping[str, Sequence[Row]]) -> str:
+    """The rest of docs/implementations.md: the reports of libraries of collectives, by their adapters."""
+    parts = ["\n## Collectives of other libraries\n",
+             fill(f"All cases of the chapters {' and '.join(CHAPTERS)}. These libraries do not promise what "
+                  "tf.distribute promises: what fails has another result with them, which need not be a fault.", WIDTH)]
+    for adapter, rows in libraries.items():
+        module = CLASSES[adapter].partition(":")[0].rpartition(".")[2]
+        about = ast.get_docstring(ast.parse((ADAPTERS / f"{module}.py").read_text(encoding="utf-8"))) or ""
+        skipped = Counter(need for row in rows if row["outcome"] == "skipped"
+                          for need in row["message"].removeprefix("needs ").split(", "))
+        unsupported = Counter(row["message"].partition(": ")[2].partition(", where")[0] for row in rows
+                              if row["outcome"] == "unsupported")
+        parts += [f"\n### {LIBRARIES[adapter].replace('==', ' ')}",
+                  *("\n" + fill(" ".join(paragraph.split()), WIDTH) for paragraph in about.split("\n\n")), "",
+                  *_totals({name: [row for row in rows if row["chapter"] == name] for name in CHAPTERS}, "chapter"), "",
+                  fill(f"Cases are skipped that need {_counted(skipped)}; some need several of them. Unsupported are "
+                       f"{_counted(unsupported)}.", WIDTH), "",
+                  "| clause | cases that fail | the first of them |", "| --- | ---: | --- |", *_failures(rows)]
+    return "\n".join(parts) + "\n"
+
+
+def _failures(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each clause of which a case failed, of those that could be asked."""
+    judged: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["outcome"] not in ("skipped", "unsupported"):
+            judged.setdefault(row["clause"], []).append(row)
+    for clause, asked in judged.items():
+        if failed := [row for row in asked if row["outcome"] != "passed"]:
+            told = _told(failed[0]).replace("|", "\\|")
+            yield f"| [{clause}]({_link(failed[0])}) | {len(failed)} of {len(asked)} | {told} |"
+
+
 def _changes(before: Sequence[Row], after: Sequence[Row],
              reasons: Sequence[_Reason]) -> dict[_Reason | None, list[str]]:
     """The lines of the cases with another outcome, by the reason."""
@@ -184,6 +246,10 @@ def _changes(before: Sequence[Row], after: Sequence[Row],
     return found
 
 
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} ({count})" for what, count in counts.most_common())
+
+
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
@@ -192,14 +258,14 @@ def _link(row: Row) -> str:
     return f"../conformance/spec/{row['chapter']}.md#{row['clause'].replace('.', '')}"
 
 
-def _totals(reports: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+def _totals(reports: Mapping[str, Sequence[Row]], of: str = "version") -> Iterator[str]:
     outcomes = [one for one in OUTCOMES if any(row["outcome"] == one for rows in reports.values() for row in rows)]
     levels = [level for level in LEVELS if any(row["level"] == level for rows in reports.values() for row in rows)]
-    yield "| version | " + " | ".join(f"{level} {outcome}" for level in levels for outcome in outcomes) + " |"
+    yield f"| {of} | " + " | ".join(f"{level} {outcome}" for level in levels for outcome in outcomes) + " |"
     yield "| --- |" + " ---: |" * (len(levels) * len(outcomes))
-    for version, rows in reports.items():
+    for name, rows in reports.items():
         counts = Counter((row["level"], row["outcome"]) for row in rows)
-        yield f"| {version} | " + " | ".join(str(counts[level, one]) for level in levels for one in outcomes) + " |"
+        yield f"| {name} | " + " | ".join(str(counts[level, one]) for level in levels for one in outcomes) + " |"
 
 
 def _told(row: Row) -> str:

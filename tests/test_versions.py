@@ -92,9 +92,10 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "reasons").write_text("")
     monkeypatch.setattr(versions, "SUITE", [sys.executable, str(tmp_path / "suite.py")])
     monkeypatch.setattr(versions, "TENSORFLOW", ("1.0", "2.0"))
+    monkeypatch.setattr(versions, "LIBRARIES", {})
     monkeypatch.setattr(versions, "REASONS", tmp_path / "reasons")
     monkeypatch.setattr(versions, "environment", lambda folder, package: folder / package)
-    monkeypatch.setattr(versions, "_clauses", lambda: {"a.b": "1", "a.c": "1"})
+    monkeypatch.setattr(versions, "_clauses", lambda level, chapters: {"a.b": "1", "a.c": "1"})
     return tmp_path
 
 
@@ -111,15 +112,16 @@ def test_each_version_is_run_once_for_each_selection(command: Path, capsys: pyte
 def test_a_version_that_cannot_be_tested_ends_the_command(command: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert versions.main([str(command / "all"), "--break"]) == 1
     captured = capsys.readouterr()
-    assert "TensorFlow 2.0: the suite ended with exit status 1" in captured.err and not captured.out
+    assert "tensorflow-cpu==2.0: the suite ended with exit status 1" in captured.err and not captured.out
     assert json.loads((command / "all" / "1.0" / "made.json").read_text())["options"] == ["--break"]
 
 
 def test_only_clauses_that_have_changed_are_run_again(command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ran(**clauses: str) -> tuple[list[str], list[str]]:
-        monkeypatch.setattr(versions, "_clauses", lambda: {f"a.{name}": digest for name, digest in clauses.items()})
+        monkeypatch.setattr(versions, "_clauses", lambda level, chapters: {
+            f"a.{name}": digest for name, digest in clauses.items()})
         (command / "calls").write_text("")
-        rows = versions.report(command / "1.0", "1.0", [])
+        rows = versions.report(command / "1.0", "tensorflow-cpu==1.0", [])
         calls = (command / "calls").read_text().split()
         return [row["clause"] for row in rows], [name for name in calls if name.startswith("a.")]
 
@@ -134,14 +136,14 @@ def test_only_clauses_that_have_changed_are_run_again(command: Path, monkeypatch
 
 def test_a_clause_has_changed_when_what_is_run_or_expected_has(monkeypatch: pytest.MonkeyPatch) -> None:
     chapters = load()
-    before = versions._clauses()
+    before = versions._clauses(None, ())
     assert set(before) == {clause.name for chapter in chapters for clause in chapter.clauses}
     first, *others = chapters
     one, *rest = first.clauses
 
     def changed(chapter: Chapter) -> set[str]:
         monkeypatch.setattr(versions, "load", lambda: (chapter, *others))
-        now = versions._clauses()
+        now = versions._clauses(None, ())
         return {name for name in before if now[name] != before[name]}
 
     def with_clause(**changes: Any) -> Chapter:
@@ -158,6 +160,51 @@ def test_a_clause_has_changed_when_what_is_run_or_expected_has(monkeypatch: pyte
     assert changed(with_clause(examples=(replace(one.examples[0], parameters={"n": "ints()"}),))) == {one.name}
     preamble = replace(one.examples[0], source="x = 1")
     assert changed(replace(first, preamble=preamble)) == {clause.name for clause in first.clauses}
+
+
+def test_a_library_is_asked_its_chapters_only(command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "LIBRARIES", {"torch": "torch==3"})
+    folder = command / "all"
+    folder.mkdir()
+
+    def asked(of_all: str, all_reduce: str, all_gather: str) -> list[list[str]]:
+        monkeypatch.setattr(versions, "_clauses", lambda level, chapters: {
+            "all_reduce.x": all_reduce, "all_gather.x": all_gather} if chapters else {"a.b": of_all, "a.c": of_all})
+        (folder / "calls").write_text("")
+        assert versions.main([str(folder), "--level", "must"]) == 0
+        return [line.split() for line in (folder / "calls").read_text().splitlines() if "torch" in line]
+
+    [call] = asked("1", "1", "1")
+    assert call[:4] == ["--adapter", "torch", "--python", str(folder / "torch-3" / "env" / "torch==3")]
+    assert call[4:8] == ["--clause", "all_reduce.x", "--clause", "all_gather.x"] and "--level" not in call
+    assert asked("2", "1", "1") == []
+    [call] = asked("2", "1", "2")
+    assert call.count("--clause") == 1 and "all_gather.x" in call
+
+
+def test_the_page_says_of_a_library_what_was_asked_and_what_failed() -> None:
+    rows = [row("all_reduce.sum @ Mirrored 2"), row("all_reduce.sum @ Mirrored 3", "failed", "found `1 | 2`"),
+            row("all_reduce.sum @ Mirrored 4", "errored", "it was ended by SIGABRT"),
+            row("all_reduce.nests @ Mirrored 2", "unsupported", "NotImplementedError: nests, where n = 3"),
+            row("all_gather.rows @ Central 2", "skipped", "needs Central, variables"),
+            row("all_gather.rows @ OneDevice", "skipped", "needs variables")]
+    section = versions.collectives({"torch": rows})
+    assert "### torch " in section and "all_reduce SUM is `allreduce` with ReduceOp.SUM" in section
+    assert "| chapter | MUST passed | MUST failed | MUST errored | MUST unsupported | MUST skipped |" in section
+    assert "| all_reduce | 1 | 1 | 1 | 1 | 0 |\n| all_gather | 0 | 0 | 0 | 0 | 2 |" in section
+    assert "that need variables (2), Central (1); some need several of them. Unsupported are nests (1)." in section
+    failures = section.partition("| ---: | --- |\n")[2]
+    assert failures == "| [all_reduce.sum](../conformance/spec/all_reduce.md#all_reducesum) | 2 of 3 | " \
+                       "failed: found '1 \\| 2' |\n"
+
+
+def test_only_clauses_are_asked_that_the_level_has() -> None:
+    every = versions._clauses(None, ())
+    level = {clause.name: clause.level for chapter in load() for clause in chapter.clauses}
+    for option in (["--level", "should"], ["-k", "x", "--level=should"]):
+        found = versions._clauses(versions._level(option), ("all_reduce",))
+        assert found.keys() == {name for name in every if level[name] == "SHOULD" and name.startswith("all_reduce.")}
+    assert versions._level(["-k", "level"]) is None
 
 
 @pytest.mark.slow
