@@ -2,8 +2,8 @@
 
 all_reduce SUM is `jax.lax.psum`, MEAN `jax.lax.pmean`, and all_gather `jax.lax.all_gather` with `tiled=True`, each in a
 `jax.shard_map` over an array that is made of what the replicas contribute, one device for each.  One program runs on
-all devices, so replicas of which some ask for no collective, or for another one, are no program at all: that is
-`unsupported` here.
+all devices: replicas that ask for different collectives, or of which some ask for none, cannot be written in JAX, and
+are `unsupported`.
 """
 
 from __future__ import annotations
