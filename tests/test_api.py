@@ -64,7 +64,6 @@ PARAMETERS_LEFT_OUT = {
 # Defaults that are written in another way, with the reason.
 OTHER_DEFAULTS = {
     ("cluster_resolver.GCEClusterResolver", "port"): "8470",  # which the page says, and the signature does not
-    ("InputOptions", "experimental_fetch_to_device"): "True",  # TensorFlow has None and makes True of it
     **{(f"random.Generator.{name}", "dtype"): f"<class 'numpy.{dtype}'>" for name, dtype in (
         ("normal", "float32"), ("truncated_normal", "float32"), ("uniform", "float32"),
         ("uniform_full_int", "uint64"))},  # dtypes are NumPy's
@@ -72,7 +71,7 @@ OTHER_DEFAULTS = {
 # More parameters than TensorFlow's that can also be given by position, with the reason.
 POSITIONAL = {
     "experimental.CollectiveHints": "another name of CommunicationOptions",
-    "InputOptions": "a named tuple has no keyword-only fields",
+    "InputOptions": "its fields are those of a named tuple",
     "data.experimental.DistributeOptions": "a dataclass whose fields can be given when it is made",
 }
 

@@ -23,25 +23,41 @@ class InputReplicationMode(Enum):
     PER_REPLICA = "PER_REPLICA"
 
 
-class InputOptions(NamedTuple):
+class _Fields(NamedTuple):
+    experimental_fetch_to_device: bool
+    experimental_replication_mode: InputReplicationMode
+    experimental_place_dataset_on_device: bool
+    experimental_per_replica_buffer_size: int
+    uneven_end: UnevenEnd
+
+
+class InputOptions(_Fields):
     """Options of a distributed dataset.
 
     Attributes:
-        experimental_fetch_to_device: whether arrays are put on the device of their replica.
+        experimental_fetch_to_device: whether arrays are put on the device of their replica; None stands for True.
         experimental_replication_mode: whether an input function is called per worker or per replica.
         experimental_place_dataset_on_device: without effect, as functions of datasets run on the host; for an input
             function only with PER_REPLICA and without experimental_fetch_to_device.
         experimental_per_replica_buffer_size: without effect; `Dataset.prefetch` reads ahead.
         uneven_end: what happens where replicas would get different numbers of rows.
 
+    >>> InputOptions().experimental_fetch_to_device
+    True
+
     Source: tf.distribute.InputOptions; `uneven_end` is refdist's own.
     """
 
-    experimental_fetch_to_device: bool = True
-    experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER
-    experimental_place_dataset_on_device: bool = False
-    experimental_per_replica_buffer_size: int = 1
-    uneven_end: UnevenEnd = UnevenEnd.EMPTY
+    __slots__ = ()
+
+    def __new__(cls, experimental_fetch_to_device: bool | None = None,
+                experimental_replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER,
+                experimental_place_dataset_on_device: bool = False, experimental_per_replica_buffer_size: int = 1,
+                uneven_end: UnevenEnd = UnevenEnd.EMPTY) -> InputOptions:
+        """Makes options; those that are not passed have their defaults."""
+        fetch = True if experimental_fetch_to_device is None else experimental_fetch_to_device
+        return super().__new__(cls, fetch, experimental_replication_mode, experimental_place_dataset_on_device,
+                               experimental_per_replica_buffer_size, uneven_end)
 
 
 class InputContext:
