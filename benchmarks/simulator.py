@@ -213,12 +213,12 @@ def recording_rows() -> list[Row]:
                                       aggregation=refdist.VariableAggregation.MEAN)
                      for shape in ((64, 64), (64,), (64, 10))]
     x = draw.standard_normal((32, 64)).astype(np.float32)
-    large = np.ones(1 << 20, np.float32)
+    large = refdist.PerReplica([np.full(1 << 20, float(i), np.float32) for i in range(8)])
     table = []
     for what, call, inner in (
             ("a training step, 4 replicas", lambda: four.run(training_step, (variables, x)), 20),
             ("a scalar all_reduce, 8 replicas", lambda: eight.run(reduce, (1.0,)), 50),
-            ("an all_reduce of 4 MiB, 8 replicas", lambda: eight.run(reduce, (large,)), 2)):
+            ("an all_reduce of 4 MiB each, 8 replicas", lambda: eight.run(reduce, (large,)), 2)):
         plain, kept, written = [], [], []
         for _ in range(15):
             plain.append(median(call, 1, inner, time.process_time))

@@ -55,8 +55,8 @@ class Summary(TypedDict):
     first: NotRequired[Any]
 
 
-# What is kept of all arrays of a value: a list, or the copy of a small array that is the whole value.
-Taken = list[Any] | NDArray[Any]
+# What is kept of all arrays of a value: of each, or the copy of a small array that is the whole value.
+Taken = tuple[Any, ...] | NDArray[Any]
 Known = dict[int, tuple[object, Any]]
 
 
@@ -65,13 +65,13 @@ def taken(value: object, known: Known | None = None) -> Taken:
     if type(value) is np.ndarray:
         if value.nbytes <= _COPIED:
             return value.copy()
-        return [_measured(value)] if known is None else [_once(value, known)]
-    return [_numbers(to_numpy(leaf)) if known is None else _once(leaf, known) for leaf in _leaves(value)]
+        return (_measured(value) if known is None else _once(value, known),)
+    return tuple([_numbers(to_numpy(leaf)) if known is None else _once(leaf, known) for leaf in _leaves(value)])
 
 
 def taken_each(arrays: Iterable[object], known: Known) -> Taken:
     """What is kept now of each array, of each once."""
-    return [_once(array, known) for array in arrays]
+    return tuple([_once(array, known) for array in arrays])
 
 
 def of(kept: Taken) -> list[Summary]:

@@ -17,7 +17,7 @@ from refdist import notebook
 from refdist.array import summaries
 from refdist.core import devices
 from refdist.insight.events import Event, Told, renumbered
-from refdist.insight.stream import Places, Raw, Where, call_told, places_of, told_of, transferred
+from refdist.insight.stream import Places, Raw, Where, places_of, site_of, told_of, transferred
 
 encoded = json.JSONEncoder(separators=(",", ":")).encode
 _text = functools.lru_cache(maxsize=4096)(encoded)
@@ -36,7 +36,7 @@ class Lines:
         self._files: set[str] = set()
         self._named: set[str] = set()
         self._places: Places = {}
-        self._calls: dict[tuple[object, ...], tuple[object, str]] = {}
+        self._calls: dict[tuple[object, ...], str] = {}
         self._moves: dict[object, list[str]] = {}
         self._count = 0
         self._position: dict[int, int] = {}
@@ -94,18 +94,18 @@ class Lines:
         return f'{self._begin("replica", at, where)},"function":{_text(function)}}}\n'
 
     def _meet(self, raw: Raw) -> str:
-        number, _, at, where, rendezvous, call, signature, site, kept = raw
-        key = call, signature.op, str(signature.axis), id(site)
+        number, _, at, where, rendezvous, call, op, axis, place, kept = raw
+        key = call, op, axis, place
         known = self._calls.get(key)
         sources = ""
         if known is None:
             if len(self._calls) >= _KEPT:
                 self._calls.clear()
-            told = {"call": call, **call_told(signature), "site": places_of(site)}
-            sources = self._sources(told["site"])
-            known = self._calls[key] = site, encoded(told)[1:-1]  # with the site, so that the id stays its own
+            site = places_of(site_of(place))
+            sources = self._sources(site)
+            known = self._calls[key] = encoded({"call": call, "op": op, "axis": axis, "site": site})[1:-1]
         self._position[number] = self._count
-        return (f'{sources}{self._begin("meet", at, where)},"rendezvous":{rendezvous},{known[1]},'
+        return (f'{sources}{self._begin("meet", at, where)},"rendezvous":{rendezvous},{known},'
                 f'"bytes":{summaries.nbytes(kept)},"contributed":{summaries.packed(kept)}}}\n')
 
     def _receive(self, raw: Raw) -> str:
@@ -122,11 +122,10 @@ class Lines:
         return "" if position is None else f'{self._begin("end", at, where)},"of":{position},"how":"{how}"}}\n'
 
     def _write(self, raw: Raw) -> str:
-        _, _, at, where, fields = raw
-        kept, copy = fields["copies"], fields["copy"]
-        site = places_of(fields["site"])
-        return (f'{self._sources(site)}{self._begin("write", at, where)},"variable":{_text(fields["variable"])},'
-                f'"number":{fields["number"]},"copy":{"null" if copy is None else copy},'
+        _, _, at, where, variable, count, copy, kept, place = raw
+        site = places_of(site_of(place))
+        return (f'{self._sources(site)}{self._begin("write", at, where)},"variable":{_text(variable)},'
+                f'"number":{count},"copy":{"null" if copy is None else copy},'
                 f'"bytes":{summaries.nbytes(kept)},"copies":{summaries.packed(kept)},"site":{encoded(site)}}}\n')
 
     def _transfers(self, raw: Raw) -> str:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from refdist import journal, notebook
 from refdist.core.launcher import launched
@@ -16,7 +17,7 @@ from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
 from refdist.insight.events import Event, renumbered
 from refdist.insight.picture import picture_of
-from refdist.insight.stream import Places, Raw, Stream, told_of
+from refdist.insight.stream import Places, Raw, Stream, each_of, told_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
 
@@ -36,7 +37,8 @@ class Recording:
     def __init__(self, events: Iterable[Event] = (), sources: Mapping[str, str] | None = None) -> None:
         self._events = list(events)
         self._sources = dict(sources or {})
-        self._raw: list[Raw] = []
+        # What the stream has handed on, one after another.
+        self._raw: list[Any] = []
         self._position: dict[int, int] = {}
 
     @property
@@ -45,7 +47,7 @@ class Recording:
         taken = self._raw[:]
         del self._raw[:len(taken)]  # what takes events has the list itself
         known: Places = {}
-        for raw in taken:
+        for raw in each_of(taken):
             for told in told_of(raw, known):
                 if renumbered(told, self._position, len(self._events)):
                     self._events.append(Event.of_json(told))
@@ -143,7 +145,7 @@ class record(_Taking):  # noqa: N801 - used like a function
 
     def __enter__(self) -> Recording:
         recording = Recording()
-        self._taken_by(recording._raw.append)
+        self._taken_by(recording._raw.extend)
         return recording
 
 

@@ -19,7 +19,7 @@ import os
 import sys
 import sysconfig
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic_ns
 from typing import Any
 
@@ -38,12 +38,16 @@ _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", 
 # common, as long as nothing else begins.
 Where = tuple[int, int | None, str, int, int, int | None]
 # An event as it is handed on: id, kind, time and place, and then its fields: of the most frequent kinds one after
-# another, without their names, and of others a dict.  Python's garbage collector follows dicts and lists as long as a
-# recording has them, and that was a quarter of the cost; a tuple of numbers and arrays it soon leaves alone.
+# another, without their names, and of others a dict.  A recording in memory has them all in one list, end to end, and
+# drops the tuples, because Python's garbage collector looks at each new container, and at those that hold others again
+# and again.  For the same reason a meet has the id of its site, which `_sites` keeps.
 Raw = tuple[Any, ...]
+_COMMON = 4
 _NAMES = {
-    "replica": ("function",), "meet": ("rendezvous", "call", "signature", "site", "contributed"),
-    "receive": ("rendezvous", "of", "received"), "end": ("of", "how")}
+    "replica": ("function",), "meet": ("rendezvous", "call", "op", "axis", "site", "contributed"),
+    "combine": ("rendezvous", "call", "replicas"), "receive": ("rendezvous", "of", "received"), "end": ("of", "how"),
+    "write": ("variable", "number", "copy", "copies", "site")}
+_sites: dict[int, Site] = {}
 
 _state, _worker, _taken = context_stack.state, journal.worker, summaries.taken
 # The places of sites by their id, with the site, so that the id stays its own.
@@ -106,7 +110,16 @@ class Stream:
     def write(self, kind: str, /, **fields: Any) -> None:
         if kind == "step":
             self._here().step += 1
-        self._hand_on(kind, self._where(), self._completed(kind, fields) if kind in _COMPLETED else fields)
+        where = self._where()
+        if kind in _COMPLETED:
+            fields = self._completed(kind, fields)
+        if kind == "write":
+            site = fields["site"]
+            fields["site"] = id(site)
+            _sites[id(site)] = site
+            self._hand_on(kind, where, *map(fields.__getitem__, _NAMES[kind]))
+        else:
+            self._hand_on(kind, where, fields)
 
     def begin(self, kind: str, /, within: Begun | None = None, **fields: Any) -> Begun:
         if kind in _COMPLETED:
@@ -164,7 +177,7 @@ class Stream:
                        text=str(error), site=_places(error))
 
     def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
-        self.write("transfers", moves=moves)
+        self._hand_on("transfers", self._where(), {"moves": moves})
 
     def meet(self, run: Any, call: Any) -> Raw:
         rendezvous = 0 if run is None else run.rendezvous
@@ -173,20 +186,23 @@ class Stream:
             rendezvous = worker.rendezvous = worker.rendezvous + 1
             if run is not None:
                 run.rendezvous = rendezvous
+        signature, site = call.signature, call.call_site
+        op, axis = signature.op, signature.axis
+        place = id(site)
+        _sites[place] = site
         number = self._count
         self._count = number + 1
         # The contribution is the program's, and is not kept.
         met = (number, "meet", monotonic_ns(), self._wheres.get(_state.top) or self._where(), rendezvous, call.kind,
-               call.signature, call.call_site, _taken(call.contribution))
+               op and op._name_, axis if axis is None else _axis(axis), place, _taken(call.contribution))
         self._take(met)
         return met
 
     def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
         call, worker = calls[0], self._here()
         before = worker.site
-        begun = self._open("combine", self._where(None if run is None else run.event), {
-            "rendezvous": worker.rendezvous if run is None else run.rendezvous, "call": call.kind,
-            "replicas": len(calls)})
+        begun = self._open("combine", self._where(None if run is None else run.event),
+                           worker.rendezvous if run is None else run.rendezvous, call.kind, len(calls))
         worker.site = None if call.kind == "merge_call" else call.call_site
         self._known.clear()
         error: BaseException | None = None
@@ -220,7 +236,8 @@ class Stream:
     def _completed(self, kind: str, fields: Told) -> Told:
         called = fields.pop("called", None)
         if called is not None:
-            fields |= {"call": called.kind, "signature": called.signature, "site": called.call_site,
+            op, axis = called.signature.op, called.signature.axis
+            fields |= {"call": called.kind, "op": op and op.name, "axis": _axis(axis), "site": called.call_site,
                        "contributed": summaries.taken(fields["contributed"])}
         variable = fields.get("variable")
         if variable is not None:
@@ -239,8 +256,8 @@ class Stream:
             known = self._variables[id(first)] = weakref.ref(first), worker.variables
         return known[1]
 
-    def _open(self, kind: str, where: Where, fields: object) -> Begun:
-        number = self._hand_on(kind, where, fields)
+    def _open(self, kind: str, where: Where, *fields: object) -> Begun:
+        number = self._hand_on(kind, where, *fields)
         worker = self._workers[where[0]]
         stack = worker.open.setdefault(where[1], [])
         stack.append(number)
@@ -283,6 +300,15 @@ def places_of(site: tuple[object, ...]) -> list[str]:
     return places
 
 
+def each_of(handed_on: Sequence[Any]) -> Iterator[Raw]:
+    """The events that were put end to end."""
+    i = 0
+    while i < len(handed_on):
+        end = i + _COMMON + len(_NAMES.get(handed_on[i + 1], "1"))
+        yield tuple(handed_on[i:end])
+        i = end
+
+
 def told_of(raw: Raw, known: Places) -> list[Told]:
     """What was handed on: one event, or several of that number.
 
@@ -301,24 +327,25 @@ def told_of(raw: Raw, known: Places) -> list[Told]:
         if name in told:
             told[name] = summaries.of(told[name])
     if "site" in told:
-        site = told["site"]
+        site = site_of(told["site"])
         found = known.get(id(site))
         if found is None:
             found = known[id(site)] = site, places_of(site)
         told["site"] = found[1]
-    if "signature" in told:
-        told |= call_told(told.pop("signature"))
+    if "contributed" in told:
         told["bytes"] = sum(one["bytes"] for one in told["contributed"])
     elif kind == "write":
         told["bytes"] = sum(one["bytes"] for one in told["copies"])
     return [told]
 
 
-def call_told(signature: Any) -> Told:
-    """The fields of a call that its signature has."""
-    axis = signature.axis
-    return {"op": None if signature.op is None else signature.op.name,
-            "axis": axis if axis is None or isinstance(axis, int) else str(axis)}
+def site_of(kept: Site | int) -> Site:
+    """The site that an event has, as it is handed on."""
+    return _sites[kept] if isinstance(kept, int) else kept
+
+
+def _axis(axis: object) -> int | str | None:
+    return axis if axis is None or isinstance(axis, int) else str(axis)
 
 
 def transferred(moves: Callable[[], Iterable[tuple[str, str, int]]]) -> list[tuple[str, str, int, int]]:
