@@ -22,6 +22,7 @@ import argparse
 import ast
 import hashlib
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -271,6 +272,7 @@ def _totals(reports: Mapping[str, Sequence[Row]], of: str = "version") -> Iterat
 def _told(row: Row) -> str:
     # Where in the files of that environment it was raised is of no use to readers.
     message = row["message"].partition(" (most recent call last)")[0].replace("`", "'")
+    message = re.sub(r'"/[^"]*/', '"', message)
     message = message if len(message) <= LONGEST else f"{message[:LONGEST]} ..."
     return f"{row['outcome']}: {message}" if message else row["outcome"]
 

@@ -49,6 +49,11 @@ def test_long_messages_are_cut() -> None:
     assert f"failed: {'x' * versions.LONGEST} ... |" in versions.page(reports, [], "")
 
 
+def test_folders_of_one_machine_are_left_out() -> None:
+    reports = {"1.0": [row("a.b @ Default")], "2.0": [row("a.b @ Default", "failed", 'at ("/home/me/x.py":9) /job:a')]}
+    assert '| failed: at ("x.py":9) /job:a |' in versions.page(reports, [], "")
+
+
 @pytest.mark.parametrize(("line", "told"), [
     ("a.b @ Default | 2.10 | why", "a.b @ Default | 2.10 | why: no case changed so"),
     ("a.c @ * | 2.9 | why", "no case changed so"), ("a.b | 2.9", "is not `cases | version | why`"),

@@ -47,9 +47,8 @@ class _Group:
         return self._received[rank]
 
     def _carry_out(self) -> None:
-        names = {name for name, _, _ in self._asked}
-        if len(names) > 1:
-            self._received = NotImplementedError(f"replicas that ask for {' and '.join(sorted(names))}")
+        if len({name for name, _, _ in self._asked}) > 1:
+            self._received = NotImplementedError("replicas that ask for different collectives")
             return
         try:
             spec = jax.sharding.PartitionSpec("replicas")
