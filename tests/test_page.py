@@ -172,6 +172,18 @@ def test_totals_are_those_of_the_rows(shown) -> None:
                            str(len(some))]
 
 
+@pytest.mark.parametrize(("outcomes", "told"), [
+    (("passed", "passed"), "passed by all"), (("passed", "skipped"), "passed by all (some cases were not judged)"),
+    (("passed", "unsupported"), "passed by all (some cases were not judged)"), (("failed", "skipped"), "failed by all"),
+    (("skipped", "skipped"), "skipped by all"), (("unsupported", "skipped"), "unsupported by all")])
+def test_what_was_not_judged_does_not_hide_what_passed(shown, outcomes: tuple[str, str], told: str) -> None:
+    first, second = [case for case in SOME if case.clause.name == "all_reduce.mean"][:2]
+    rows = [row(first, outcomes[0]), row(second, outcomes[1])]
+    browser = shown(made({"mine 1.0": rows, "mine 1.1": rows}))
+    [text] = texts(browser, ".told")
+    assert text.partition(" ")[2] == told
+
+
 def test_only_what_differs(shown) -> None:
     browser = shown(THREE)
     choose(browser, "differ", True)
