@@ -303,6 +303,31 @@ def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: p
     assert seen == [signal.SIGTERM, "worker"]
 
 
+FORKS = """
+import os, signal, sys
+from refdist.backends.mpi import supervised, supervisor
+fork = os.fork
+def forked():
+    child = fork()
+    if child:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return child
+os.fork = forked
+if sys.argv[1] == "launch":
+    supervisor.supervise([sys.executable, "-c", "import signal; signal.pause()"])
+supervised._threads = lambda: 1  # which forks, too
+os.environ.update(PMI_FD=str(os.open(os.devnull, os.O_RDWR)), PMI_RANK="0", PMI_SIZE="1")
+supervised.start()
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("way", ["launch", "plain"])
+def test_a_signal_that_comes_when_the_worker_is_started_is_passed_on(way: str) -> None:
+    run = subprocess.run([sys.executable, "-c", FORKS, way], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (143, "[worker 0] ended by SIGTERM, which the launcher passed on\n")
+
+
 def test_a_signal_that_comes_two_ways_interrupts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Slow(0)
     monkeypatch.setattr("refdist.backends.mpi.failure.time", clock)

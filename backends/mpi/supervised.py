@@ -67,14 +67,12 @@ def start() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor = Supervisor()
-    parent_process = os.getpid()
-    child = os.fork()
+    child = supervisor.fork()
     if child:
         try:
             supervisor.watch(child)
         finally:  # whatever happens there, this process does not go on with the program
             os._exit(FAILED)
-    processes.die_with(parent_process, signal.SIGKILL)
     _supervisor = supervisor.worker()
 
 

@@ -60,6 +60,7 @@ _OWN = "/proc/self/fd/2"
 _CLOSED = object()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
             signal.SIGCONT)
+_WATCHED = (*_SIGNALS, signal.SIGCHLD)
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -79,6 +80,7 @@ class Supervisor:
         self._memory = ""  # what MPI's files in shared memory are called
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
+        self._mask: set[int] = set()  # of the signals that were blocked before the worker was started
         self._joined = self._finished = False  # what the worker has said
         self._spared = ""  # its name, where the job goes on when it is lost
         self._todo: dict[int, Callable[[], object]] = {}  # by the file that becomes readable, what is then to be done
@@ -95,6 +97,16 @@ class Supervisor:
         self._status: int | None = None  # the exit status of the worker, once it has ended
         self._known = 0  # that of the job, as far as the desk has told
 
+    def fork(self) -> int:
+        """Starts the worker: returns its process, or 0 in the worker.  Signals wait until `watch` passes them on."""
+        parent = os.getpid()
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        child = os.fork()
+        if child == 0:
+            processes.die_with(parent, signal.SIGKILL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        return child
+
     def worker(self) -> socket.socket:
         """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker."""
         os.environ[VARIABLE] = f"{os.getppid()} {self._there.fileno()}"
@@ -106,7 +118,8 @@ class Supervisor:
         self._child = child
         self._there.close()
         processes.adopt_orphans()
-        woken = processes.woken_by(*_SIGNALS, signal.SIGCHLD)
+        woken = processes.woken_by(*_WATCHED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         todo = self._todo
         todo |= {woken.fileno(): lambda: self._signalled(woken.recv(64)), self._here.fileno(): self._hear}
         self._tell("running")
@@ -364,10 +377,8 @@ def _job(pmi: int) -> str:
 def supervise(command: list[str]) -> NoReturn:
     """Starts a worker and watches it."""
     supervisor = Supervisor()
-    parent = os.getpid()
-    child = os.fork()
+    child = supervisor.fork()
     if child == 0:
-        processes.die_with(parent, signal.SIGKILL)
         os.set_inheritable(supervisor.worker().fileno(), True)
         try:
             os.execv(command[0], command)
