@@ -6,6 +6,7 @@ import json
 import queue
 import re
 import socket
+import threading
 import time
 from typing import Any
 
@@ -124,6 +125,37 @@ def test_all_workers_learn_at_once_from_a_supervisor_that_one_is_dead() -> None:
         time.sleep(0)
     assert [watch.dead() for watch in watches] == [[1], [], [1]]
     assert re.search(r"worker 1 on .* is dead$", watches[0].report(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("waits", "looks", "given_up", "dead", "stuck"), [
+    (True, 5, -1, [2], True), (True, 5, 7, [], True),
+    (False, 5, 7, [2], False), (True, 6, 7, [2], False), (True, 5, 6, [], False)])
+def test_a_worker_is_stuck_that_has_to_give_up_and_does_not_look(waits: bool, looks: int, given_up: int,
+                                                                 dead: list[int], stuck: bool) -> None:
+    watch, *_ = connected()
+    watch.entered(7, "all_reduce (train.py:40)")
+    watch.waits, watch.looks, watch.given_up = waits, looks, given_up
+    watch.told(dead)
+    assert watch.is_stuck(5) == stuck
+
+
+@pytest.mark.parametrize("kind", [LOST, ASK])
+def test_another_thread_speaks_for_a_worker_that_is_stuck(monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
+    monkeypatch.setattr("refdist.backends.mpi.watch._STUCK_SECONDS", 0.01)
+    watch, begun, go_on = Watch(0), threading.Event(), threading.Event()
+    found = [Watch(rank).listen(False) for rank in range(2)]
+    watch.join([watch.listen(False), found[1]], lambda _: None, lambda: (begun.set(), go_on.wait()))
+    watch.entered(1, "all_reduce (train.py:40)")
+    watch.waits = True
+    watch.take(datagrams.sealed(Message(kind, 1, 1), watch._key))
+    assert begun.wait(60)
+    speaks = threading.Thread(target=watch.speaks)
+    speaks.start()
+    speaks.join(0.1)
+    assert speaks.is_alive()  # the two do not say the same
+    go_on.set()
+    speaks.join(60)
+    assert not speaks.is_alive()
 
 
 @pytest.mark.parametrize(("one_host", "address"), [(True, "127.0.0.1"), (False, "0.0.0.0")])

@@ -32,6 +32,7 @@ import math
 import os
 import pickle
 import struct
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -97,7 +98,11 @@ class MPITransport(ConnectableTransport):
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
         self._spin = node.Get_size() <= cores
         one_host = node.Get_size() == self.size
-        watch.join(self._exchange_raw(watch.listen(one_host)), (lambda _: None) if one_host else supervised.hand_over)
+        everyone = self._exchange_raw(watch.listen(one_host))
+        if one_host:
+            watch.join(everyone, lambda _: None)
+        else:
+            watch.join(everyone, supervised.hand_over, self._stand_in)
         self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, _sent())
         node.Free()
 
@@ -122,12 +127,16 @@ class MPITransport(ConnectableTransport):
     # Waiting.
 
     def _wait(self, request: Request) -> None:
+        watch = self._watch
+        watch.waits, watch.looks = True, watch.looks + 1
         try:
             self._poll(request)
         except self._mpi.Exception as error:
             # OpenMPI reports a dead process itself.
-            self._watch.told(self._failed())
+            watch.speaks()
+            watch.told(self._failed())
             raise self._lost() from error
+        watch.waits = False
 
     def _poll(self, request: Request) -> None:
         if request.Test():
@@ -143,10 +152,17 @@ class MPITransport(ConnectableTransport):
             now = time.monotonic()
             if now > before + _LOOK:
                 waited, before = waited + min(now - before, _LONGEST_LOOK), now
-                if self._watch.dead() or waited > self.timeout or self._watch.given_up >= self._count:
+                self._watch.looks += 1
+                if waited > self.timeout or self._watch.is_in_vain():
                     if test():
                         return
+                    self._watch.speaks()
                     raise self._lost()
+
+    def _stand_in(self) -> None:
+        # As if the program had raised it, which is in a call of MPI that does not return.
+        error = self._lost()
+        sys.excepthook(type(error), error, None)
 
     def _failed(self) -> list[int]:
         # Workers that MPI takes for dead.

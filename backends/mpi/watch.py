@@ -10,6 +10,10 @@ too, so that all report the same failure at the same time.  It learns that anoth
 
 What none of them can say, because a host is gone or cannot be reached, shows at the limit, when there is no answer.
 
+Between hosts MPICH may never return from a call, once a process is dead with which it was about to connect: it tries
+that again without a limit.  A worker to which this happens knows as much as the others, and a thread reports in place
+of the one that is stuck, when that does not look for some seconds.
+
 Between hosts the port is open to all interfaces, since no name says which one the others use; a job on one host listens
 to that host only.  What comes from elsewhere is not believed and not answered (`datagrams`).
 """
@@ -30,6 +34,7 @@ from refdist.backends.mpi.datagrams import ANSWER, ASK, LOST, Address, Key, Mess
 
 ANSWER_SECONDS = 1.0
 _AGAIN_SECONDS = 0.25  # after which a question is asked again
+_STUCK_SECONDS = 2.0  # without a look, after which a worker that waits in MPI is taken for stuck
 _ADDRESSES = 1000  # of one notice, so that it fits into what a socket takes at once
 
 
@@ -53,12 +58,18 @@ class Watch:
         rank: this worker.
         count: the number of the last rendezvous that it has entered; 0 is joining the others.
         given_up: the last rendezvous that another worker has given up; -1 for none.
+        waits: whether the program waits in MPI.
+        looks: how often it has begun to, or has looked in between.
     """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.count = 0
         self.given_up = -1
+        self.waits = False
+        self.looks = 0
+        self._stand_in: Callable[[], object] | None = None
+        self._stands_in = False
         self._call: object = None
         self._host = socket.gethostname()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -83,13 +94,16 @@ class Watch:
         self._socket.bind(("127.0.0.1" if one_host else "", 0))
         return Endpoint(self._host, self._socket.getsockname()[1], os.getpid()), self._key
 
-    def join(self, found: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object]) -> None:
+    def join(self, found: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object],
+             stand_in: Callable[[], object] | None = None) -> None:
         """Begins to answer.
 
         Args:
             found: what `listen` returned on all workers; the job's key is worker 0's.
             hand_over: called with what the supervisor of this worker is to send when it is lost.
+            stand_in: called in another thread when the program has to give up and is stuck in MPI.
         """
+        self._stand_in = stand_in
         self._peers = [endpoint for endpoint, _ in found]
         self._addresses = [None] * len(found)
         self._key = found[0][1]
@@ -125,13 +139,47 @@ class Watch:
             # The worker that asks has given up this rendezvous, so it can no longer complete.
             self.given_up = max(self.given_up, message.number)
             self._send(message.rank, Message(ANSWER, self.rank, self.count, message.turn, self.status()))
+            self._mind()
         elif message.kind == LOST:
             self.told([message.rank])
+            self._mind()
         else:
             with self._heard:
                 if message.turn == self._turn:
                     self._answers[message.rank] = message.number, message.text
                     self._heard.notify()
+
+    def _mind(self) -> None:
+        if self._stand_in is not None:
+            threading.Thread(target=self._when_stuck, args=(self._stand_in,), daemon=True, name="refdist stuck").start()
+            self._stand_in = None
+
+    def _when_stuck(self, stand_in: Callable[[], object]) -> None:
+        while True:
+            before = self.looks
+            time.sleep(_STUCK_SECONDS)
+            if self.is_stuck(before):
+                self._stands_in = True  # and then looks once more; the other thread does the same (`speaks`)
+                if self.is_stuck(before):
+                    stand_in()
+                self._stands_in = False
+
+    def is_stuck(self, looks: int) -> bool:
+        """Whether the program has to give up, and waits in MPI without having looked since it had so many times."""
+        return self.waits and self.looks == looks and self.is_in_vain()
+
+    def is_in_vain(self) -> bool:
+        """Whether the rendezvous that this worker has entered cannot complete any more."""
+        return self.given_up >= self.count or bool(self.dead())
+
+    def speaks(self) -> None:
+        """Called when the program gives up by itself: from now on no other thread does it.
+
+        It does not return where another one has begun, which ends the process.
+        """
+        self.waits = False
+        while self._stands_in:
+            time.sleep(_STUCK_SECONDS)
 
     def _send(self, rank: int, message: Message) -> None:
         if (address := self._addresses[rank]) is not None:

@@ -20,7 +20,8 @@ from refdist.cluster_resolver import launched
 
 # What dies of which signal, as seen from the victim: itself, or one of those above it.
 KILLS = {"kill": ("self", signal.SIGKILL), "segv": ("self", signal.SIGSEGV), "term": ("self", signal.SIGTERM),
-         "stop": ("self", signal.SIGSTOP), "supervisor": ("supervisor", signal.SIGKILL),
+         "stop": ("self", signal.SIGSTOP), "stuck": ("self", signal.SIGKILL),
+         "supervisor": ("supervisor", signal.SIGKILL),
          "proxy": ("hydra_pmi_proxy", signal.SIGKILL), "mpiexec": ("mpiexec", signal.SIGKILL),
          "launcher": ("launcher", signal.SIGKILL), "term-mpiexec": ("mpiexec", signal.SIGTERM),
          "int-mpiexec": ("mpiexec", signal.SIGINT), "term-launcher": ("launcher", signal.SIGTERM),
@@ -63,6 +64,13 @@ def fault(kind: str) -> None:
         signal.pause()
 
 
+class Stuck:
+    """A request that keeps whoever asks whether it is done."""
+
+    def Test(self) -> bool:  # noqa: N802 - MPI's name
+        return threading.Event().wait()
+
+
 if __name__ == "__main__":
     kind, victim = sys.argv[1], int(sys.argv[2])
     if kind.startswith("early ") and launched().rank == victim:
@@ -86,5 +94,7 @@ if __name__ == "__main__":
     strategy.extended.transport.timeout = float(os.environ.get("SECONDS", "60"))
     if rank == victim:
         fault(kind)
+    if kind == "stuck" and rank == victim + 1:
+        strategy.extended.transport._wait(Stuck())
     total()
     print("came through")
