@@ -300,6 +300,15 @@ def type_of(value: object) -> str:
     return f"{'an' if name.startswith(('ndarray', *'AEIaeio')) else 'a'} {name}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, for messages.
+
+    >>> counted(1, "file"), counted(2, "file")
+    ('1 file', '2 files')
+    """
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
 def shown(text: str) -> str:
     """A text from a file, for messages: quoted if it has characters that a terminal obeys.
 

@@ -170,7 +170,7 @@ def _reads(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> str
         "fewer files" if len(files) < workers else "enough files")
     reads = rules.SHARDING[policy.name][f"{'one' if workers == 1 else 'several'}, {which}"]
     if rules.is_code(reads):
-        found = f"there are {counted(workers, 'worker')} and {counted(len(files), 'file')}"
+        found = f"there are {errors.counted(workers, 'worker')} and {errors.counted(len(files), 'file')}"
         raise errors.error(reads, f"AutoShardPolicy.{policy.name}", f"{found}, so a worker would have no rows",
                            "Use AutoShardPolicy.DATA, or write at least one file for each worker.")
     return reads
@@ -182,7 +182,7 @@ def _why(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> str:
     if not files:
         return "as no files are read"
     if len(files) >= workers:
-        return f"as files are read and there are enough for {counted(workers, 'worker')}"
+        return f"as files are read and there are enough for {errors.counted(workers, 'worker')}"
     return f"as there are fewer files ({len(files)}) than workers ({workers})"
 
 
@@ -234,8 +234,8 @@ def _empty_shares(sizes: list[int], size: int) -> list[str]:
         return []
     which = f"replica {empty[0]} gets" if len(empty) == 1 else f"replicas {', '.join(map(str, empty))} get"
     evenly = ", or AutoShardPolicy.OFF for pieces that differ by at most one" if size >= len(sizes) else ""
-    return [f"{which} no row of a full batch: {counted(size, 'row')} on {len(sizes)} replicas make pieces of {sizes}; "
-            f"take a multiple of {len(sizes)}{evenly}"]
+    return [f"{which} no row of a full batch: {errors.counted(size, 'row')} on {len(sizes)} replicas make pieces of "
+            f"{sizes}; take a multiple of {len(sizes)}{evenly}"]
 
 
 @dataclass(kw_only=True)
@@ -332,8 +332,3 @@ def empty_of(spec: object) -> Any:
         return np.empty((0, *lengths), leaf.dtype)
 
     return nest.map_structure(none_of, spec)
-
-
-def counted(number: int, noun: str) -> str:
-    """For messages: "1 file", "2 files"."""
-    return f"{number} {noun}" + "s" * (number != 1)
