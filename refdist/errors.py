@@ -224,7 +224,7 @@ CATALOGUE: dict[str, Code] = {
     "RD21": Code(
         "structures differ", InvalidValueError,
         "Arguments and results that are combined over replicas have the same structure on each of them.",
-        "Return the same nesting of lists, tuples and dicts, with the same keys, from every replica."),
+        "Use the same nesting of lists, tuples and dicts, with the same keys, on every replica."),
     "RD22": Code(
         "a collective call after the run was stopped", InvalidContextError,
         "After one replica failed, the others are unwound and can make no further collective calls.",

@@ -22,6 +22,7 @@ class Odd:
         raise TypeError("an Odd is not an array")
 
 
+DEFAULT = refdist.get_strategy()
 STRATEGY = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
 with STRATEGY.scope():
     VARIABLE = refdist.Variable([[1.0, 2.0], [3.0, 4.0]])
@@ -192,3 +193,63 @@ def test_seconds_may_be_a_numpy_float_and_not_nan() -> None:
     assert refdist.experimental.CommunicationOptions(timeout_seconds=np.float32(2)).timeout_seconds == 2
     with pytest.raises(RefdistError, match=r"\[RD25\] CommunicationOptions: timeout_seconds is nan"):
         refdist.experimental.CommunicationOptions(timeout_seconds=float("nan"))
+
+
+def of_four_replicas() -> Any:
+    with refdist.MirroredStrategy([f"CPU:{i}" for i in range(4)]).scope():
+        return refdist.Variable(1.0)
+
+
+def slices_beside_an_array() -> Any:
+    replica = refdist.get_replica_context()
+    return replica.all_reduce("SUM", np.ones(2, np.float32) if replica.replica_id_in_sync_group else SLICES)
+
+
+def lists_of_different_lengths() -> Any:
+    replica = refdist.get_replica_context()
+    return replica.merge_call(lambda strategy, x: None, args=([1] * (replica.replica_id_in_sync_group + 1),))
+
+
+MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
+    "another strategy of this class": (
+        in_scope(lambda: refdist.MirroredStrategy(["CPU:0"]).run(ones)), "MirroredStrategy, on another Mirrored"),
+    "a strategy of another class": (
+        in_scope(lambda: refdist.OneDeviceStrategy("CPU:0").run(ones)), "MirroredStrategy, on a OneDeviceStrategy. "),
+    "the default strategy": (
+        in_scope(lambda: DEFAULT.run(ones)), "MirroredStrategy, on a DefaultStrategy. "),
+    "structures of arguments": (
+        lambda: STRATEGY.run(lists_of_different_lengths), " Use the same nesting of lists, tuples and dicts"),
+    "one replica": (
+        lambda: refdist.MirroredStrategy(["CPU:0"]).reduce("SUM", VALUE, axis=None),
+        "a PerReplica has 2 values and the strategy 1 replica. Distribute"),
+    "None for an array": (
+        lambda: STRATEGY.run(lambda: refdist.get_replica_context().all_reduce("SUM", None)), " Use an array on every"),
+    "an axis of arrays": (
+        lambda: STRATEGY.reduce("SUM", VALUE, axis=3), "axis is 3 and the value has rank 1. The axis lies in [-1, 1)."),
+    "an axis of scalars": (
+        lambda: STRATEGY.reduce("SUM", STRATEGY.run(lambda: np.float32(1)), axis=0), "rank 0. Use `axis=None` for"),
+    "slices beside an array": (
+        lambda: STRATEGY.run(slices_beside_an_array),
+        "0 with shape (2,) in each row of IndexedSlices of an array of shape (2, 2); replica 1 with shape (2,)"),
+    "an index": (lambda: VARIABLE[5], "is out of bounds for axis 0 with size 2. Use an index that the array has."),
+    "an operand": (lambda: VARIABLE + "a", " Pass operands whose shapes and dtypes fit together."),
+    "an empty name": (
+        lambda: STRATEGY.extended.reduce_to("SUM", VALUE, ""), "device name: destinations is an empty string. "),
+    "a variable of others": (
+        lambda: STRATEGY.extended.update(of_four_replicas(), ones),
+        "update of variable Variable:0 by a MirroredStrategy of 2 replicas: the variable belongs to a MirroredStrategy "
+        "of 4 replicas"),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_says_what_was_found_and_what_to_write(name: str) -> None:
+    call, text = MESSAGES[name]
+    with pytest.raises(RefdistError) as caught:
+        call()
+    assert text in str(caught.value)
+
+
+def test_an_argument_that_variables_do_not_have_is_one_of_variable() -> None:
+    with pytest.raises(TypeError, match=r"^Variable\(\) got an unexpected keyword argument 'shapes'"):
+        refdist.Variable(1.0, shapes=[2])  # type: ignore[call-arg]

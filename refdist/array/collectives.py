@@ -108,7 +108,8 @@ def _shape(part: Part) -> tuple[int, ...]:
 def _rigid(part: Part, axis: int | None) -> Any:
     shape = _shape(part)
     if isinstance(part, IndexedSlices):
-        return ("rows of", *shape[1:], *(("in", *part.shape) if part.shape is not None else ()))
+        whole = f" of an array of shape {part.shape}" if part.shape is not None else ""
+        return f"{shape[1:]} in each row of IndexedSlices{whole}"
     if axis is None or not shape:
         return shape
     axis %= len(shape)
@@ -249,6 +250,7 @@ def reduce_axes(part: Array, axes: tuple[int, ...], attempted: str) -> tuple[Any
     for axis in axes:
         if not -rank <= axis < rank:
             raise errors.error("RD08", attempted, f"axis is {axis} and the value has rank {rank}",
+                               f"The axis lies in [{-rank}, {rank})." if rank else
                                "Use `axis=None` for values without a batch dimension.")
     positive = {axis % rank for axis in axes}
     if len(positive) != len(axes):

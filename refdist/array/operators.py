@@ -40,6 +40,7 @@ def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
     kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
             errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
     return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('. ')}",
+                        "Use an index that the array has." if kind is errors.OutOfRangeError else
                         "Pass operands whose shapes and dtypes fit together.", kind)
 
 

@@ -32,5 +32,6 @@ def require(strategy: Strategy, call: str) -> None:
         return
     found = f"it was called {context_stack.describe()}"
     if code == "RD10":
-        found += f", on another {type(strategy).__name__}"
+        same = type(context_stack.frame().strategy) is type(strategy)
+        found += f", on another {type(strategy).__name__}" if same else f", on {errors.type_of(strategy)}"
     raise errors.error(code, call, found, rules.INSTEAD.get(call, "") if code == "RD09" else "")

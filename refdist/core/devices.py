@@ -97,8 +97,8 @@ def canonical(name: str, argument: str = "device") -> str:
     if not isinstance(name, str):
         raise errors.error("RD25", "device name", f"{argument} is {name!r}", "Pass a string such as \"GPU:0\".")
     if not name:
-        raise errors.error("RD24", "device name", "it is empty", "Write TYPE:INDEX, for example \"GPU:0\".",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD24", "device name", f"{argument} is an empty string",
+                           "Write TYPE:INDEX, for example \"GPU:0\".", kind=errors.InvalidValueError)
     return _canonical(name)
 
 

@@ -61,7 +61,7 @@ def destinations_of(destinations: object, attempted: str) -> Destinations:
         RD24: an unknown name.  RD25: anything else.
     """
     if isinstance(destinations, str):
-        return Destinations((devices.canonical(destinations),), False, given=destinations)
+        return Destinations((devices.canonical(destinations, "destinations"),), False, given=destinations)
     if isinstance(destinations, DistributedValues):
         found = devices_of(destinations)
         return Destinations(found, len(found) > 1, given=destinations)

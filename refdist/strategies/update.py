@@ -66,7 +66,8 @@ class Updates:
         args, kwargs = call_arguments(args, kwargs, "update")
         code = rules.FOREIGN_UPDATES["extended.update"][self._keeps]
         if variable._strategy is not self._strategy and code != rules.OK:
-            raise foreign(f"update of variable {variable.name}", variable, code)
+            by = f"{errors.type_of(self._strategy)} of {errors.counted(self.layout.count, 'replica')}"
+            raise foreign(f"update of variable {variable.name} by {by}", variable, code)
         frame = context_stack.frame()
         if frame.replica is not None and frame.strategy is self._strategy:
             return frame.replica.merge_call(

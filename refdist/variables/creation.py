@@ -73,6 +73,7 @@ class VariableSpec:
         return f"Variable(name={self.name!r})"
 
 
+VariableSpec.__init__.__qualname__ = "Variable"  # as which Python names it where arguments are wrong
 _FIELDS = [one.name for one in fields(VariableSpec)]
 
 

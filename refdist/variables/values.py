@@ -256,8 +256,9 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
         RD25: a value made for another number of replicas.
     """
     if len(value._values) != count:
-        raise errors.error("RD25", attempted, f"a {type(value).__name__} has {len(value._values)} values and there "
-                           f"are {count} replicas", "Distribute it with this strategy.",
+        found = (f"a {type(value).__name__} has {errors.counted(len(value._values), 'value')} and the strategy "
+                 f"{errors.counted(count, 'replica')}")
+        raise errors.error("RD25", attempted, found, "Distribute it with this strategy.",
                            kind=errors.InvalidValueError)
 
 
@@ -276,8 +277,8 @@ def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
 
 def none_given(attempted: str, found: str) -> errors.RefdistError:
     """The error for None where an array was expected."""
-    return errors.error("RD25", attempted, found, "Return an array from every replica; leave out gradients that "
-                        "are None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
+    return errors.error("RD25", attempted, found, "Use an array on every replica; leave out gradients that are "
+                        "None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
 
 
 def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted: str, column: str,
