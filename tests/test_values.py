@@ -71,7 +71,9 @@ def test_a_value_needs_a_component() -> None:
 def test_constants_are_narrowed_as_tensorflow_does_and_arrays_keep_their_dtype() -> None:
     for value, dtype in ((1, "int32"), (1.5, "float32"), (True, "bool"), (1j, "complex128")):
         assert refdist.constant(value).dtype == dtype
-    assert refdist.constant([1, 2]).dtype == "int32"
+    assert refdist.constant([1, 2]).dtype == refdist.constant(range(3)).dtype == "int32"
+    for large in (2**31, -2**31 - 1, [1, 2**40]):
+        assert refdist.constant(large).dtype == "int64" and np.array_equal(refdist.constant(large), large)
     assert refdist.constant([np.float64(1), 2]).dtype == "float64"
     assert refdist.constant(np.int64(1)).dtype == "int64"
     assert refdist.constant([1, 2], np.float16).dtype == "float16"
@@ -79,7 +81,7 @@ def test_constants_are_narrowed_as_tensorflow_does_and_arrays_keep_their_dtype()
         assert refdist.constant([], dtype).dtype == dtype and refdist.constant([[], []], dtype).shape == (2, 0)
     with pytest.raises(ValueError, match="RD05"):
         refdist.constant(np.zeros(0), "int32")
-    for bad in (2**40, [2**40], None, {1: 2}, [[1], [1, 2]], len):
+    for bad in (2**63, 2**64, [2**64], [1, "a"], [["a"], [1.0]], None, {1: 2}, [[1], [1, 2]], len):
         with pytest.raises((ValueError, TypeError), match="RD25"):
             refdist.constant(bad)
 

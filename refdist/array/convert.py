@@ -169,7 +169,8 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
 
     Raises:
         RD05: a value that does not become that dtype.
-        RD25: a value that is not an array, a ragged list, or an int that int32 cannot hold.
+        RD25: a value that is not an array, a ragged list, one of numbers and text,
+            or an int that int64 cannot hold.
     """
     if dtype is None:
         if type(value) in array_types.value:
@@ -201,8 +202,11 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
         raise _not_an_array(value, argument, fix) from error
     if array.dtype == object:
         raise _not_an_array(value, argument)
-    weak = isinstance(value, (bool, int, float, complex)) or (
+    weak = isinstance(value, (bool, int, float, complex, range)) or (
         isinstance(value, (list, tuple)) and not _has_array(value))
+    if weak and array.dtype.kind in "US" and not _all_text(value):
+        raise errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, which has numbers beside "
+                           "text", "Pass a list of numbers or a list of texts.", kind=errors.InvalidValueError)
     if dtype is not None:
         return (_cast_weak if weak else cast)(array, _dtype(dtype, attempted), attempted)
     return _narrow(array, value) if weak else array
@@ -281,12 +285,17 @@ def _in_range(array: Array, dtype: np.dtype[np.generic]) -> bool:
 
 def _narrow(array: NDArray[np.generic], value: object) -> NDArray[np.generic]:
     dtype = _NARROW.get(array.dtype)
-    if dtype is None:
+    if array.dtype.kind in "uO":
+        raise errors.error("RD25", "conversion to an array", f"{short(value)} does not fit into int64",
+                           "Pass np.uint64(...), or a float.", kind=errors.InvalidValueError)
+    if dtype is None or (dtype.kind == "i" and array.size and (
+            array.max() > _INT32.max or array.min() < _INT32.min)):
         return array
-    if dtype.kind == "i" and array.size and (array.max() > _INT32.max or array.min() < _INT32.min):
-        raise errors.error("RD25", "conversion to an array", f"{value!r} does not fit into int32",
-                           "Pass np.int64(...) to keep 64 bits.", kind=errors.InvalidValueError)
     return array.astype(dtype)
+
+
+def _all_text(value: object) -> bool:
+    return all(map(_all_text, value)) if isinstance(value, (list, tuple)) else isinstance(value, (str, bytes))
 
 
 def _has_array(value: object) -> bool:
