@@ -10,6 +10,7 @@ import pytest
 
 import refdist
 from refdist.errors import RefdistError
+from refdist.variables.partitioners import row_counts
 
 
 class Odd:
@@ -160,6 +161,9 @@ OF_TWO: dict[str, Callable[[Any], Any]] = {
     "FixedShardsPartitioner": lambda two: refdist.experimental.partitioners.FixedShardsPartitioner(two)((4,), "int8"),
     "MinSizePartitioner": lambda two: refdist.experimental.partitioners.MinSizePartitioner(two, two)((4,), "int8"),
     "MaxSizePartitioner": lambda two: refdist.experimental.partitioners.MaxSizePartitioner(two, two)((4,), "int8"),
+    "the shape of a partitioner":
+        lambda two: refdist.experimental.partitioners.FixedShardsPartitioner(4)((3, two), "int8", two - 1),
+    "what a partitioner returns": lambda two: row_counts([two, two // two], 5, ""),
     "DeviceAssignment.build": lambda two: refdist.tpu.experimental.DeviceAssignment.build(
         refdist.tpu.experimental.Topology(mesh_shape=[2, 1, 1, 1], device_coordinates=[[[0] * 4, [1, 0, 0, 0]]]),
         num_replicas=two).core_assignment.tolist(),

@@ -206,17 +206,23 @@ def test_whether_a_variable_is_trainable_shows(keeps: str) -> None:
         assert survivors(rules.TRAINABLE, observe, lambda cell, trainable: (rules.YES, rules.NO), row=row) == []
 
 
-@pytest.mark.parametrize("whose", [OTHER, LONE, DEFAULT])
-def test_every_cell_of_updates_of_foreign_variables_shows(whose: Any) -> None:
+# Strategies that are not among those that update, by the kind of variable that they make.
+WHOSE = {rules.PLAIN: (DEFAULT, refdist.OneDeviceStrategy("CPU:0")), rules.MIRRORED: (OTHER, LONE),
+         rules.ON_READ: (OTHER, LONE),
+         rules.AGGREGATING: (refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0"),)}
+
+
+@pytest.mark.parametrize(("kind", "whose"), [(kind, whose) for kind in WHOSE for whose in WHOSE[kind]])
+def test_every_cell_of_updates_of_foreign_variables_shows(kind: str, whose: Any) -> None:
     with whose.scope():
-        foreign = refdist.Variable(1.0)
+        foreign = refdist.Variable(1.0, synchronization=Sync.ON_READ if kind == rules.ON_READ else Sync.AUTO)
 
     def observe(cell: Any) -> Any:
         return KEEPS[cell[1]].extended.update(foreign, lambda x: 1)
 
     for keeps in rules.FOREIGN_UPDATES.columns:
         if KEEPS[keeps] is not whose:
-            assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED), keeps) == []
+            assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED), keeps, kind) == []
 
 
 # --- What tells the kinds apart ----------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Updates:
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")
-        code = rules.FOREIGN_UPDATES["extended.update"][self._keeps]
+        code = rules.FOREIGN_UPDATES[variable._kind][self._keeps]
         if variable._strategy is not self._strategy and code != rules.OK:
             by = f"{errors.type_of(self._strategy)} of {errors.counted(self.layout.count, 'replica')}"
             raise foreign(f"update of variable {variable.name} by {by}", variable, code)

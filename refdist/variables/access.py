@@ -42,7 +42,7 @@ def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.Re
     if strategy is None:
         whose, fix = "was made outside any scope" + (f" at {made}" if made else ""), ""
     else:
-        whose = f"belongs to a {type(strategy).__name__} of {strategy.num_replicas_in_sync} replicas"
+        whose = f"belongs to {errors.type_of(strategy)} of {errors.counted(strategy.num_replicas_in_sync, 'replica')}"
         whose += f" (made at {made})" if made else ""
         fix = "" if code == "RD10" else "Use one strategy object, for the scope that creates variables and for `run`."
     return errors.error(code, attempted, f"the variable {whose} and the code runs {context_stack.describe()}", fix)

@@ -165,6 +165,9 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
         trainable = rules.TRAINABLE[synchronization.name]["trainable"] == rules.YES
     if shape is not None and not hasattr(shape, "__iter__"):
         raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
+    if spec.constraint is not None and not callable(spec.constraint):
+        raise errors.error("RD25", attempted, f"constraint is {spec.constraint!r}", "Pass a function of a value, which "
+                           "optimizers apply after an update.", kind=errors.InvalidValueError)
     name = (name or "Variable").rstrip("/")
     value = initial_value() if callable(initial_value) else initial_value
     if isinstance(value, IndexedSlices):

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 
 from refdist import errors
 from refdist.array.convert import numpy_dtype, to_array
-from refdist.core.integers import integer
+from refdist.core.integers import as_integer, integer
 
 __all__ = ["FixedShardsPartitioner", "MaxSizePartitioner", "MinSizePartitioner", "Partitioner"]
 
@@ -141,8 +141,8 @@ def row_counts(partitions: object, rows: int, attempted: str) -> list[int]:
     Raises:
         RD25: not a list of ints that are 1 on every axis but the first.
     """
-    numbers = list(partitions) if isinstance(partitions, (list, tuple)) else []
-    if not numbers or any(type(n) is not int for n in numbers) or numbers[0] < 1 or any(n != 1 for n in numbers[1:]):
+    numbers = [as_integer(n) or 0 for n in partitions] if isinstance(partitions, (list, tuple)) else []
+    if not numbers or numbers[0] < 1 or any(n != 1 for n in numbers[1:]):
         raise errors.error("RD25", attempted, f"variable_partitioner returned {partitions!r}",
                            "Return one int for each axis: the number of shards, 1 or more, for the first axis and 1 "
                            "for all others.", kind=errors.InvalidValueError)
@@ -208,10 +208,12 @@ def _positive(attempted: str, name: str, value: object) -> int:
 
 def _checked(attempted: str, shape: Sequence[int], axis: int) -> tuple[list[int], int]:
     # The shape as a list, and the axis counted from the front.
-    sizes: list[int] = list(shape) if isinstance(shape, (list, tuple)) else []
-    if not isinstance(shape, (list, tuple)) or any(type(n) is not int for n in sizes):
+    found = [as_integer(n) for n in shape] if isinstance(shape, (list, tuple)) else [None]
+    sizes = [n for n in found if n is not None]
+    if len(sizes) < len(found):
         raise errors.error("RD25", attempted, f"the shape is {shape!r}", "Pass a tuple of ints: a variable whose "
                            "shape is not known cannot be split.", kind=errors.InvalidValueError)
+    axis = integer(axis, "axis", attempted)
     if not -len(sizes) <= axis < len(sizes):
         raise errors.error("RD25", attempted, f"the axis is {axis} and the shape {tuple(sizes)}",
                            "Pass an axis that the shape has; a scalar cannot be split.",

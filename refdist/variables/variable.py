@@ -83,6 +83,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Subclasses answer these.
 
+    _kind: ClassVar[str] = rules.PLAIN
     _aggregation: VariableAggregation
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:

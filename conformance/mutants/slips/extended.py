@@ -11,6 +11,7 @@ _PLANS = "refdist/strategies/plans.py"
 _REDUCTION = "refdist/strategies/reduction.py"
 _UPDATE = "refdist/strategies/update.py"
 _VALUES = "refdist/core/rules/values.py"
+_VARIABLES = "refdist/core/rules/variables.py"
 
 SLIPS = (
     Slip("reduce_to a distributed value returns the array of one device", "extended.reduce-to-the-value-itself",
@@ -95,6 +96,10 @@ SLIPS = (
          "        results = []\n"
          "        self.check_devices(sources)\n"
          "        if target.asked"),
+    Slip("the default strategy updates any variable", "extended.update-refuses-copies-of-another-strategy",
+         _VARIABLES,
+         "        on read        RD11                  RD11        RD11                     RD11          RD11\n",
+         "        on read        RD11                  RD11        RD11                     RD11          ok\n"),
     Slip("no packs are refused", "cross_device_ops.packs", _PLANS,
          "packs is None or packs < 0:", "packs is None or packs < 1:"),
     Slip("with the mean a function that accumulates is not divided", "cross_device_ops.accumulation-function", _PLANS,
@@ -125,8 +130,9 @@ SLIPS = (
          "undo.setdefault(id(self), Written(self._settle, functools.partial(self._store_each, before)))",
          "undo[id(self)] = Written(self._settle, functools.partial(self._store_each, before))"),
     Slip("variables from outside are updated on every device", "extended.update-refuses-other-variables",
-         "refdist/core/rules/variables.py",
-         "extended.update    RD11                  RD11 ", "extended.update    ok                    RD11 "),
+         _VARIABLES,
+         "        plain          RD11                  RD11        RD11                     ok            ok\n",
+         "        plain          ok                    RD11        RD11                     ok            ok\n"),
     Slip("one device updates its own variables only", "extended.update-of-plain-variables",
          "refdist/core/rules/variables.py",
          "RD11                     ok            ok", "RD11                     RD11          ok"),

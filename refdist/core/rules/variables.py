@@ -158,10 +158,13 @@ FOREIGN_WRITES = Table(
 
 FOREIGN_UPDATES = Table(
     "Updates of other strategies' variables",
-    "Row: the call.  Columns: what the strategy that it is made on keeps of a variable.  Source: observed, "
-    "TensorFlow 2.21.", {OK: "allowed"}, """
-                           a copy per replica    one copy    one copy, one replica    one device    default
-        extended.update    RD11                  RD11        RD11                     ok            ok
+    "Rows: the kind of variable that `extended.update` is given.  Columns: what the strategy that it is called on "
+    "keeps of its own ones.  Source: observed, TensorFlow 2.21.", {OK: "allowed"}, """
+                       a copy per replica    one copy    one copy, one replica    one device    default
+        plain          RD11                  RD11        RD11                     ok            ok
+        mirrored       RD11                  RD11        RD11                     RD11          RD11
+        on read        RD11                  RD11        RD11                     RD11          RD11
+        aggregating    RD11                  RD11        RD11                     RD11          ok
     """)
 
 # --- The rows of one variable ----------------------------------------------------------------------------------
