@@ -257,3 +257,25 @@ def test_a_message_says_what_was_found_and_what_to_write(name: str) -> None:
 def test_an_argument_that_variables_do_not_have_is_one_of_variable() -> None:
     with pytest.raises(TypeError, match=r"^Variable\(\) got an unexpected keyword argument 'shapes'"):
         refdist.Variable(1.0, shapes=[2])  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("value", [[1, "a"], ["a", 2.0], [[True], ["a"]], ("a", b"b", 1j), [np.float32(1), "a"],
+                                   [np.array(["a"]), [1]]])
+def test_numbers_do_not_become_text(value: Any) -> None:
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] constant: value is .*numbers beside text"):
+        refdist.constant(value)
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] assign of variable .*: value is "):
+        refdist.Variable(["a"]).assign(value)
+    assert refdist.constant(["a", np.str_("b"), np.array("c")]).tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("asked", "message"), [
+    (lambda v: len(refdist.Variable(1.0)), r"the length of .* of shape \(\).*A scalar has no rows"),
+    (lambda v: v[2], r"an item of .* of shape \(2, 2\).*Use an index that the array has"),
+    (lambda v: bool(v), r"bool of .* of shape \(2, 2\).*Choose one element"),
+    (lambda v: v + np.ones(3), "numpy.add of .*Pass operands whose shapes and dtypes fit together"),
+    (lambda v: refdist.Variable(1, dtype="int8").assign(300), "assign of variable .*: 300 does not fit into int8"),
+])
+def test_what_an_array_cannot_be_asked_for(asked: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(RefdistError, match=message):
+        asked(VARIABLE)

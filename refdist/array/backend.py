@@ -301,7 +301,7 @@ def constant(value: object, dtype: object = None) -> Any:
 
     Source: tf.constant.
     """
-    array = to_array(value, dtype)
+    array = to_array(value, dtype, attempted="constant")
     device = context_stack.state.top.device
     return current_backend().put(array, device) if device else array
 

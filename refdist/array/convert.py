@@ -158,14 +158,15 @@ def has_dtype(value: object) -> bool:
     return is_array(value) or hasattr(value, "__array__")
 
 
-def to_array(value: object, dtype: object = None, argument: str = "value", attempted: str = "constant") -> Any:
+def to_array(value: object, dtype: object = None, argument: str = "value",
+             attempted: str = "conversion to an array") -> Any:
     """`value` as an array; arrays are returned as they are.
 
     Args:
         value: a number, string, nested list, array, or an object with `__array__`.
         dtype: the dtype wanted, or None to keep an array's own and narrow Python numbers.
         argument: what messages call it.
-        attempted: what the dtype is wanted for, in words for an error message.
+        attempted: what the array is wanted for, in words for an error message.
 
     Raises:
         RD05: a value that does not become that dtype.
@@ -182,9 +183,9 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
     if isinstance(value, np.generic) and dtype is None:
         return np.asarray(value)
     if dtype is None and isinstance(value, (bool, int, float, complex)):
-        return _narrow(np.asarray(value), value)
+        return _narrow(np.asarray(value), value, attempted)
     if value is None or isinstance(value, (dict, set)) or callable(value):
-        raise _not_an_array(value, argument)
+        raise _not_an_array(value, argument, attempted)
     if _is_of_a_library(value):
         return cast(value, dtype, attempted)
     if len(array_types.value) > 1 and hasattr(value, "__dlpack_device__"):
@@ -199,17 +200,18 @@ def to_array(value: object, dtype: object = None, argument: str = "value", attem
     except Exception as error:
         # PyTorch does not hand out what gradients are recorded of.
         fix = "Pass `x.detach()`; nothing here records gradients." if "requires grad" in str(error) else ""
-        raise _not_an_array(value, argument, fix) from error
+        raise _not_an_array(value, argument, attempted, fix) from error
     if array.dtype == object:
-        raise _not_an_array(value, argument)
+        raise _not_an_array(value, argument, attempted)
     weak = isinstance(value, (bool, int, float, complex, range)) or (
         isinstance(value, (list, tuple)) and not _has_array(value))
-    if weak and array.dtype.kind in "US" and not _all_text(value):
-        raise errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, which has numbers beside "
-                           "text", "Pass a list of numbers or a list of texts.", kind=errors.InvalidValueError)
+    if array.dtype.kind in "US" and _has_number(value):
+        raise errors.error("RD25", attempted, f"{argument} is {short(value)}, which has numbers beside text",
+                           "Pass a list of numbers or a list of texts.", kind=errors.InvalidValueError)
     if dtype is not None:
-        return (_cast_weak if weak else cast)(array, _dtype(dtype, attempted), attempted)
-    return _narrow(array, value) if weak else array
+        wanted = _dtype(dtype, attempted)
+        return _cast_weak(array, wanted, attempted, value) if weak else cast(array, wanted, attempted)
+    return _narrow(array, value, attempted) if weak else array
 
 
 def cast(array: Array, dtype: object, attempted: str) -> Any:
@@ -252,12 +254,16 @@ def _dtype(dtype: object, attempted: str) -> np.dtype[Any]:
         raise errors.error("RD25", attempted, f"dtype is {dtype!r}", "Pass a NumPy dtype or its name.") from error
 
 
-def _cast_weak(array: NDArray[np.generic], dtype: np.dtype[np.generic], attempted: str) -> Any:
+def _cast_weak(array: NDArray[np.generic], dtype: np.dtype[np.generic], attempted: str, value: object) -> Any:
     # Python numbers have no width of their own: they go straight into the dtype wanted, if it can hold them.  An empty
     # list has no numbers, and float64 is only what NumPy makes of it.
     if not array.size:
         return array.astype(dtype)
-    if array.dtype.kind == "i" and kind_of(dtype) == "u" and _in_range(array, dtype):
+    if array.dtype.kind == "i" and kind_of(dtype) in "iu":
+        if not _in_range(array, dtype):
+            raise errors.error("RD05", attempted, f"{short(value)} does not fit into {dtype}",
+                               "Pass numbers that it can hold, or choose a wider dtype.",
+                               kind=errors.InvalidArgumentError)
         return array.astype(dtype)
     return cast(array, dtype, attempted)
 
@@ -283,19 +289,15 @@ def _in_range(array: Array, dtype: np.dtype[np.generic]) -> bool:
         return int(xp.min(array)) >= limits.min and int(xp.max(array)) <= limits.max
 
 
-def _narrow(array: NDArray[np.generic], value: object) -> NDArray[np.generic]:
+def _narrow(array: NDArray[np.generic], value: object, attempted: str) -> NDArray[np.generic]:
     dtype = _NARROW.get(array.dtype)
     if array.dtype.kind in "uO":
-        raise errors.error("RD25", "conversion to an array", f"{short(value)} does not fit into int64",
+        raise errors.error("RD25", attempted, f"{short(value)} does not fit into int64",
                            "Pass np.uint64(...), or a float.", kind=errors.InvalidValueError)
     if dtype is None or (dtype.kind == "i" and array.size and (
             array.max() > _INT32.max or array.min() < _INT32.min)):
         return array
     return array.astype(dtype)
-
-
-def _all_text(value: object) -> bool:
-    return all(map(_all_text, value)) if isinstance(value, (list, tuple)) else isinstance(value, (str, bytes))
 
 
 def _has_array(value: object) -> bool:
@@ -304,11 +306,17 @@ def _has_array(value: object) -> bool:
     return is_array(value) or hasattr(value, "__array__")
 
 
-def _not_an_array(value: object, argument: str, fix: str = "") -> errors.RefdistError:
+def _has_number(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_number, value))
+    return isinstance(value, (int, float, complex)) or (has_dtype(value) and np.asarray(value).dtype.kind not in "US")
+
+
+def _not_an_array(value: object, argument: str, attempted: str, fix: str = "") -> errors.RefdistError:
     if hasattr(value, "__array_namespace__"):
         fix = fix or ("Choose the backend that has such arrays with refdist.set_backend; a backend lists their type in "
                       "array_types.")
-    return errors.error("RD25", "conversion to an array", f"{argument} is {short(value)}, {errors.type_of(value)}",
+    return errors.error("RD25", attempted, f"{argument} is {short(value)}, {errors.type_of(value)}",
                         fix or "Pass a number, an array, or a list of equally long lists.",
                         kind=errors.InvalidTypeError)
 

@@ -29,6 +29,12 @@ _OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
 # What NumPy raises for operands that do not fit, and what takes its place.
 _FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
 
+# What to write instead of what an array of this shape cannot be asked for.
+_ONE = "Choose one element, as in `v[0]`, or reduce the array, as with `np.sum(v)`, `np.any(v)` or `np.all(v)`."
+_SCALAR = "A scalar has no rows: use it as the number that it is."
+_FIXES = {"an item": "Use an index that the array has.", "the rows": _SCALAR, "the length": _SCALAR,
+          "float": _ONE, "int": _ONE, "bool": _ONE, "index": f"{_ONE} An index is an integer."}
+
 
 def _length(array: Array) -> int:
     if not array.ndim:
@@ -36,12 +42,10 @@ def _length(array: Array) -> int:
     return array.shape[0]
 
 
-def _from_numpy(attempted: str, error: Exception) -> errors.RefdistError:
+def _from_numpy(attempted: str, error: Exception, fix: str) -> errors.RefdistError:
     kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
             errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
-    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('. ')}",
-                        "Use an index that the array has." if kind is errors.OutOfRangeError else
-                        "Pass operands whose shapes and dtypes fit together.", kind)
+    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('. ')}", fix, kind)
 
 
 class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
@@ -66,7 +70,8 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
         except errors.RefdistError:
             raise
         except _FROM_NUMPY as error:
-            raise _from_numpy(f"numpy.{ufunc.__name__} of a {type(self).__name__}", error) from error
+            raise _from_numpy(f"numpy.{ufunc.__name__} of {errors.type_of(self)}", error,
+                              "Pass operands whose shapes and dtypes fit together.") from error
 
     def _asked(self, what: str, call: Callable[..., object], *args: object) -> Any:
         array = self._read()
@@ -75,7 +80,8 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
         except errors.RefdistError:
             raise
         except _FROM_NUMPY as error:
-            raise _from_numpy(f"{what} of a {type(self).__name__}", error) from error
+            shape = getattr(array, "shape", ())
+            raise _from_numpy(f"{what} of {errors.type_of(self)} of shape {shape}", error, _FIXES[what]) from error
 
     def __iadd__(self, other: Any) -> Any:
         return self + other

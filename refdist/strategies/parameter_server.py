@@ -24,6 +24,8 @@ from contextlib import AbstractContextManager
 from itertools import accumulate, pairwise
 from typing import Any
 
+from numpy.typing import DTypeLike
+
 from refdist import config, errors
 from refdist.array.convert import dtype_of, to_array
 from refdist.array.messages import CHIEF
@@ -31,6 +33,7 @@ from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_servers
 from refdist.core import context_stack, devices, rules
 from refdist.core.callers import require
+from refdist.core.integers import as_integer
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 from refdist.strategies.job import joined
@@ -191,10 +194,12 @@ class ParameterServerExtended(StrategyExtended):
         # One for each shard, all of them before the first shard is made; that of a whole variable stays in kwargs.
         value, shape, dtype = kwargs["initial_value"], kwargs.get("shape"), kwargs.get("dtype")
         attempted = f"Variable(name={kwargs.get('name')!r})"
-        if (isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape) and dtype is not None
-                and makes_parts(value)):
-            counts = self._counts(tuple(shape), dtype, attempted)
-            return initial_parts(value, tuple(shape), dtype, counts, attempted) if len(counts) > 1 else [value]
+        if shape is not None and dtype is not None and makes_parts(value):
+            sizes = [as_integer(size) for size in shape] if isinstance(shape, (list, tuple)) else [None]
+            whole = tuple([size for size in sizes if size is not None])
+            if len(whole) == len(sizes):
+                counts = self._counts(whole, dtype, attempted)
+                return initial_parts(value, whole, dtype, counts, attempted) if len(counts) > 1 else [value]
         value = kwargs["initial_value"] = value() if callable(value) else value
         if isinstance(value, Variable | ShardedVariable):
             value = kwargs["initial_value"] = value.numpy()
@@ -207,7 +212,7 @@ class ParameterServerExtended(StrategyExtended):
                                kind=errors.InvalidValueError)
         return [array[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))] if array.shape else [array]
 
-    def _counts(self, shape: tuple[int, ...], dtype: Any, attempted: str) -> list[int]:
+    def _counts(self, shape: tuple[int, ...], dtype: DTypeLike, attempted: str) -> list[int]:
         # How many rows each shard has.
         if not shape or self._partition is None:
             return [1]

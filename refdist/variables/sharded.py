@@ -144,7 +144,10 @@ class ShardedVariable(ArrayOperators):
             mine: object = slice(chosen.start - base, None if stop < 0 else stop, chosen.step) if chosen else slice(0)
         else:
             mine = low - base
-        return rows[(mine, *others)] if others else rows[mine]
+        try:
+            return rows[(mine, *others)] if others else rows[mine]
+        except IndexError:
+            return super().__getitem__(key)  # raises, and says what the variable has
 
     def _shard_of(self, row: int) -> int:
         return min(bisect_right(self._starts, row) - 1, len(self._variables) - 1)
