@@ -105,6 +105,15 @@ def raises() -> None:
     mirrored(3).run(step)
 
 
+def raises_on_its_way() -> None:
+    """One replica cannot look something up, when two have arrived and one has not begun."""
+    def step() -> Any:
+        scale = [1.0, 2.0, None, 4.0][replica().replica_id_in_sync_group]
+        return replica().all_reduce("SUM", scale * np.float32(3))
+
+    mirrored(4).run(step)
+
+
 def loops() -> None:
     """Each replica goes over its own rows, and one has fewer."""
     strategy = mirrored(3)
@@ -134,14 +143,18 @@ PROGRAMS: dict[Callable[[], None], list[str]] = {
     one_copy: ["The program raises InvalidValueError: [RD12] update of variable w:0: copy 0 has [1. 1. 1.], "],
     no_rows: ["No rows for replica 1 in 2 of 2 steps"],
     raises: ["Replica 2 raises KeyError at broken.py:103: 2"],
-    loops: ["Rendezvous 5 was not carried out. Replicas 0, 1 at broken.py:115: all_reduce SUM of float32 []; replica 2 "
+    raises_on_its_way: [
+        "Rendezvous 1 was not carried out. Replicas 0, 1 at broken.py:112: all_reduce SUM of float32 []; replica 2 "
+        "never arrives, as its function has raised TypeError; replica 3 was not started",
+        "Replica 2 raises TypeError at broken.py:112: "],
+    loops: ["Rendezvous 5 was not carried out. Replicas 0, 1 at broken.py:124: all_reduce SUM of float32 []; replica 2 "
             "never arrives, as its function has returned; its last call was assign_sub of variable w:0 at "
-            "broken.py:116", "The program raises InvalidContextError: [RD01]"],
+            "broken.py:125", "The program raises InvalidContextError: [RD01]"],
 }
 
 
 def recorded(program: Callable[[], None]) -> refdist.insight.Recording:
     """The recording of a program, up to its error."""
-    with contextlib.suppress(refdist.errors.RefdistError, KeyError), refdist.record() as recording:
+    with contextlib.suppress(refdist.errors.RefdistError, KeyError, TypeError), refdist.record() as recording:
         program()
     return recording

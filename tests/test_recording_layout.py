@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import broken
@@ -45,6 +46,16 @@ def test_the_first_nan_has_a_place_in_its_array_and_the_rows_of_its_replica() ->
     others = [replace(event, replica=2) if event.kind == "meet" and event.replica == 1 else event
               for event in recording.events]
     assert "the last rows of a dataset that replica 2 got: none" in findings(others)[0].text
+
+
+def test_a_nan_that_is_written_to_all_copies_counts_once() -> None:
+    w = broken.weights(broken.mirrored(3))
+    with refdist.record() as recording:
+        w.assign(np.float32([1, np.nan, np.nan]))
+    [found] = [one.text for one in findings(recording.events)]
+    line = test_a_nan_that_is_written_to_all_copies_counts_once.__code__.co_firstlineno + 3
+    place = f"{Path(__file__).name}:{line}"
+    assert found == f"The first NaN: 2 in what worker 0 wrote to variable w:0 at {place}, the first at [1]"
 
 
 def test_an_error_has_the_lines_that_led_to_it() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import broken
+import numpy as np
 import pytest
 from browser import Browser, choose, texts
 from recorded import recorded
@@ -240,6 +241,32 @@ def test_a_click_on_the_lanes_goes_to_the_event(shown) -> None:
     for kind in ("mousePressed", "mouseReleased"):
         browser.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
     assert text(browser, "#now").startswith(f"Event {event.id} of")
+
+
+def test_variables_that_were_there_before_are_known_from_their_first_write(shown) -> None:
+    strategy = broken.mirrored(2)
+    w = broken.weights(strategy)
+    with strategy.scope():
+        on_read = refdist.Variable(1.0, name="r", synchronization=refdist.VariableSynchronization.ON_READ,
+                                   aggregation=refdist.VariableAggregation.SUM)
+
+    def step() -> None:
+        if broken.replica().replica_id_in_sync_group:
+            on_read.assign(7.0)
+        w.assign(np.float32([2, 3, 4]))
+
+    with refdist.record() as recording:
+        strategy.run(step)
+    browser = shown(recording)
+    assert "2 variables" in text(browser, "#about")
+    go(browser, 0)
+    assert text(browser, "#values") == "None was created or written until here."
+    writes = [event for event in recording.events if event.kind == "write"]
+    assert [event["copy"] for event in writes] == [1, None]
+    go(browser, writes[0].id)
+    assert texts(browser, "#values tbody tr") == ["r:0copy 1float32 [] 7"]
+    go(browser, writes[1].id)
+    assert texts(browser, "#values tbody tr") == ["r:0copy 1float32 [] 7", "w:0copies 0-1float32 [3] [2, 3, 4]"]
 
 
 def test_what_a_program_says_is_shown_as_text(shown) -> None:

@@ -74,15 +74,26 @@ def _rendezvous(events: Sequence[Event]) -> Iterator[Finding]:
     how = {event["of"]: event["how"] for event in events if event.kind == "end"}
     combined = {place_of(event) for event in events if event.kind == "combine"}
     begun = [event for event in events if event.kind == "replica"]
+    runs = {(event.worker, event.run): event for event in events if event.kind == "run"}
     for some in _failed_calls(events):
         first, last = some[0], some[-1]
         if first.kind == "exchange" or place_of(first) in combined:
             continue
         here, run = {event.replica for event in some}, (first.worker, first.run)
         others = [one for one in begun if (one.worker, one.run) == run and one.replica not in here]
-        absent = [f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}{_last_call(events, one)}" for one in others]
+        absent = [f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}{_raised(events, one)}{_last_call(events, one)}"
+                  for one in others]
+        if run in runs:
+            started = {one.replica for one in begun if (one.worker, one.run) == run}
+            all_of_it = range(runs[run]["first"], runs[run]["first"] + runs[run]["replicas"])
+            absent += [f"replica {replica} was not started" for replica in all_of_it if replica not in started]
         told = _sentence("; ".join([*_where(some), *absent]))
         yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {told}")
+
+
+def _raised(events: Sequence[Event], replica: Event) -> str:
+    error = next((event for event in events if event.kind == "error" and event.parent == replica.id), None)
+    return f" {error['type']}" if error else ""
 
 
 def _last_call(events: Sequence[Event], replica: Event) -> str:
@@ -133,7 +144,7 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
             "variable": "put into the new"}[first.kind]
     origin = next(event for event in events if event.id == first.fields.get("of", first.id))
     name = f"variable {first['variable']}" if "variable" in first.fields else origin["call"]
-    others = len(same) - len(having)
+    others = max(len(same) - len(having), 0)  # a write has no contributions
     rest = ("", "; the other replica contributes none", f"; the other {others} replicas contribute none")
     yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having)} {what} {name} at "
                                   f"{place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
@@ -204,7 +215,9 @@ def _sentence(text: str) -> str:
 
 
 def _nans(event: Event) -> int:
-    return sum(one["nans"] for name in _ARRAYS for one in event.fields.get(name, ()))
+    # Of a variable, whose copies have them alike, the most in one copy.
+    found = [[one["nans"] for one in event.fields.get(name, ())] for name in _ARRAYS]
+    return sum(map(sum, found[:2])) + max(found[2], default=0)
 
 
 def _call(event: Event) -> str:

@@ -66,15 +66,15 @@ for (let i = 0; i < COUNT; i++) {
     const found = groupList[groupOf[i]];
     if (name === "meet" || name === "exchange") found.members.push(i);
     if (bad.has(i)) found.bad = true;
-  } else if (name === "variable") {
-    variables.set(lanes[lane[i]][WORKER] + " " + get(i, "number"),
-                  {event: i, copies: get(i, "copies").map(k => ({events: [i], values: [k]}))});
-  } else if (name === "write") {
-    const variable = variables.get(lanes[lane[i]][WORKER] + " " + get(i, "number"));
-    const only = get(i, "copy"), written = get(i, "copies");
-    if (variable) written.forEach((k, n) => {
-      const copy = variable.copies[only === null ? n : only];
-      if (copy) { copy.events.push(i); copy.values.push(k); }
+  } else if (name === "variable" || name === "write") {
+    const key = lanes[lane[i]][WORKER] + " " + get(i, "number"), only = name === "write" ? get(i, "copy") : null;
+    // One that was there before the recording is known from its first write.
+    if (name === "variable" || !variables.has(key)) variables.set(key, {event: i, copies: []});
+    const {copies} = variables.get(key);
+    get(i, "copies").forEach((k, n) => {
+      const copy = copies[only === null ? n : only] ||= {events: [], values: []};
+      copy.events.push(i);
+      copy.values.push(k);
     });
   }
 }

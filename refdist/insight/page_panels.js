@@ -130,9 +130,11 @@ function showVariables() {
   let more = 0;
   for (const {event, copies} of variables.values()) {
     if (event > current) continue;
-    const [worker] = lanes[lane[event]], devices = get(event, "devices"), groups = new Map();
+    const [worker] = lanes[lane[event]], devices = get(event, "devices") || [], groups = new Map();
     copies.forEach((copy, c) => {
-      const n = last(copy.events, current), key = copy.values[n] + " " + (copy.events[n] === current);
+      const n = last(copy.events, current);
+      if (n < 0) return;
+      const key = copy.values[n] + " " + (copy.events[n] === current);
       if (!groups.has(key)) groups.set(key, {value: copy.values[n], changed: copy.events[n] === current, which: []});
       groups.get(key).which.push(c);
     });
@@ -147,7 +149,7 @@ function showVariables() {
     }
   }
   fill(at("values"), ["variable", "copies", "value"], rows);
-  if (!rows.length) at("values").replaceChildren(make("caption", {class: "soft"}, "None was created until here."));
+  if (!rows.length) at("values").replaceChildren(make("caption", {class: "soft"}, "None was created or written until here."));
   if (more) at("values").append(make("caption", {class: "soft"}, "and " + more + " more rows"));
 }
 
@@ -210,7 +212,7 @@ at("worker").parentElement.hidden = workers < 2;
 at("about").textContent = [plural(COUNT, "event"), plural(workers, "worker"), plural(replicas.length, "replica"),
   plural(variables.size, "variable")].join(", ");
 at("legend").textContent = "● arrives at a rendezvous, ○ goes on, ◆ exchange between workers, ■ write, □ new variable, " +
-  "▶ element of a dataset, ✕ error; red: not carried out";
+  "▶ element of a dataset, “ printed, ✕ error; green: bytes move between devices; red: not carried out";
 at("standing-out").hidden = !data.findings.length;
 at("findings").append(...data.findings.map(([event, wrong, text]) => {
   const button = make("button", {type: "button", class: wrong ? "wrong" : ""},
