@@ -112,18 +112,22 @@ def test_all_workers_learn_at_once_from_a_supervisor_that_one_is_dead() -> None:
     notices: queue.Queue[Notice] = queue.Queue()
     watches = [Watch(rank) for rank in range(3)]
     found = [watch.listen(True) for watch in watches]
+    statuses: list[list[int]] = [[], [], []]
     for watch in watches:
-        watch.join(found, notices.put if watch.rank == 1 else lambda _: None)
+        watch.join(found, notices.put if watch.rank == 1 else lambda _: None, lost=statuses[watch.rank].append)
     assert [watch.dead() for watch in watches] == [[], [], []]
     notice = notices.get(timeout=30)
     # What the supervisor receives.
-    Notice(**json.loads(json.dumps(notice._asdict()))).send()
+    notice = Notice(**json.loads(json.dumps(notice._asdict())))
+    notice.send(139)
+    notice.send(139)  # which is said once
     watches[0].entered(1, "all_reduce (train.py:40)")
     until = time.monotonic() + 30
     while not all(watch.dead() for watch in (watches[0], watches[2])):
         assert time.monotonic() < until, "nobody was told"
         time.sleep(0)
     assert [watch.dead() for watch in watches] == [[1], [], [1]]
+    assert statuses == [[139], [], [139]]
     assert re.search(r"worker 1 on .* is dead$", watches[0].report(), re.MULTILINE)
 
 

@@ -303,6 +303,20 @@ def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: p
     assert seen == [signal.SIGTERM, "worker"]
 
 
+@pytest.mark.parametrize(("weak", "known", "status"), [(True, 70, 4), (True, 137, 137), (False, 70, 70)])
+def test_a_worker_that_misses_one_of_another_host_ends_with_the_status_of_that(
+        monkeypatch: pytest.MonkeyPatch, weak: bool, known: int, status: int) -> None:
+    monkeypatch.setattr("refdist.backends.mpi.processes.end_descendants", lambda _: None)
+    monkeypatch.setattr("os._exit", sys.exit)
+    supervisor = Supervisor()
+    supervisor._reported, supervisor._weak, supervisor._known = True, weak, known
+    supervisor._there.send(b'{"kind": "lost", "status": 4}')
+    supervisor._hear()
+    with pytest.raises(SystemExit) as ended:
+        supervisor._leave()
+    assert ended.value.code == status
+
+
 FORKS = """
 import os, signal, sys
 from refdist.backends.mpi import supervised, supervisor

@@ -54,30 +54,32 @@ def test_hosts_give_the_bits_of_simulated_workers(hosts: Namespaces, tmp_path: P
         assert equal(simulated, real), name
 
 
-# What goes wrong with worker 1: how long the others wait for it, what is said of it, and what the others say.
+# What goes wrong with worker 1: how long the others wait for it, the exit status of the job, what is said of it, and
+# what the others say.
 MISSED = r"\[worker {n}\] .*\[RD01\] all_reduce \(.*\): {why}:"
 LINE = r"\[worker {n}\]   worker 1 on {host} \(process \d+\) {state}"
 ROWS = {
-    "kill": ("90", r"\[worker 1\] was killed by SIGKILL", "worker 1 died", "is dead"),
-    "segv": ("90", r"\[worker 1\] was killed by SIGSEGV", "worker 1 died", "is dead"),
-    "os._exit": ("90", r"\[worker 1\] ended with exit status 4 before the end", "worker 1 died", "is dead"),
-    "stuck": ("90", r"\[worker 1\] was killed by SIGKILL", "worker 1 died", "is dead"),
-    "proxy": ("90", r"\[launcher\] hydra_pmi_proxy \(process \d+\) died", "worker 1 died", "is dead"),
-    "stop": ("3", "", "not all workers arrived within 3 s", "does not answer"),
-    "linger": ("3", "", "not all workers arrived within 3 s", r"is elsewhere .* was 1: all_reduce \(.*\)"),
+    "kill": ("90", 137, r"\[worker 1\] was killed by SIGKILL", "worker 1 died", "is dead"),
+    "segv": ("90", 139, r"\[worker 1\] was killed by SIGSEGV", "worker 1 died", "is dead"),
+    "os._exit": ("90", 4, r"\[worker 1\] ended with exit status 4 before the end", "worker 1 died", "is dead"),
+    "stuck": ("90", 137, r"\[worker 1\] was killed by SIGKILL", "worker 1 died", "is dead"),
+    "proxy": ("90", None, r"\[launcher\] hydra_pmi_proxy \(process \d+\) died", "worker 1 died", "is dead"),
+    "stop": ("3", 70, "", "not all workers arrived within 3 s", "does not answer"),
+    "linger": ("3", 70, "", "not all workers arrived within 3 s", r"is elsewhere .* was 1: all_reduce \(.*\)"),
 }
 
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_the_other_hosts_say_what_has_become_of_a_worker(hosts: Namespaces, kind: str) -> None:
-    seconds, once, why, state = ROWS[kind]
+    seconds, status, once, why, state = ROWS[kind]
     if openmpi():  # which has no such process, and needs no supervisor
         if kind == "proxy":
             pytest.skip("OpenMPI has no such process")
         once = ""
     # A death is told long before the limit, which is longer than this test waits.
     done = on_hosts(hosts, "1,1,1", str(HERE / "faults.py"), kind, "1", SECONDS=seconds, limit=60, **OFI)
-    assert done.returncode != 0 or openmpi()  # which may return 0 when it tolerates faults
+    if not openmpi():  # which may return 0 when it tolerates faults
+        assert done.returncode == status or (status is None and done.returncode != 0), done.stderr
     assert "came through" not in done.stdout
     assert re.search(once, done.stderr), done.stderr
     lines = [[re.search(line.format(n=n, why=why, host=hosts.names[1], state=state), done.stderr)
@@ -85,6 +87,18 @@ def test_the_other_hosts_say_what_has_become_of_a_worker(hosts: Namespaces, kind
     # Under OpenMPI the first that reports a death ends the other one, as MPICH's mpiexec does that has lost its proxy.
     first_ends = kind == "proxy" or (openmpi() and "died" in why)
     assert (any if first_ends else all)(map(all, lines)), done.stderr
+
+
+@pytest.mark.parametrize(("kind", "victim", "status"), [("os._exit", 1, 4), ("os._exit 0", 2, 70), ("kill", 0, 137)])
+def test_the_status_is_that_of_the_lost_worker_whichever_host_ends_first(hosts: Namespaces, kind: str, victim: int,
+                                                                         status: int) -> None:
+    if openmpi():
+        pytest.skip("OpenMPI's mpiexec may return 0 when it tolerates faults")
+    done = on_hosts(hosts, "2,2", str(HERE / "faults.py"), f"'{kind}'", str(victim), SECONDS="90", limit=60, **OFI)
+    assert done.returncode == status, done.stderr
+    # All say it, those of a host once.
+    said = re.findall(rf"^\[workers? ([\d, -]+)\] .*\[RD01\] all_reduce .*: worker {victim} died:", done.stderr, re.M)
+    assert sorted(re.findall(r"\d", " ".join(said))) == [n for n in "0123" if n != str(victim)], done.stderr
 
 
 # What goes wrong with worker 1, and what is said at least once; when a supervisor dies, MPICH ends all at once.

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 ASK = 1  # "what are you doing?", from worker `rank`, which has given up rendezvous `number`
 ANSWER = 2  # worker `rank` is in rendezvous `number`, and `text` is its call
-LOST = 3  # worker `rank` is dead; sent by its supervisor
+LOST = 3  # worker `rank` is dead, and `number` is the exit status of the job; sent by its supervisor
 
 _KINDS = (ASK, ANSWER, LOST)
 _HEAD = struct.Struct(">8sBIQI")
@@ -100,22 +100,26 @@ def opened(datagram: bytes, key: Key) -> Message | None:
 
 
 class Notice(NamedTuple):
-    """What a supervisor sends to all other workers when its own is lost, so that it needs no key.
+    """What a supervisor needs to tell all other workers that its own is lost.
 
     Attributes:
-        datagram: in hexadecimal digits.
+        rank: of which worker.
+        key: of the job, in hexadecimal digits.
         addresses: where to.
     """
 
-    datagram: str
+    rank: int
+    key: tuple[str, str]
     addresses: Iterable[Address]
 
-    def send(self) -> None:
-        """Sends it to all, as far as they can be reached."""
+    def send(self, status: int) -> None:
+        """Sends it to all, as far as they can be reached, with the exit status of the job."""
+        job, secret = map(bytes.fromhex, self.key)
+        datagram = sealed(Message(LOST, self.rank, status), Key(job, secret))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             for host, port in self.addresses:
                 with contextlib.suppress(OSError):
-                    out.sendto(bytes.fromhex(self.datagram), (host, port))
+                    out.sendto(datagram, (host, port))
 
 
 def _seal(said: bytes, key: Key) -> bytes:

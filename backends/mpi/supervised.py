@@ -90,6 +90,11 @@ def hand_over(notice: Notice) -> None:
     tell("notice", **notice._asdict())
 
 
+def lost(status: int) -> None:
+    """Tells the supervisor that a worker is dead, perhaps on another host, and with which status the job ends."""
+    tell("lost", status=status)
+
+
 def report(text: str, wait: float, everyone: bool, ends: bool) -> bool:
     """Has a text printed as that of this worker; False where there is no supervisor that does it.
 

@@ -17,8 +17,8 @@ The worker tells its supervisor how far it is over a socket that it has inherite
 "kind": starting (with the "limit" in seconds), joined, finished, report (a "text", how long it may "wait" for the same
 one of other workers, and whether the worker "ends" by itself when it was printed, which then is answered), spared: from
 now on the job goes on when this worker is lost, the "task" of that name, which ends with the process "chief" of this
-host, and notice: what is sent to the workers of other hosts when this one is lost, again and again, because datagrams
-get lost.
+host, notice: what it takes to tell the workers of other hosts that this one is lost, again and again, because datagrams
+get lost, and lost: another worker is, and the exit "status" that it gives the job, which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -96,6 +96,7 @@ class Supervisor:
         self._notify_at = _NEVER  # when the workers of other hosts are told that this one is lost
         self._status: int | None = None  # the exit status of the worker, once it has ended
         self._known = 0  # that of the job, as far as the desk has told
+        self._elsewhere = 0  # that of the job, as the supervisor of a worker says that is lost
 
     def fork(self) -> int:
         """Starts the worker: returns its process, or 0 in the worker.  Signals wait until `watch` passes them on."""
@@ -177,7 +178,9 @@ class Supervisor:
                     else:
                         self._todo[chief] = self._chief_ended
             elif message["kind"] == "notice":
-                self._notices.append(Notice(message["datagram"], message["addresses"]))
+                self._notices.append(Notice(message["rank"], message["key"], message["addresses"]))
+            elif message["kind"] == "lost":
+                self._elsewhere = self._elsewhere or message["status"]
             elif message["kind"] == "report":
                 self._reported, self._weak, self._ends = True, message["everyone"], message["ends"]
                 self._report(message["text"], message["wait"], status=FAILED, weak=self._weak, ends=self._ends)
@@ -279,7 +282,7 @@ class Supervisor:
         if now >= self._notify_at:
             self._notify_at = now + NOTICE_SECONDS
             for notice in self._notices:
-                notice.send()
+                notice.send(self._status or FAILED)
         if now >= self._end_at:
             self._leave()
 
@@ -321,6 +324,8 @@ class Supervisor:
         status = self._status or 0
         if self._status is None or self._failed or self._reported or (self._joined and not self._finished):
             status = self._known or self._said or status or FAILED
+            if self._weak and status == FAILED:
+                status = self._elsewhere or FAILED
             processes.remove_shared_memory(self._memory)
             if self._pmi >= 0:
                 with contextlib.suppress(OSError):

@@ -102,7 +102,7 @@ class MPITransport(ConnectableTransport):
         if one_host:
             watch.join(everyone, lambda _: None)
         else:
-            watch.join(everyone, supervised.hand_over, self._stand_in)
+            watch.join(everyone, supervised.hand_over, self._stand_in, supervised.lost)
         self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, _sent())
         node.Free()
 

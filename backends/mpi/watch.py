@@ -69,6 +69,7 @@ class Watch:
         self.waits = False
         self.looks = 0
         self._stand_in: Callable[[], object] | None = None
+        self._lost: Callable[[int], object] = lambda _: None
         self._stands_in = False
         self._call: object = None
         self._host = socket.gethostname()
@@ -95,15 +96,16 @@ class Watch:
         return Endpoint(self._host, self._socket.getsockname()[1], os.getpid()), self._key
 
     def join(self, found: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object],
-             stand_in: Callable[[], object] | None = None) -> None:
+             stand_in: Callable[[], object] | None = None, lost: Callable[[int], object] = lambda _: None) -> None:
         """Begins to answer.
 
         Args:
             found: what `listen` returned on all workers; the job's key is worker 0's.
             hand_over: called with what the supervisor of this worker is to send when it is lost.
             stand_in: called in another thread when the program has to give up and is stuck in MPI.
+            lost: called with the exit status of the job when a supervisor says that another worker is dead.
         """
-        self._stand_in = stand_in
+        self._stand_in, self._lost = stand_in, lost
         self._peers = [endpoint for endpoint, _ in found]
         self._addresses = [None] * len(found)
         self._key = found[0][1]
@@ -119,10 +121,10 @@ class Watch:
                     known[peer.host] = socket.gethostbyname(peer.host)
             if (number := known[peer.host]) is not None:
                 self._addresses[rank] = (number, peer.port)
-        lost = datagrams.sealed(Message(LOST, self.rank), self._key).hex()
+        key = self._key.job.hex(), self._key.secret.hex()
         others = [address for rank, address in enumerate(self._addresses) if address is not None and rank != self.rank]
         for start in range(0, len(others), _ADDRESSES):
-            hand_over(Notice(lost, others[start:start + _ADDRESSES]))
+            hand_over(Notice(self.rank, key, others[start:start + _ADDRESSES]))
         while True:
             try:
                 datagram = self._socket.recv(datagrams.MOST + 1)
@@ -141,6 +143,8 @@ class Watch:
             self._send(message.rank, Message(ANSWER, self.rank, self.count, message.turn, self.status()))
             self._mind()
         elif message.kind == LOST:
+            if message.rank not in self._told:
+                self._lost(message.number)
             self.told([message.rank])
             self._mind()
         else:
