@@ -193,7 +193,7 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     for pattern in says:
         found = len(re.findall(pattern, text, re.MULTILINE))
         assert found == 1 or (alone and found), f"{pattern} in\n{text}"
-    # OpenMPI ends a stopped worker by letting it go on, and MPICH now and then completes what an abort has cut short.
+    # OpenMPI ends a stopped worker by letting it go on, and MPICH's Abort returns before the launcher kills all.
     if row.kind not in ("stop", "abort"):
         assert done.stdout.count("came through") == (3 if row.status == 0 else 0)
     # Every text comes once, whoever says it, and no error is one of the machinery.

@@ -63,7 +63,6 @@ ROWS = {
     "segv": ("90", 139, r"\[worker 1\] was killed by SIGSEGV", "worker 1 died", "is dead"),
     "os._exit": ("90", 4, r"\[worker 1\] ended with exit status 4 before the end", "worker 1 died", "is dead"),
     "stuck": ("90", 137, r"\[worker 1\] was killed by SIGKILL", "worker 1 died", "is dead"),
-    "proxy": ("90", None, r"\[launcher\] hydra_pmi_proxy \(process \d+\) died", "worker 1 died", "is dead"),
     "stop": ("3", 70, "", "not all workers arrived within 3 s", "does not answer"),
     "linger": ("3", 70, "", "not all workers arrived within 3 s", r"is elsewhere .* was 1: all_reduce \(.*\)"),
 }
@@ -72,21 +71,18 @@ ROWS = {
 @pytest.mark.parametrize("kind", ROWS)
 def test_the_other_hosts_say_what_has_become_of_a_worker(hosts: Namespaces, kind: str) -> None:
     seconds, status, once, why, state = ROWS[kind]
-    if openmpi():  # which has no such process, and needs no supervisor
-        if kind == "proxy":
-            pytest.skip("OpenMPI has no such process")
+    if openmpi():  # which needs no supervisor
         once = ""
     # A death is told long before the limit, which is longer than this test waits.
     done = on_hosts(hosts, "1,1,1", str(HERE / "faults.py"), kind, "1", SECONDS=seconds, limit=60, **OFI)
     if not openmpi():  # which may return 0 when it tolerates faults
-        assert done.returncode == status or (status is None and done.returncode != 0), done.stderr
+        assert done.returncode == status, done.stderr
     assert "came through" not in done.stdout
     assert re.search(once, done.stderr), done.stderr
     lines = [[re.search(line.format(n=n, why=why, host=hosts.names[1], state=state), done.stderr)
               for line in (MISSED, LINE)] for n in (0, 2)]
-    # Under OpenMPI the first that reports a death ends the other one, as MPICH's mpiexec does that has lost its proxy.
-    first_ends = kind == "proxy" or (openmpi() and "died" in why)
-    assert (any if first_ends else all)(map(all, lines)), done.stderr
+    # Under OpenMPI the first that reports a death ends the other one.
+    assert (any if openmpi() and "died" in why else all)(map(all, lines)), done.stderr
 
 
 @pytest.mark.parametrize(("kind", "victim", "status"), [("os._exit", 1, 4), ("os._exit 0", 2, 70), ("kill", 0, 137)])
@@ -101,19 +97,21 @@ def test_the_status_is_that_of_the_lost_worker_whichever_host_ends_first(hosts: 
     assert sorted(re.findall(r"\d", " ".join(said))) == [n for n in "0123" if n != str(victim)], done.stderr
 
 
-# What goes wrong with worker 1, and what is said at least once; when a supervisor dies, MPICH ends all at once.
+# What goes wrong with worker 1, and what is said at least once; MPICH ends all at once when a supervisor dies, and may
+# do so when it has lost the proxy of a host.
 ENDS = {
     "raise": r"\[worker 1\] KeyError: 'the rows of May are missing'",
     "return": r"\[RD02\] .*worker 1 at the end of the program",
     "early absent": r"\[worker 0\] \[RD01\] starting: not all workers arrived within 6 s",
     "supervisor": "",
+    "proxy": r"\[launcher\] hydra_pmi_proxy \(process \d+\) died",
 }
 
 
 @pytest.mark.parametrize("kind", ENDS)
 def test_a_job_on_several_hosts_ends(hosts: Namespaces, kind: str) -> None:
-    if kind == "supervisor" and openmpi():
-        pytest.skip("there is none under OpenMPI")
+    if kind in ("supervisor", "proxy") and openmpi():
+        pytest.skip(f"there is no {kind} under OpenMPI")
     done = on_hosts(hosts, "1,1,1", str(HERE / "faults.py"), f"'{kind}'", "1", REFDIST_TIMEOUT="6", limit=60, **OFI)
     assert done.returncode != 0 or openmpi()  # which may return 0 when it tolerates faults
     assert "came through" not in done.stdout
