@@ -83,8 +83,12 @@ def _code(example: Example) -> Code:
 def run_example(adapter: Adapter, program: Program, answer: Answer | None = None) -> Answer:
     """Runs a program in this process and answers what was observed; into `answer` if that is given."""
     answer = {} if answer is None else answer
+    names: dict[str, Any] = {}
     with nothing_left(adapter):
-        _run(adapter, program, answer)
+        try:
+            _run(adapter, program, answer, names)
+        finally:
+            names.clear()  # a function keeps the names of its program, and they keep it
     return answer
 
 
@@ -106,8 +110,8 @@ def nothing_left(adapter: Adapter) -> Iterator[None]:
                 adapter.tf.distribute.experimental_set_strategy(None)
 
 
-def _run(adapter: Adapter, program: Program, answer: Answer) -> None:
-    names: dict[str, Any] = {"__name__": "example", "tf": adapter.tf}
+def _run(adapter: Adapter, program: Program, answer: Answer, names: dict[str, Any]) -> None:
+    names.update(__name__="example", tf=adapter.tf)
     blocks = [program.preamble, program.example] if program.preamble else [program.example]
     linecache.cache[program.file] = (1, None, _page(blocks), program.file)
     trees = [ast.increment_lineno(ast.parse(block.source), block.line - 1) for block in blocks]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +57,22 @@ def test_environment_variables_that_an_example_sets_end_with_it(strategy: str) -
     for answer in Simulated().run(Program(strategy, "example", None, sets, ())):
         assert answer[3] == {"error": "lookup", "message": "KeyError: 'missing'"}
     assert dict(os.environ) == before
+
+
+def test_what_an_example_makes_ends_with_it() -> None:
+    made: weakref.WeakSet[object] = weakref.WeakSet()
+
+    class Keeping(Simulated):
+        tf = SimpleNamespace(keep=made.add)
+
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        Keeping().run(Program("Default", "example", None, Code("def f(): return f\ntf.keep(f)\nf()", 1), ()))
+        assert not made
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def test_what_an_example_does_with_a_signal_ends_with_it() -> None:
