@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from refdist import errors
 from refdist.core import context_stack, rules
+from refdist.core.callers import default_strategy
 from refdist.core.interfaces import Strategy
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 def write_situation(strategy: Strategy | None) -> str:
     """The situation of a write: one of the columns of `rules.WRITES` or `rules.FOREIGN_WRITES`."""
     situation = context_stack.situation(strategy)
-    if situation == context_stack.OTHER_REPLICA:
-        other = context_stack.frame().strategy
-        if other is not None and other.num_replicas_in_sync == 1:
+    if situation in (context_stack.OTHER_REPLICA, context_stack.OTHER_CROSS):
+        top = context_stack.frame()
+        other = top.strategy
+        if other is default_strategy.value and top.kind != context_stack.UPDATE:
+            return context_stack.OUTSIDE  # the default strategy is current where no other one is
+        if situation == context_stack.OTHER_REPLICA and other is not None and other.num_replicas_in_sync == 1:
             return rules.LONE_REPLICA
     return situation
 

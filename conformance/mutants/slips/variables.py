@@ -18,6 +18,9 @@ _READING = (
          "    situation = context_stack.situation(strategy)\n"
          "    if situation == context_stack.OUTSIDE and strategy is not None:\n"
          "        return context_stack.OTHER_CROSS\n"),
+    Slip("the default strategy's replica is one of another strategy", "variable_updates.under-the-default-strategy",
+         _ACCESS,
+         "        if other is default_strategy.value and", "        if other is None and"),
     Slip("a variable says that it belongs to the strategy that is current", "variables.know-their-strategy", _VARIABLE,
          '        """The strategy that created the variable, None outside any scope."""\n'
          "        return self._strategy",
