@@ -15,6 +15,7 @@ from recorded import PATH
 import refdist
 from refdist.insight import Recording, load
 from refdist.insight.summary import Calls
+from refdist.insight.trace import _micro
 
 
 def rc() -> Any:
@@ -156,40 +157,47 @@ def test_tracks_have_names_and_an_order(trace: Any) -> None:
         "worker 0", "worker 1"]
     names = {(event["pid"], event["tid"]): event["args"]["name"] for event in trace["traceEvents"]
              if event["name"] == "thread_name"}
-    assert names[1, 4] == "replica 3 on worker:1 GPU:1" and names[1, 0] == "all replicas"
+    assert names == {(1, 1): "all replicas", (1, 2): "replica 0 on worker:0 GPU:0",
+                     (1, 3): "replica 1 on worker:0 GPU:1", (4, 4): "all replicas",
+                     (4, 5): "replica 2 on worker:1 GPU:0", (4, 6): "replica 3 on worker:1 GPU:1"}
 
 
-def test_slices_of_a_track_nest(trace: Any) -> None:
-    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for event in trace["traceEvents"]:
-        if event["ph"] == "X":
-            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
-    for slices in tracks.values():
-        open_until: list[float] = []
-        for begin, end in sorted(slices, key=lambda one: (one[0], -one[1])):
-            while open_until and open_until[-1] <= begin:
-                open_until.pop()
-            assert not open_until or end <= open_until[-1] + 1e-6
-            open_until.append(end)
+def as_perfetto_reads(trace: Any) -> list[dict[str, Any]]:
+    """The events by their time in whole nanoseconds, cut off; those of one time in the order of the file."""
+    read = [{**event, **{name: int(event[name] * 1000) for name in ("ts", "dur") if name in event}}
+            for event in trace["traceEvents"] if event["ph"] != "M"]
+    return sorted(read, key=lambda event: event["ts"])
 
 
-def test_arrows_begin_and_end_in_slices(trace: Any, kept: Recording) -> None:
-    slices = [(event["pid"], event["tid"], event["ts"], event["ts"] + event["dur"]) for event in trace["traceEvents"]
-              if event["ph"] == "X"]
-    arrows: dict[int, dict[str, Any]] = {}
-    for event in trace["traceEvents"]:
-        if event["ph"] in ("s", "f"):
-            assert event["ph"] not in arrows.setdefault(event["id"], {})
-            arrows[event["id"]][event["ph"]] = event
-            assert any((pid, tid) == (event["pid"], event["tid"]) and begin <= event["ts"] <= end + 1e-6
-                       for pid, tid, begin, end in slices)
+def test_times_are_those_of_the_events(trace: Any, kept: Recording) -> None:
+    start = kept.events[0].time
+    read = [event for event in as_perfetto_reads(trace) if event["ph"] in "Xi"]
+    assert {event["args"]["id"]: event["ts"] for event in read} == {
+        event.id: event.time - start for event in kept.events if event.kind != "end"}
+    for nanoseconds in (*range(3000), *range(10**15, 10**15 + 3000)):
+        assert int(_micro(nanoseconds) * 1000) == nanoseconds
+
+
+def test_slices_of_a_track_nest_and_arrows_bind_to_theirs(trace: Any, kept: Recording) -> None:
+    open_on: dict[int, list[dict[str, Any]]] = {}
+    arrows: dict[int, list[tuple[str, str, Any]]] = {}
+    for event in as_perfetto_reads(trace):
+        slices = open_on.setdefault(event["tid"], [])
+        if event["ph"] in "Xi":
+            end = event["ts"] + event.get("dur", 0)
+            while slices and slices[-1]["end"] <= event["ts"]:
+                slices.pop()
+            assert not slices or end <= slices[-1]["end"]
+            slices.append({**event, "end": end})
+        else:
+            last = slices[-1]
+            arrows.setdefault(event["id"], []).append((event["ph"], last["cat"], last["args"]["rendezvous"]))
     done = {(event.worker, event["rendezvous"]) for event in kept.events if event.kind == "combine"}
-    ids = {event.id for event in kept.events if event.kind in ("meet", "receive")
-           and (event.worker, event["rendezvous"]) in done}
-    assert set(arrows) == ids
-    for both in arrows.values():
-        assert both["s"]["ts"] <= both["f"]["ts"] and both["s"]["cat"] == both["f"]["cat"]
-        assert 0 in (both["s"]["tid"], both["f"]["tid"]) and both["s"]["tid"] != both["f"]["tid"]
+    assert arrows == {
+        event.id: [("s", *ends[0]), ("f", *ends[1])] for event in kept.events if event.kind in ("meet", "receive")
+        and (event.worker, event["rendezvous"]) in done
+        for ends in [[("meet", event["rendezvous"]), ("combine", event["rendezvous"])] if event.kind == "meet" else
+                     [("combine", event["rendezvous"]), ("receive", event["rendezvous"])]]}
 
 
 def test_what_was_killed_lasts_to_the_end_of_the_trace(kept: Recording, tmp_path: Path) -> None:

@@ -4,18 +4,27 @@ A worker is a process of it, and each replica a thread, beside one for what conc
 begins and ends is a complete event ("X"), which nests by its times; a replica that waits is one too.  Arrows go from
 each replica that arrives to where the call is carried out, and from there to each replica that goes on.
 
-Source: Google's "Trace Event Format", sections "Complete Events", "Instant Events", "Flow Events" and "Metadata
-Events"; times are microseconds.
+Three things are as Perfetto reads them, where the format leaves them open.  Process 0 and thread 0 are the kernel's
+idle task there, and a thread is found by its number alone, so all numbers are from 1 and different, and a process has
+that of its first thread.  Times are microseconds, made whole nanoseconds by cutting off, so each is the smallest
+number that is not cut to the nanosecond before; else slices would overlap by one.  And an arrow binds to the slice
+that was read last on its thread, so arrows come after all slices, and what goes on is an event of its own.
+
+Sources: Google's "Trace Event Format", sections "Complete Events", "Instant Events", "Flow Events" and "Metadata
+Events"; Perfetto's "Visualizing external trace formats", section "Chrome JSON format", its reader
+(`importers/json/json_trace_parser_impl.cc`, `json_trace_utils.cc`), and its issues 394 and 560.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from refdist.insight.events import BEGINNINGS, Event
+from refdist.insight.layout import Lane, lane_of, lanes_of
 
-_INSTANTS = ("transfer", "variable", "write", "step", "print", "warning", "error")
+_INSTANTS = ("receive", "transfer", "variable", "write", "step", "print", "warning", "error")
 _ARROW = "rendezvous"
 
 
@@ -24,37 +33,44 @@ def trace_of(events: Sequence[Event]) -> dict[str, Any]:
     start = min((event.time for event in events), default=0)
     stop = max((event.time for event in events), default=0)
     ends: dict[int | None, int] = {event["of"]: event.time for event in events if event.kind in ("end", "receive")}
-    found = _names(events)
+    numbers = {lane: i for i, lane in enumerate(lanes_of(events), 1)}
+
+    def at(event: Event) -> dict[str, Any]:
+        return {"pid": numbers[event.worker, None], "tid": numbers[lane_of(event)], "ts": _micro(event.time - start)}
+
+    found, arrows = _names(events, numbers), []
     combined = {(event.worker, event["rendezvous"]): event for event in events if event.kind == "combine"}
     for event in events:
-        here = {"pid": event.worker, "tid": _thread(event), "ts": (event.time - start) / 1000}
+        named = {"name": _name(event), "cat": event.kind, "args": _args(event)}
         if event.kind in BEGINNINGS or event.kind == "meet":
             # What does not go on, or was killed, lasts as long as what it is part of.
             end = ends[event.id] = ends.get(event.id, ends.get(event.parent, stop))
-            found.append({"name": _name(event), "cat": event.kind, "ph": "X", **here,
-                          "dur": (end - event.time) / 1000, "args": _args(event)})
+            found.append({**named, "ph": "X", **at(event), "dur": _micro(end - event.time)})
         elif event.kind in _INSTANTS:
-            found.append({"name": _name(event), "cat": event.kind, "ph": "i", **here, "s": "t", "args": _args(event)})
+            found.append({**named, "ph": "i", **at(event), "s": "t"})
         if event.kind in ("meet", "receive"):
             other = combined.get((event.worker, event["rendezvous"]))
             if other is not None:
-                there = {"pid": other.worker, "tid": _thread(other), "ts": (other.time - start) / 1000}
-                found += _arrow(event.id, here, there) if event.kind == "meet" else _arrow(event.id, there, here)
-    return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": {"events": len(events)}}
+                both = (event, other) if event.kind == "meet" else (other, event)
+                arrows += _arrow(event.id, *map(at, both))
+    return {"traceEvents": found + arrows, "displayTimeUnit": "ns", "otherData": {"events": len(events)}}
 
 
-def _names(events: Sequence[Event]) -> list[dict[str, Any]]:
-    threads: dict[tuple[int, int], str] = {}
-    for event in events:
-        threads.setdefault((event.worker, 0), "all replicas")
-        if event.replica is not None:
-            threads.setdefault((event.worker, _thread(event)), f"replica {event.replica} on {event.device}")
-    found = [{"name": "process_name", "ph": "M", "pid": worker, "tid": 0, "args": {"name": f"worker {worker}"}}
-             for worker in sorted({worker for worker, _ in threads})]
-    for (worker, thread), name in sorted(threads.items()):
-        found.append({"name": "thread_name", "ph": "M", "pid": worker, "tid": thread, "args": {"name": name}})
-        found.append({"name": "thread_sort_index", "ph": "M", "pid": worker, "tid": thread,
-                      "args": {"sort_index": thread}})
+def _micro(nanoseconds: int) -> float:
+    found = nanoseconds / 1000
+    return found if int(found * 1000) == nanoseconds else math.nextafter(found, math.inf)
+
+
+def _names(events: Sequence[Event], numbers: dict[Lane, int]) -> list[dict[str, Any]]:
+    devices = {lane_of(event): event.device for event in reversed(events)}
+    found = []
+    for (worker, replica), number in numbers.items():
+        here = {"ph": "M", "pid": numbers[worker, None], "tid": number}
+        if replica is None:
+            found.append({"name": "process_name", **here, "args": {"name": f"worker {worker}"}})
+        name = "all replicas" if replica is None else f"replica {replica} on {devices[worker, replica]}"
+        found.append({"name": "thread_name", **here, "args": {"name": name}})
+        found.append({"name": "thread_sort_index", **here, "args": {"sort_index": number}})
     return found
 
 
@@ -62,10 +78,6 @@ def _arrow(number: int, begin: dict[str, Any], end: dict[str, Any]) -> list[dict
     # The end binds to the slice that is open there, not to the next one.
     return [{"name": _ARROW, "cat": _ARROW, "ph": "s", "id": number, **begin},
             {"name": _ARROW, "cat": _ARROW, "ph": "f", "bp": "e", "id": number, **end}]
-
-
-def _thread(event: Event) -> int:
-    return 0 if event.replica is None else event.replica + 1
 
 
 def _name(event: Event) -> str:
