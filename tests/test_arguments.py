@@ -204,6 +204,11 @@ def of_four_replicas() -> Any:
         return refdist.Variable(1.0)
 
 
+def of_one_replica() -> Any:
+    with refdist.OneDeviceStrategy("CPU:0").scope():
+        return refdist.Variable(1.0)
+
+
 def slices_beside_an_array() -> Any:
     replica = refdist.get_replica_context()
     return replica.all_reduce("SUM", np.ones(2, np.float32) if replica.replica_id_in_sync_group else SLICES)
@@ -238,7 +243,15 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "an index": (lambda: VARIABLE[5], "is out of bounds for axis 0 with size 2. Use an index that the array has."),
     "an operand": (lambda: VARIABLE + "a", " Pass operands whose shapes and dtypes fit together."),
     "an empty name": (
-        lambda: STRATEGY.extended.reduce_to("SUM", VALUE, ""), "device name: destinations is an empty string. "),
+        lambda: STRATEGY.extended.reduce_to("SUM", VALUE, ""), "device name: destinations is an empty string."),
+    "a number that is too large": (
+        lambda: refdist.Variable(1, dtype=np.uint8).assign(300), "0: 300 does not fit into uint8."),
+    "a negative number": (
+        lambda: refdist.Variable(1, dtype=np.uint8).assign(np.int32(-1)), "(-1, dtype=int32) does not fit into uint8"),
+    "another dtype": (
+        lambda: refdist.Variable(1, dtype=np.uint8).assign(np.int32(1)), "value has dtype int32, not uint8. Cast"),
+    "a variable of one replica": (
+        lambda: STRATEGY.extended.update(of_one_replica(), ones), "a OneDeviceStrategy of 1 replica (made at"),
     "a variable of others": (
         lambda: STRATEGY.extended.update(of_four_replicas(), ones),
         "update of variable Variable:0 by a MirroredStrategy of 2 replicas: the variable belongs to a MirroredStrategy "

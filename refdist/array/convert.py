@@ -226,10 +226,11 @@ def cast(array: Array, dtype: object, attempted: str) -> Any:
     text = dtype.kind in "US"
     if text and own.kind == dtype.kind:
         return array  # a longer string must not be cut
-    if not text and _same_kind(own, dtype) and _in_range(array, dtype):
+    fits = _in_range(array, dtype)
+    if not text and fits and _same_kind(own, dtype):
         return astype(array, dtype)
-    raise errors.error("RD05", attempted, f"the value has dtype {array.dtype}, not {dtype}",
-                       f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
+    found = f"the value has dtype {array.dtype}, not {dtype}" if fits else f"{short(array)} does not fit into {dtype}"
+    raise errors.error("RD05", attempted, found, f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
                        kind=errors.InvalidArgumentError)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,7 +139,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     @property
     def name(self) -> str:
         """The name with ":0", as TensorFlow writes it."""
-        return f"{self._primary._name}:0"
+        return sys.intern(f"{self._primary._name}:0")  # one object, which replicas can return
 
     @property
     def dtype(self) -> np.dtype[Any]:
