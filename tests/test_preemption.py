@@ -76,6 +76,18 @@ def test_a_signal_is_noted_and_the_default_end_is_an_exit(tmp_path: Path) -> Non
     assert float(w) == 2.0
 
 
+def test_a_config_keeps_what_it_was_given_and_refuses_what_would_fail_at_the_end() -> None:
+    empty = TerminationConfig()
+    assert (empty.termination_watcher_fn, empty.exit_fn, empty.grace_period, empty.save_fn) == (None,) * 4
+    assert [TerminationConfig(grace_period=n).grace_period for n in (0, 2, 2.5, np.int64(3))] == [0, 2, 2.5, 3]
+    for name in ("termination_watcher_fn", "exit_fn", "save_fn"):
+        with pytest.raises(TypeError, match=rf"\[RD25\] TerminationConfig: {name} is 3\. Pass a function, or None\."):
+            TerminationConfig(**{name: 3})  # type: ignore[arg-type]
+    for seconds in (-1, float("nan"), "soon", True):
+        with pytest.raises(ValueError, match=rf"\[RD25\] TerminationConfig: grace_period is {seconds!r}\."):
+            TerminationConfig(grace_period=seconds)  # type: ignore[arg-type]
+
+
 def test_training_goes_on_for_the_grace_period_between_two_saves(tmp_path: Path) -> None:
     """TensorFlow 2.21 too saves at once and again at the end: the end may come earlier than was said."""
     saved: list[int] = []

@@ -31,15 +31,27 @@ class TerminationConfig:
             saved at the beginning too, because the machine may be stopped earlier.
         save_fn: called instead of the `save` of the checkpoint manager.
 
+    Raises:
+        RD25: an argument that is not a function, or not a number of seconds of at least 0.
+
     Source: tf.distribute.experimental.TerminationConfig.
     """
 
     def __init__(self, termination_watcher_fn: Callable[[], bool] | None = None,
                  exit_fn: Callable[[], object] | None = None, grace_period: float | None = None,
                  save_fn: Callable[..., object] | None = None) -> None:
+        # Checked here, because when they are needed it is too late.
+        for name, given in (("termination_watcher_fn", termination_watcher_fn), ("exit_fn", exit_fn),
+                            ("save_fn", save_fn)):
+            if given is not None and not callable(given):
+                raise errors.error("RD25", "TerminationConfig", f"{name} is {given!r}", "Pass a function, or None.")
+        if grace_period is not None and (isinstance(grace_period, bool) or not isinstance(
+                grace_period, (int, float, np.integer, np.floating)) or not grace_period >= 0):
+            raise errors.error("RD25", "TerminationConfig", f"grace_period is {grace_period!r}",
+                               "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)
         self.termination_watcher_fn = termination_watcher_fn
         self.exit_fn = exit_fn
-        self.grace_period = grace_period or 0.0
+        self.grace_period = grace_period
         self.save_fn = save_fn
 
 
@@ -130,7 +142,7 @@ class PreemptionCheckpointHandler:
         """Of every worker: whether it was told to end, whether its grace period is over, and the error of its step."""
         # Only the worker that received the signal knows when its grace period began.
         mine = (self._told.is_set(),
-                self._told.is_set() and time.monotonic() - self._told_at >= self._config.grace_period,
+                self._told.is_set() and time.monotonic() - self._told_at >= (self._config.grace_period or 0),
                 _pickled(failure) if failure else b"")
         # Found each time, because variables may be created in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
