@@ -454,3 +454,14 @@ def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Pat
         assert name.startswith(".") or name == files.INDEX or list_variables(tmp_path / name)
     assert weights(mpiexec(2, RESUMED, str(tmp_path), "0", "never")) == unkilled
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")], "what the kill left is removed"
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, 1j, "a", b"a", np.ones(2), np.float32(1), None, refdist.constant(1.0)])
+def test_what_would_not_be_saved_is_refused(value: Any) -> None:
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] Checkpoint: step is .* would not be saved"):
+        Checkpoint(v=refdist.Variable(1.0), step=value)
+    if value is not None:
+        with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] Checkpoint: root is "):
+            Checkpoint(value)
+    checkpoint = Checkpoint(v=refdist.Variable(1.0))
+    checkpoint.step = value  # type: ignore[attr-defined]

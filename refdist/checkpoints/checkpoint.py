@@ -31,10 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors
+from refdist.array.convert import short
 from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, walk
+from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, walk
 from refdist.core import call_site, context_stack, rules
 from refdist.variables.variable import Variable
 
@@ -59,6 +60,9 @@ class Checkpoint:
     >>> refdist.train.Checkpoint(v=w).read(path).assert_consumed() is not None, float(w)
     (True, 3.0)
 
+    Raises:
+        RD25: a number, text, an array or None, which would not be saved; or an attribute that the root has already.
+
     Source: tf.train.Checkpoint.
     """
 
@@ -68,6 +72,12 @@ class Checkpoint:
     _save_counter: Variable | None
 
     def __init__(self, root: object = None, **kwargs: object) -> None:
+        named = kwargs if root is None else {"root": root, **kwargs}
+        for name, value in named.items():
+            if is_plain(value):
+                raise errors.error("RD25", "Checkpoint", f"{name} is {short(value)}, {errors.type_of(value)}, which "
+                                   "would not be saved", "Pass a variable, `refdist.Variable(value)`, or an object "
+                                   "with variables.", kind=errors.InvalidValueError)
         self._pending = {}
         self._places = []
         self._root = root

@@ -9,12 +9,17 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
+from refdist.array.convert import is_array
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import ResourceVariable, Variable
 
 # Types whose attributes are not searched.  Callable objects are: a model may be one.
 _PASSED = (str, bytes, np.ndarray, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
            types.ModuleType, functools.partial)
+
+
+# What can hold no variable now or later, and is not saved either.
+_PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, type(None))
 
 
 class Stateful(Protocol):
@@ -44,6 +49,11 @@ def _names_its_items(value: object) -> TypeGuard[_Itemized]:
 
 def _is_stateful(value: object) -> TypeGuard[Stateful]:
     return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+def is_plain(value: object) -> bool:
+    """Whether this is a number, text, an array or None: a value that has no variables and never will."""
+    return isinstance(value, _PLAIN) or (is_array(value) and not isinstance(value, Saved))
 
 
 def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
