@@ -466,3 +466,16 @@ def test_a_cluster_may_have_gaps_and_indices_as_text() -> None:
 def test_workers_with_gaps_are_numbered_without(job: str, index: int, number: int) -> None:
     spec = ClusterSpec({"worker": {"10": "d:4", "1": "a:1", "3": "b:2"}, "chief": {"4": "c:3"}})
     assert check_cluster(spec, job, index) == (number, 4)
+
+
+@pytest.mark.parametrize("name", [5, None, ("worker",)])
+def test_jobs_are_named_by_text(name: Any) -> None:
+    with pytest.raises(refdist.errors.InvalidTypeError, match=r"RD25\] ClusterSpec: a job has the name "):
+        ClusterSpec({name: ["a:1"]})
+    assert ClusterSpec({b"worker": ["a:1"]}).as_dict() == {"worker": ["a:1"]}
+
+
+@pytest.mark.parametrize("task_id", ["x", -1, 1.0, True])
+def test_a_wrong_task_id_is_an_argument_of_the_resolver(task_id: Any) -> None:
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"RD17\] TFConfigClusterResolver: task_id is "):
+        resolvers.TFConfigClusterResolver(task_id=task_id)

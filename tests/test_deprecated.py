@@ -149,3 +149,18 @@ def test_the_strategies_of_the_first_version_reduce_without_an_axis() -> None:
         assert distribute.experimental.MultiWorkerMirroredStrategy().reduce("SUM", 2.0) == 2.0
     with pytest.raises(TypeError, match="axis"):
         refdist.MirroredStrategy(["CPU:0"]).reduce("SUM", 1.0)  # type: ignore[call-arg]
+
+
+def test_an_iterator_is_an_iterator() -> None:
+    strategy = refdist.compat.v1.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    iterator = strategy.make_dataset_iterator(refdist.data.Dataset.range(4).batch(2))
+    assert iter(iterator) is iterator
+    assert [[part.tolist() for part in element.values] for element in iterator] == [[[0], [1]], [[2], [3]]]
+    with pytest.raises(StopIteration):
+        next(iterator)
+    iterator.initialize()
+    assert [part.tolist() for part in next(iterator).values] == [[0], [1]]
+
+
+def test_the_server_of_older_names() -> None:
+    assert refdist.compat.v1.distribute.Server is refdist.Server

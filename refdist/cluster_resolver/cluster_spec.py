@@ -37,15 +37,19 @@ class ClusterSpec:
         if not isinstance(cluster, dict):
             raise errors.error("RD25", "ClusterSpec", f"got {cluster!r}",
                                "Pass a dict such as {\"worker\": [\"host:port\"]}.")
-        for job, tasks in cluster.items():
+        for name, tasks in cluster.items():
+            if not isinstance(name, (str, bytes)):
+                raise errors.error("RD25", "ClusterSpec", f"a job has the name {name!r}",
+                                   "Pass text such as \"worker\".")
+            job = name.decode() if isinstance(name, bytes) else name
             if isinstance(tasks, (list, tuple)):
                 tasks = dict(enumerate(tasks))
             if not isinstance(tasks, dict):
                 raise errors.error("RD25", "ClusterSpec", f"the tasks of job {job!r} are {tasks!r}",
                                    "Pass a list of addresses, or a dict from task index to address.")
             found = [(_index(job, i), _address(job, i, where)) for i, where in tasks.items()]
-            self._jobs[str(job)] = dict(found)
-            if len(self._jobs[str(job)]) < len(found):
+            self._jobs[job] = dict(found)
+            if len(self._jobs[job]) < len(found):
                 raise errors.error("RD25", "ClusterSpec", f"job {job!r} has a task index twice: {list(tasks)}",
                                    "Give every task one address.")
 

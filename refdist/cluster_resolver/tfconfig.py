@@ -36,7 +36,13 @@ class TFConfigClusterResolver(ClusterResolver):
     def __init__(self, task_type: str | None = None, task_id: int | str | None = None, rpc_layer: str | None = None,
                  environment: str | None = None) -> None:
         self._task_type = task_type
-        self._task_id = None if task_id is None else _int(task_id, "the argument task_id")
+        self._task_id = None
+        if task_id is not None:
+            self._task_id = integer(task_id)
+            if self._task_id is None or self._task_id < 0:
+                raise errors.error("RD17", "TFConfigClusterResolver", f"task_id is {task_id!r}",
+                                   "Pass a number of 0 or more, or None for that of TF_CONFIG.",
+                                   kind=errors.InvalidValueError)
         self._rpc_layer = rpc_layer
         self._environment = environment
         self._first = os.environ.get(VARIABLE)

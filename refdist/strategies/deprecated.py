@@ -53,8 +53,11 @@ class InputIterator:
         """The next element, or an Optional without one."""
         return self._iterator.get_next_as_optional()
 
-    def __iter__(self) -> Iterator:
-        return self._iterator
+    def __iter__(self) -> InputIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
 
 
 class _Calls:

@@ -14,6 +14,7 @@ Source: tf.compat.v1.distribute.
 from typing import TYPE_CHECKING, Any
 
 from refdist import cluster_resolver
+from refdist.cluster_resolver.server import Server
 from refdist.compat.v1 import experimental
 from refdist.compat.v1.strategies import MirroredStrategy, OneDeviceStrategy, Strategy
 from refdist.core.rules import ReduceOp
@@ -36,8 +37,9 @@ from refdist.variables.values import DistributedValues
 __all__ = [
     "CrossDeviceOps", "DistributedValues", "HierarchicalCopyAllReduce", "InputContext", "InputReplicationMode",
     "MirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ReduceOp", "ReductionToOneDevice", "ReplicaContext",
-    "RunOptions", "Strategy", "StrategyExtended", "cluster_resolver", "experimental", "experimental_set_strategy",
-    "get_loss_reduction", "get_replica_context", "get_strategy", "has_strategy", "in_cross_replica_context",
+    "RunOptions", "Server", "Strategy", "StrategyExtended", "cluster_resolver", "experimental",
+    "experimental_set_strategy", "get_loss_reduction", "get_replica_context", "get_strategy", "has_strategy",
+    "in_cross_replica_context",
 ]
 
 
