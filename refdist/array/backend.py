@@ -288,7 +288,7 @@ def constant(value: object, dtype: object = None) -> Any:
 
     Args:
         value: a number, string, nested list, array, or an object with `__array__`; Python numbers become
-            int32, float32 or complex128.
+            int32, or int64 if one does not fit, float32 or complex128.
         dtype: the dtype wanted, or None.
 
     >>> import refdist
@@ -296,7 +296,8 @@ def constant(value: object, dtype: object = None) -> Any:
     array([1, 2], dtype=int32)
 
     Raises:
-        RD25: a value that is not an array, a ragged list, or an int that int32 cannot hold.
+        RD25: a value that is not an array, a ragged list, one of numbers and text,
+            or an int that int64 cannot hold.
         RD05: a dtype that would lose the value's kind.
 
     Source: tf.constant.

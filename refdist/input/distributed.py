@@ -288,9 +288,10 @@ def _mode(options: InputOptions) -> str:
 
 
 def _on_device(put: Callable[..., object], element: object, device: str) -> Any:
+    # None, which an element may have, lies nowhere.
     if not nest.is_nested(element):
-        return put(element, device)
-    return nest.map_structure(lambda leaf: put(leaf, device), element)
+        return element if element is None else put(element, device)
+    return nest.map_structure(lambda leaf: leaf if leaf is None else put(leaf, device), element)
 
 
 def _origin(pipeline: object, cuts: bool) -> Origin | None:
