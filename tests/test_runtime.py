@@ -27,10 +27,11 @@ ELSEWHERE = {
     "refdist.backends.mpi.reports._claims": "names that a process keeps until it ends",
     "refdist.core.call_site._interned": "a cache",
     "refdist.core.call_site._known": "a cache",
+    "refdist.insight.stream._sites": "sites by their ids, which are kept anyway",
 }
 # Functions that remember what they have returned, which is the same every time.
 CACHED = {
-    "refdist.array.ordered_sum._keeps_first",
+    "refdist.array.ordered_sum._keeps_first", "refdist.array.summaries._type_of", "refdist.insight.lines._device",
     "refdist.array.convert._standard_name", "refdist.array.convert.kind_of", "refdist.core.agreement.signature_of",
     "refdist.core.devices._canonical", "refdist.core.devices.parse", "refdist.core.devices.short",
     "refdist.coordinator.steady._names", "refdist.strategies.replica_context._checked_signature",

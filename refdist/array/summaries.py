@@ -37,7 +37,8 @@ _COPIED = 1024  # bytes of an array that is copied, which is faster than to meas
 _QUICK = 1 << 16
 # What is kept of a large array, as NumPy gives it: shape, dtype, bytes, the smallest and the largest item, the norm,
 # how many items are NaN and where the first is, and the first items or all.
-_Numbers = tuple[tuple[int, ...], np.dtype[Any], int, Any, Any, float | None, int, list[int] | None, NDArray[Any]]
+_Numbers = tuple[tuple[int, ...], np.dtype[np.generic], int, object, object, float | None, int, list[int] | None,
+                 NDArray[np.generic]]
 
 
 class Summary(TypedDict):
@@ -56,8 +57,9 @@ class Summary(TypedDict):
 
 
 # What is kept of all arrays of a value: of each, or the copy of a small array that is the whole value.
-Taken = tuple[Any, ...] | NDArray[Any]
-Known = dict[int, tuple[object, Any]]
+_One = NDArray[np.generic] | _Numbers
+Taken = tuple[_One, ...] | NDArray[np.generic]
+Known = dict[int, tuple[object, _One]]
 
 
 def taken(value: object, known: Known | None = None) -> Taken:
@@ -92,7 +94,7 @@ def packed(kept: Taken) -> str:
     return f"[{_packed(kept) if isinstance(kept, np.ndarray) else ','.join(map(_packed, kept))}]"
 
 
-def _packed(one: Any) -> str:
+def _packed(one: _One) -> str:
     # Its type and its items in hexadecimal digits, as they lie in memory; of a large array the first items, the norm,
     # and the smallest and the largest item; or else the summary.
     if isinstance(one, np.ndarray):
@@ -101,7 +103,7 @@ def _packed(one: Any) -> str:
         return json.dumps(summary(one))
     shape, dtype, _, low, high, norm, nans, _, items = one
     if dtype.char in "fd" and not nans:
-        return f'{_type_of(dtype, shape)}"{items.tobytes().hex()}",{norm!r},{float(low)!r},{float(high)!r}]'
+        return f'{_type_of(dtype, shape)}"{items.tobytes().hex()}",{norm!r},{float(low)!r},{float(high)!r}]'  # type: ignore[arg-type]
     return json.dumps(_told(one))
 
 
@@ -120,11 +122,11 @@ def unpacked(found: Any) -> Summary:
 
 
 @functools.lru_cache(maxsize=4096)
-def _type_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+def _type_of(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:
     return f'["{dtype.str}",{list(shape)},'
 
 
-def _once(array: Any, known: Known) -> Any:
+def _once(array: object, known: Known) -> _One:
     found = known.get(id(array))
     if found is None:
         found = known[id(array)] = array, _numbers(to_numpy(array))
@@ -195,7 +197,7 @@ def _listed(item: object) -> str:
     return str(item)
 
 
-def _numbers(array: NDArray[Any]) -> Any:
+def _numbers(array: NDArray[np.generic]) -> _One:
     return array.copy() if array.nbytes <= _COPIED else _measured(array)
 
 
@@ -211,7 +213,8 @@ def _measured(array: NDArray[Any]) -> _Numbers:
     return array.shape, array.dtype, array.nbytes, *_looked_at(flat, array.shape), items
 
 
-def _looked_at(flat: NDArray[Any], shape: tuple[int, ...]) -> tuple[Any, Any, float | None, int, list[int] | None]:
+def _looked_at(flat: NDArray[Any],
+               shape: tuple[int, ...]) -> tuple[object, object, float | None, int, list[int] | None]:
     # Of any array: the smallest item, the largest, the norm, how many are NaN and where the first is.
     low = high = norm = None
     nans, nan = 0, None

@@ -17,7 +17,7 @@ from refdist import notebook
 from refdist.array import summaries
 from refdist.core import devices
 from refdist.insight.events import Event, Told, renumbered
-from refdist.insight.stream import Places, Raw, Where, places_of, site_of, told_of, transferred
+from refdist.insight.stream import Moves, Places, Raw, Where, places_of, site_of, told_of, transferred
 
 encoded = json.JSONEncoder(separators=(",", ":")).encode
 _text = functools.lru_cache(maxsize=4096)(encoded)
@@ -40,7 +40,7 @@ class Lines:
         self._moves: dict[object, list[str]] = {}
         self._count = 0
         self._position: dict[int, int] = {}
-        self._often: dict[str, Callable[[Raw], str]] = {
+        self._often: dict[str, Callable[..., str]] = {
             "replica": self._replica, "meet": self._meet, "receive": self._receive, "end": self._end,
             "write": self._write, "transfers": self._transfers}
 
@@ -48,7 +48,7 @@ class Lines:
         """What the stream hands on; "" for the end of what began before the recording."""
         often = self._often.get(raw[1])
         if often is not None:
-            return often(raw)
+            return often(*raw)
         found = ""
         for told in told_of(raw, self._places):
             if renumbered(told, self._position, self._count):
@@ -88,13 +88,12 @@ class Lines:
                 f'"replica":{"null" if replica is None else replica},"device":{_device(device)},"run":{run},'
                 f'"step":{step},"parent":{"null" if parent is None else parent}')
 
-    def _replica(self, raw: Raw) -> str:
-        number, _, at, where, function = raw
+    def _replica(self, number: int, kind: str, at: int, where: Where, function: str) -> str:
         self._position[number] = self._count
-        return f'{self._begin("replica", at, where)},"function":{_text(function)}}}\n'
+        return f'{self._begin(kind, at, where)},"function":{_text(function)}}}\n'
 
-    def _meet(self, raw: Raw) -> str:
-        number, _, at, where, rendezvous, call, op, axis, place, kept = raw
+    def _meet(self, number: int, kind: str, at: int, where: Where, rendezvous: int, call: str, op: str | None,
+              axis: int | str | None, place: int, kept: summaries.Taken) -> str:
         key = call, op, axis, place
         known = self._calls.get(key)
         sources = ""
@@ -105,31 +104,29 @@ class Lines:
             sources = self._sources(site)
             known = self._calls[key] = encoded({"call": call, "op": op, "axis": axis, "site": site})[1:-1]
         self._position[number] = self._count
-        return (f'{sources}{self._begin("meet", at, where)},"rendezvous":{rendezvous},{known},'
+        return (f'{sources}{self._begin(kind, at, where)},"rendezvous":{rendezvous},{known},'
                 f'"bytes":{summaries.nbytes(kept)},"contributed":{summaries.packed(kept)}}}\n')
 
-    def _receive(self, raw: Raw) -> str:
-        _, _, at, where, rendezvous, of, kept = raw
+    def _receive(self, _: int, kind: str, at: int, where: Where, rendezvous: int, of: int,
+                 kept: summaries.Taken) -> str:
         position = self._position.pop(of, None)
         if position is None:
             return ""
-        return (f'{self._begin("receive", at, where)},"rendezvous":{rendezvous},"of":{position},'
+        return (f'{self._begin(kind, at, where)},"rendezvous":{rendezvous},"of":{position},'
                 f'"received":{summaries.packed(kept)}}}\n')
 
-    def _end(self, raw: Raw) -> str:
-        _, _, at, where, of, how = raw
+    def _end(self, _: int, kind: str, at: int, where: Where, of: int, how: str) -> str:
         position = self._position.pop(of, None)
-        return "" if position is None else f'{self._begin("end", at, where)},"of":{position},"how":"{how}"}}\n'
+        return "" if position is None else f'{self._begin(kind, at, where)},"of":{position},"how":"{how}"}}\n'
 
-    def _write(self, raw: Raw) -> str:
-        _, _, at, where, variable, count, copy, kept, place = raw
+    def _write(self, _: int, kind: str, at: int, where: Where, variable: str, count: int, copy: int | None,
+               kept: summaries.Taken, place: int) -> str:
         site = places_of(site_of(place))
-        return (f'{self._sources(site)}{self._begin("write", at, where)},"variable":{_text(variable)},'
+        return (f'{self._sources(site)}{self._begin(kind, at, where)},"variable":{_text(variable)},'
                 f'"number":{count},"copy":{"null" if copy is None else copy},'
                 f'"bytes":{summaries.nbytes(kept)},"copies":{summaries.packed(kept)},"site":{encoded(site)}}}\n')
 
-    def _transfers(self, raw: Raw) -> str:
-        _, _, at, where, fields = raw
+    def _transfers(self, _: int, kind: str, at: int, where: Where, fields: dict[str, Moves]) -> str:
         # The same question has the same answer, and a reduction in every step asks it in every step.
         moves = fields["moves"]
         key = (moves.func, moves.args) if isinstance(moves, functools.partial) else moves

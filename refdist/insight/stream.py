@@ -48,6 +48,7 @@ _NAMES = {
     "combine": ("rendezvous", "call", "replicas"), "receive": ("rendezvous", "of", "received"), "end": ("of", "how"),
     "write": ("variable", "number", "copy", "copies", "site")}
 _sites: dict[int, Site] = {}
+Moves = Callable[[], Iterable[tuple[str, str, int]]]
 
 _state, _worker, _taken = context_stack.state, journal.worker, summaries.taken
 # The places of sites by their id, with the site, so that the id stays its own.
@@ -176,7 +177,7 @@ class Stream:
             self.write("error", code=error.code if isinstance(error, RefdistError) else "", type=type(error).__name__,
                        text=str(error), site=_places(error))
 
-    def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
+    def transfers(self, moves: Moves) -> None:
         self._hand_on("transfers", self._where(), {"moves": moves})
 
     def meet(self, run: Any, call: Any) -> Raw:
@@ -348,7 +349,7 @@ def _axis(axis: object) -> int | str | None:
     return axis if axis is None or isinstance(axis, int) else str(axis)
 
 
-def transferred(moves: Callable[[], Iterable[tuple[str, str, int]]]) -> list[tuple[str, str, int, int]]:
+def transferred(moves: Moves) -> list[tuple[str, str, int, int]]:
     """From where, to where, how many bytes and in how many pieces, of all that moves."""
     sent: dict[tuple[str, str], list[int]] = {}
     for source, destination, nbytes in moves():
