@@ -278,3 +278,12 @@ def test_a_checkpoint_of_another_shape_changes_nothing(tmp_path: Path) -> None:
     later.read(path)
     later.v = sharded(np.zeros(5), 2, 2, 1)
     assert later.v.numpy().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_function_without_arguments_is_called_once_for_all_parts() -> None:
+    spec = refdist.train.ClusterSpec({"worker": ["w0:1"], "ps": ["p0:1", "p1:1"]})
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec), Fixed(2))
+    asked = []
+    with strategy.scope():
+        v = refdist.Variable(lambda: asked.append(1) or [1.0, 2.0, 3.0], shape=[3], dtype="float32")
+    assert len(asked) == 1 and [part.numpy().tolist() for part in v.variables] == [[1.0, 2.0], [3.0]]
