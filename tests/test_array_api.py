@@ -187,7 +187,7 @@ def test_the_arrays_among_the_arguments_of_run_come_to_the_replica_s_device(two:
 
 
 def test_an_array_that_no_backend_has_declared_is_said_to_be_one() -> None:
-    said = r"^\[RD25\] conversion to an array: value is .*, an? Array\. Choose the backend that has such arrays"
+    said = r"^\[RD25\] constant: value is .*, an? Array\. Choose the backend that has such arrays"
     with process.fresh(), pytest.raises(TypeError, match=said):
         refdist.constant(xp.asarray([1.0], device=strict_world.Apart.gpus[0]))
 
