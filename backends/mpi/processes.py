@@ -28,6 +28,7 @@ _KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
 _LAUNCHERS = ("mpiexec", "mpirun", "hydra_", "prte", "orte", "srun", "slurmstepd")
 _OPENMPI = ("mpiexec", "mpirun", "prte", "orte")  # those that start workers; MPICH's mpiexec never does it itself
 
+
 class Facts(NamedTuple):
     """A line of /proc/PID/stat.
 
