@@ -88,7 +88,7 @@ class Strategy {
     Object.assign(this, { num_replicas_in_sync: BigInt(count), _count: count, _lone: /Default|OneD/.test(kind), kind });
   }
   _across() {
-    if (now().strategy !== DEFAULT && (now().strategy !== this || inReplica())) fail("context", "not across replicas");
+    if (now() !== OUTSIDE && (now().strategy !== this || inReplica())) fail("context", "not across replicas");
   }
   scope() {
     const context = this === DEFAULT ? OUTSIDE : { strategy: this };

@@ -124,12 +124,12 @@ class Strategy:
         self.num_replicas_in_sync, self._lone, self.kind = replicas, kind in ("Default", "OneDevice"), kind
 
     def _across(self) -> None:
-        strategy, i = now().strategy, now().replica_id_in_sync_group
-        expect(strategy is DEFAULT or (strategy is self and i is None), RuntimeError, "in a replica or another scope")
+        mine = now().strategy is self and now().replica_id_in_sync_group is None
+        expect(mine or now() is ENTERED.get()[0], RuntimeError, "in a replica or another scope")
 
     def scope(self) -> Any:
         self._across()
-        return ReplicaContext(self, 0 if self is DEFAULT else None)
+        return ENTERED.get()[0] if self is DEFAULT else ReplicaContext(self, None)
 
     def run(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._across()
