@@ -23,7 +23,9 @@ from test_workers import ROOT, mpiexec, options
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
-from refdist.backends.mpi.supervisor import Supervisor, limit
+from refdist.backends.mpi.launch import _Launch
+from refdist.backends.mpi.reports import Desk
+from refdist.backends.mpi.supervisor import TOLD_SECONDS, Supervisor, limit
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
 
@@ -313,6 +315,31 @@ def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: p
     monkeypatch.setattr("os.waitpid", lambda *_: seen.append("worker") or (0, 0))
     supervisor._signalled(bytes([signal.SIGCHLD, signal.SIGTERM]))
     assert seen == [signal.SIGTERM, "worker"]
+
+
+def test_a_job_does_not_end_before_its_report_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The launcher drops what it has not forwarded by then, and this worker ends about when its report is due.
+    supervisor = Supervisor()
+    for name in ("_report", "_tell"):
+        monkeypatch.setattr(supervisor, name, lambda *_, **__: None)
+    monkeypatch.setattr("refdist.backends.mpi.processes.kill", lambda _: None)
+    supervisor._fail("it is late", TOLD_SECONDS)
+    until = supervisor._end_at
+    supervisor._ended(-signal.SIGKILL)
+    assert supervisor._end_at == until
+    supervisor._answered({"answer": "printed", "status": 70})
+    assert supervisor._end_at < until - TOLD_SECONDS
+
+
+def test_mpiexec_that_was_killed_is_named_though_a_supervisor_s_end_is_seen_first() -> None:
+    run = object.__new__(_Launch)
+    run._mpiexec = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    run._desk, run._cause, run._over, run._killed, run._is_proxy, run._orphans = Desk(), "", False, False, False, False
+    run._mpiexec.kill()
+    os.waitid(os.P_PID, run._mpiexec.pid, os.WEXITED | os.WNOWAIT)
+    run._supervisor_died({"rank": 1, "state": "joined", "supervisor": 2, "proxy": 3})
+    run._mpiexec_ended(run._mpiexec.wait())
+    assert run._cause == f"mpiexec (process {run._mpiexec.pid}) was killed by SIGKILL"
 
 
 @pytest.mark.parametrize(("weak", "known", "status"), [(True, 70, 4), (True, 137, 137), (False, 70, 70)])

@@ -151,6 +151,8 @@ class _Launch:
                 self._proxy_died(pid)
 
     def _mpiexec_ended(self, code: int) -> None:
+        if self._over:
+            return
         if code < 0 and not self._killed:
             if self._is_proxy:
                 self._cause = ""  # it has ended because of this one, and sooner
@@ -159,7 +161,13 @@ class _Launch:
             self._blame_proxy(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
         self._over = True
 
+    def _look_at_mpiexec(self) -> None:
+        # Events that come together have no order, and what it has started dies of its death.
+        if (self._mpiexec.poll() or 0) < 0:
+            self._mpiexec_ended(self._mpiexec.wait())
+
     def _supervisor_died(self, state: Message) -> None:
+        self._look_at_mpiexec()
         if state["state"] != "ended" and state["proxy"] != os.getpid():
             self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
 
@@ -181,8 +189,7 @@ class _Launch:
             self._kill_at = now  # it would wait for ever
 
     def _proxy_died(self, pid: int) -> None:
-        if (self._mpiexec.poll() or 0) < 0:  # it has died of that; events that come together have no order
-            self._mpiexec_ended(self._mpiexec.wait())
+        self._look_at_mpiexec()
         going_on = [state for state in self._desk.states.values() if state["state"] != "ended"]
         if not self._cause and (going_on or not self._desk.states):
             self._blame_proxy(f"{_PROXY} (process {pid}) died")

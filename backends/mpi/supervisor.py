@@ -219,7 +219,8 @@ class Supervisor:
         if self._failed or self._reported:
             self._if_first = self._if_first or was_told
             self._tell("ended")  # the others are about to end, too
-            self._end_at = min(self._end_at, time.monotonic() + TOLD_SECONDS)
+            if self._reported:  # otherwise the report may be about to be printed, and is lost when the job ends with it
+                self._end_at = min(self._end_at, time.monotonic() + TOLD_SECONDS)
         elif self._finished or (not self._joined and code == 0):
             self._tell("ended")
             self._leave()
