@@ -242,18 +242,6 @@ def test_a_suspended_job_goes_on(way: str, tmp_path: Path) -> None:
     assert (job.returncode, out, text) == (0, f"{count} sums: {number.hex()}\n" * 3, "")
 
 
-def test_nothing_of_ucx_is_left_of_a_process_that_was_killed_when_it_had_made_a_file(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("import os, signal\n"
-                      "path = os.environ['UCX_POSIX_DIR'] + '/ucx_shm_posix_1'\n"
-                      "open(path, 'x').close()\n"
-                      "print(path, flush=True)\n"
-                      "os.kill(os.getpid(), signal.SIGKILL)\n")
-    done = launch(1, str(script))
-    folder = Path(done.stdout.strip()).parent
-    assert (done.returncode, folder.parent, folder.exists()) == (137, Path("/dev/shm"), False), done.stderr
-
-
 def test_the_launch_command_wants_a_script() -> None:
     done = launch(2, "nowhere.py")
     assert (done.returncode, "there is no file nowhere.py" in done.stderr) == (2, True)

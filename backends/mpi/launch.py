@@ -9,7 +9,7 @@ process stays above all of them.  It
   within milliseconds, and none of them can say which one was the first; the kernel reports deaths in their order;
 * passes on the signals that end a job, to mpiexec, which has a session of its own so that it receives each only once;
 * adopts the processes of this host that lose their parents, ends those that are left when mpiexec has ended, and
-  removes what MPI leaves in shared memory, where UCX has a folder of its own in each job.
+  removes what MPICH leaves in shared memory.
 
 Standard library only.
 """
@@ -59,7 +59,7 @@ def _options(mpiexec: str) -> list[str]:
 class _Launch:
     def __init__(self, size: int, command: list[str]) -> None:
         self._size = size
-        self._name = name = f"refdist.{os.getpid()}.{secrets.token_hex(8)}"
+        name = f"refdist.{os.getpid()}.{secrets.token_hex(8)}"
         self._line = Line(name, _write)
         self._desk = self._line.become_desk()
         self._waiting = select.epoll()
@@ -69,8 +69,8 @@ class _Launch:
         processes.adopt_orphans()
         this = os.getpid()
         self._mpiexec = subprocess.Popen(
-            command, env={**processes.with_folder_for_ucx(os.environ, name), LAUNCHER_VARIABLE: f"{this} {name}"},
-            start_new_session=True, preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
+            command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {name}"}, start_new_session=True,
+            preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
         self._end = self._watch(self._mpiexec.pid)
         self._over = False  # whether that has ended, and all other processes end because of it
         self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them
@@ -93,7 +93,6 @@ class _Launch:
         processes.end_descendants(0 if status else LINGER_SECONDS)
         for names in {state["memory"] for state in self._desk.states.values()}:
             processes.remove_shared_memory(names)
-        processes.remove_folder_for_ucx(self._name)
         return status
 
     def _step(self) -> None:

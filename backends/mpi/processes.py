@@ -16,10 +16,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
 from typing import NamedTuple
 
-UCX_VARIABLE = "UCX_POSIX_DIR"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
@@ -179,27 +177,6 @@ def memory_of_openmpi(pid: int) -> str:
             if folder.endswith("/dev/shm") and name.startswith("sm_segment."):
                 return name.rpartition(".")[0] + ".*"
     return ""
-
-
-def with_folder_for_ucx(environment: Mapping[str, str], name: str) -> dict[str, str]:
-    """The environment for a job in which UCX, a library of MPICH and OpenMPI, has a new folder in shared memory.
-
-    It makes files there and removes their names at once, but a process may be killed in between, and the names do not
-    say whose they are.
-    """
-    found = dict(environment)
-    if UCX_VARIABLE not in found:
-        with contextlib.suppress(OSError):
-            os.mkdir(f"/dev/shm/{name}", 0o700)
-            found[UCX_VARIABLE] = f"/dev/shm/{name}"
-    return found
-
-
-def remove_folder_for_ucx(name: str) -> None:
-    """Removes that folder, if there is one of this name."""
-    remove_shared_memory(f"{name}/*")
-    with contextlib.suppress(OSError):
-        os.rmdir(f"/dev/shm/{name}")
 
 
 def remove_shared_memory(names: str) -> None:

@@ -71,7 +71,7 @@ class Supervisor:
         found = launched()
         process, _, desk = os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")
         rank, size = (0, 1) if found is None else (found.rank, found.size)
-        self._top, self._desk = int(process or 0), desk
+        self._top = int(process or 0)
         self._above = dict(processes.launchers(self._top))
         self._line = Line(desk or desk_of(os.getppid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
@@ -111,9 +111,6 @@ class Supervisor:
     def worker(self) -> socket.socket:
         """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker."""
         os.environ[VARIABLE] = f"{os.getppid()} {self._there.fileno()}"
-        folder = os.environ.get(processes.UCX_VARIABLE, "")
-        if self._desk and folder.endswith(self._desk) and not os.path.isdir(folder):
-            del os.environ[processes.UCX_VARIABLE]  # it is on the host of the launch command
         self._here.close()
         return self._there
 
@@ -331,8 +328,6 @@ class Supervisor:
             if self._weak and status == FAILED:
                 status = self._elsewhere or FAILED
             processes.remove_shared_memory(self._memory)
-            if self._top and not processes.alive(self._top):
-                processes.remove_folder_for_ucx(self._desk)
             if self._pmi >= 0:
                 with contextlib.suppress(OSError):
                     os.write(self._pmi, b"cmd=abort exitcode=%d\n" % status)
