@@ -58,6 +58,20 @@ def test_what_a_program_prints_and_how_it_ends_is_compared(monkeypatch: pytest.M
         assert not run_faults.same("1.0 2.0\nValueError: a...\n", found)
 
 
+def test_a_fault_is_there_if_one_of_three_runs_shows_it(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    # A run adds a line to the file; the fault shows in one of them.
+    program = f"""with open({str(runs)!r}, "a+") as runs:
+    print("run", file=runs, flush=True)
+    runs.seek(0)
+    print(len(runs.readlines()) == {{}})
+"""
+    for shown, expected in ((1, (True, "True\n")), (3, (True, "True\n")), (4, (False, "False\n"))):
+        runs.unlink(missing_ok=True)
+        assert run_faults.seen({"program": program.format(shown), "printed": "True\n"}) == expected
+        assert runs.read_text().count("run") == min(shown, 3)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
 def test_the_programs_print_what_the_page_says() -> None:
