@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from refdist.conformance import session, start
 from refdist.conformance.adapter import Unusable
+from refdist.conformance.adapters.tensorflow import CRASHED, TensorFlow
 from refdist.conformance.examples import Code, Program
 
 ALONE = '''
@@ -89,3 +92,24 @@ def test_an_old_python_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "OLDEST", (4, 2))
     with pytest.raises(SystemExit, match=r"is Python 3\.\d+; an adapter needs 4\.2 or later"):
         start.main()
+
+
+@pytest.mark.parametrize(("source", "crashes", "runs"), [
+    ("tf.distribute.Server.create_local_server()", 1, 2), ("tf.distribute.Server.create_local_server()", 9, 2),
+    ("tf.distribute.Server.create_local_server()", 0, 1), ("tf.Variable(1)", 1, 1)])
+def test_tensorflow_runs_a_program_with_servers_again_after_a_crash(tmp_path: Path, source: str, crashes: int,
+                                                                    runs: int) -> None:
+    log = tmp_path / "runs"
+    adapter = object.__new__(TensorFlow)
+
+    def here(program: Program) -> dict[int, object]:
+        with log.open("a") as file:
+            file.write("x")
+        if log.stat().st_size <= crashes:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {0: 7}
+
+    adapter._here = here
+    [answer] = adapter.run(Program("Default", "own.md", Code(source, 1), Code("1", 2), (0,)))
+    assert (log.read_text(), answer) == (
+        "x" * runs, {0: 7} if runs > crashes else {0: {"error": "crash", "message": CRASHED}})

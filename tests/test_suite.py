@@ -133,6 +133,7 @@ def _become(arguments: list[str], folder: Path, printed: int) -> NoReturn:
     try:
         os.chdir(folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+        os.environ.pop("PYTEST_ADDOPTS", None)  # options of these tests, which are not the suite's
         sys.path.insert(0, str(folder))
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(printed, number)
