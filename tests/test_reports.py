@@ -7,6 +7,8 @@ import select
 import socket
 import subprocess
 import sys
+import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,14 +218,19 @@ def test_what_supervisors_import_is_of_the_standard_library() -> None:
     assert (done.stdout.split(), done.stderr) == (["refdist"], "")
 
 
-def test_only_the_shared_memory_of_the_job_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = ["/dev/shm/mpich_shm_2c2361f9_0"]
-    asked, removed = [], []
-    monkeypatch.setattr(processes.glob, "glob", lambda pattern: asked.append(pattern) or found)
-    monkeypatch.setattr(processes.os, "unlink", removed.append)
-    processes.remove_shared_memory(processes.memory_of_mpich(""))
-    processes.remove_shared_memory(processes.memory_of_openmpi(os.getpid()))  # which has nothing of OpenMPI's
-    assert asked == []
+def test_only_the_shared_memory_of_the_job_is_removed() -> None:
     # The name that MPICH 5.0 gave to the memory of the job of this name.
-    processes.remove_shared_memory(processes.memory_of_mpich("kvs_14693_0_533113358_vm"))
-    assert (asked, removed) == (["/dev/shm/mpich_*_2c2361f9_*"], found)
+    assert processes.memory_of_mpich("kvs_14693_0_533113358_vm") == "mpich_*_2c2361f9_*"
+    mine, other = (processes.memory_of_mpich(uuid.uuid4().hex) for _ in range(2))
+    folder, others = (Path(processes.folder_for_ucx(names, 3)) for names in (mine, other))
+    files = [Path("/dev/shm", mine.replace("*", "shm", 1).replace("*", "0")), folder / "ucx_shm_posix_1"]
+    for file in files:
+        file.touch()
+    for names in (processes.memory_of_mpich(""), processes.memory_of_openmpi(os.getpid())):  # OpenMPI has none here
+        assert processes.folder_for_ucx(names, 3) == ""
+        processes.remove_shared_memory(names)
+    assert all(file.exists() for file in files)
+    processes.remove_shared_memory(mine)
+    assert others.exists() and not any(path.exists() for path in (*files, folder))
+    processes.remove_shared_memory(others.name)
+    assert not others.exists()

@@ -37,6 +37,7 @@ CACHED = {
     "refdist.coordinator.steady._names", "refdist.strategies.replica_context._checked_signature",
     "refdist.backends.gpu.kernels.on_device", "refdist.backends.gpu.kernels.stored",
 }
+    "refdist.backends.mpi.shared_memory._pagemap",
 CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "discard", "popitem",
            "__setitem__", "__setattr__", "sort", "reverse", "appendleft", "popleft", "rotate", "move_to_end", "fill",
            "set", "reset", "put", "send"}

@@ -20,8 +20,9 @@ SHARED = str(HERE / "shared.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["gathers"], ["too_little"],
-                                       ["too_little", "later"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["gathers"], ["of_any_size"],
+                                       ["too_little"], ["too_little", "later"], ["too_little", "at_all"],
+                                       ["of_any_size", "at_all"]], ids=" ".join)
 def test_what_workers_do_with_results(arguments: list[str]) -> None:
     done = mpiexec(2, SHARED, *arguments)
     assert done.returncode == 0, done.stderr
@@ -62,6 +63,16 @@ def test_memory_that_is_not_there_is_an_error_of_all(monkeypatch: pytest.MonkeyP
     assert os.listdir("/proc/self/fd") == before
 
 
+def test_what_is_left_in_a_slot_stays_until_the_rendezvous_after_the_next() -> None:
+    slots = shared_memory.Slots(0, 1, alone)
+    slots.leave(1, b"abc")
+    first = slots.found(1, 0, 3)
+    slots.leave(2, b"de" * (slots.nbytes // 2))
+    assert (bytes(first), bytes(slots.found(2, 0, slots.nbytes))) == (b"abc", b"de" * (slots.nbytes // 2))
+    slots.leave(3, b"f")
+    assert bytes(first) == b"fbc"
+
+
 def test_a_file_of_the_same_number_in_another_process_is_not_taken_for_the_memory() -> None:
     with open(os.devnull, "rb") as other:
         said = iter([[(f"/proc/{os.getpid()}/fd/{other.fileno()}", "refdist 123", "")]])
@@ -73,16 +84,17 @@ def test_what_is_written_to_ones_own_pages_is_dropped_when_the_memory_is_used_ag
         monkeypatch: pytest.MonkeyPatch) -> None:
     for pages in ("as the kernel tells", "not told"):
         if pages == "not told":
-            monkeypatch.setattr(shared_memory.Block, "_written", lambda self: True)
+            monkeypatch.setattr(shared_memory.Block, "_written", lambda self, pages: True)
         block = shared_memory.allocate(5 * mmap.PAGESIZE + 1, 0, 1, alone)
         assert block.shared.size == block.own.size == 6 * mmap.PAGESIZE and not block.own.any()
         block.shared[:] = 7
-        assert np.all(block.own == 7) and block._written() == (pages == "not told")
+        assert np.all(block.own == 7) and block._written(6) == (pages == "not told")
         block.own[-1] = 8
-        assert block._written() and block.shared[-1] == 7
+        assert block._written(6) and block.shared[-1] == 7
+        assert block._written(5) == (pages == "not told")
         block.shared[:] = 9
         assert block.own[0] == 9 and block.own[-1] == 8 and block.own[-2] == 7
-        block.renew()
+        block.renew(5 * mmap.PAGESIZE + 1)
         assert np.all(block.own == 9)
         block.keep()
         block.shared[:] = 1

@@ -161,7 +161,11 @@ class _Launch:
         self._over = True
 
     def _look_at_mpiexec(self) -> None:
-        # Events that come together have no order, and what it has started dies of its death.
+        # Events that are reported together have no order.  What mpiexec has started dies after it, or while it ends.
+        found = processes.facts(self._mpiexec.pid)
+        if found is not None and found.ends:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._mpiexec.wait(HOLD_SECONDS)
         if (self._mpiexec.poll() or 0) < 0:
             self._mpiexec_ended(self._mpiexec.wait())
 

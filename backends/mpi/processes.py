@@ -18,6 +18,7 @@ import socket
 import time
 from typing import NamedTuple
 
+_PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
@@ -35,23 +36,25 @@ class Facts(NamedTuple):
         state: one letter: T is stopped, Z and X are dead.
         parent: the id of its parent.
         started: when, in ticks since the machine started; with the id it names a process for good.
+        ends: whether it is ending, which takes a moment, in which others may see it gone, or has ended.
     """
 
     name: str
     state: str
     parent: int
     started: int
+    ends: bool
 
 
 def facts(pid: int) -> Facts | None:
-    """What /proc says about a process; None where it is gone."""
+    """What /proc says about a process, or a thread; None where it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             before, _, after = file.read().rpartition(")")
     except OSError:
         return None
     words = after.split()
-    return Facts(before.partition("(")[2], words[0], int(words[1]), int(words[19]))
+    return Facts(before.partition("(")[2], words[0], int(words[1]), int(words[19]), bool(int(words[6]) & _PF_EXITING))
 
 
 def alive(pid: int) -> bool:
@@ -179,12 +182,33 @@ def memory_of_openmpi(pid: int) -> str:
     return ""
 
 
+def folder_for_ucx(names: str, rank: int) -> str:
+    """Makes a folder in shared memory for UCX, a library of MPICH; returns its path, "" for none.
+
+    UCX makes a file there and removes its name at once, but a process may be killed in between, and that name does not
+    say which job it belongs to.
+
+    Args:
+        names: a pattern of the names of MPICH's files, which fits the folder too; "" for none.
+        rank: the worker.
+    """
+    path = f"/dev/shm/{names.replace('*', 'ucx', 1).replace('*', str(rank))}"
+    if names:
+        with contextlib.suppress(OSError):
+            os.mkdir(path, 0o700)
+            return path
+    return ""
+
+
 def remove_shared_memory(names: str) -> None:
     """Removes what MPI leaves in shared memory when the processes of a job are killed.
 
     Args:
-        names: a pattern of the files' names, "" for none.
+        names: a pattern of the names of files and folders, "" for none.
     """
-    for path in glob.glob(f"/dev/shm/{names}") if names else ():
+    for path in (*glob.glob(f"/dev/shm/{names}/*"), *glob.glob(f"/dev/shm/{names}")) if names else ():
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            if os.path.isdir(path):
+                os.rmdir(path)
+            else:
+                os.unlink(path)

@@ -188,11 +188,11 @@ class SharedMemoryReducer:
         self._mine &= ~(1 << number)
         root = np.frombuffer(block.own.data[:layout.total], np.uint8)
         root.flags.writeable = False
-        weakref.finalize(root, self._release, number, block)
+        weakref.finalize(root, self._release, number, block, layout.total)
         return layout.views(root)
 
-    def _release(self, number: int, block: Block) -> None:
-        block.renew()
+    def _release(self, number: int, block: Block, nbytes: int) -> None:
+        block.renew(nbytes)
         self._mine |= 1 << number
 
     def _keep(self) -> None:

@@ -11,33 +11,38 @@ numbers only.
 
 Such a copied page hides what is written to the block later, and is dropped before the block is used again (`renew`).
 /proc/self/pagemap says whether there is one; to drop all pages unseen would make each a page fault at the next read,
-which costs 20 times as much.
+which costs ten times as much.
 
 A child made by `fork` inherits the mappings and outlives its parent's views, so its numbers would change when the block
 is used again.  Therefore a fork first makes copies of all pages of the blocks in use (`keep`), which the child inherits
 like any other memory.
+
+`Slots` are memory for a few bytes of each process, which the others read once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import os
 import secrets
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from refdist.backends.mpi.mpi_types import Bytes
 
 Exchange = Callable[[Any], list[Any]]  # gathers a small object of each process
 
 _PAGE = mmap.PAGESIZE
-# Bits of an entry of /proc/self/pagemap: in memory or swapped out; of a file, as shared memory is.
-_THERE = np.uint64(3 << 62)
-_OF_A_FILE = np.uint64(1 << 61)
+# Of the most significant byte of an entry of /proc/self/pagemap, the bits for: in memory or swapped out; of a file, as
+# shared memory is.  A page that has the first and not the second is a copy that this process has written to.
+_THERE, _OF_A_FILE = 0xC0, 0x20
+_COPY = bytes(bool(byte & _THERE and not byte & _OF_A_FILE) for byte in range(256))
+_MOST_SIGNIFICANT = slice(7 if sys.byteorder == "little" else 0, None, 8)
 
 
 class NoSharedMemory(Exception):
@@ -58,10 +63,11 @@ class Block:
         self.shared: Bytes = np.frombuffer(mmap.mmap(file, nbytes), np.uint8)
         self._mapping = mmap.mmap(file, nbytes, access=mmap.ACCESS_COPY)
         self.own: Bytes = np.frombuffer(self._mapping, np.uint8)
+        self._first = self.own.ctypes.data // _PAGE
 
-    def renew(self) -> None:
-        """Makes `own` show what is shared, whatever has been written to it."""
-        if self._written():
+    def renew(self, nbytes: int) -> None:
+        """Makes the first bytes of `own`, those of a result, show what is shared, whatever has been written to them."""
+        if self._written(-(-nbytes // _PAGE)):
             self._mapping.madvise(mmap.MADV_DONTNEED)
 
     def keep(self) -> None:
@@ -69,13 +75,18 @@ class Block:
         pages = self.own[::_PAGE]
         np.bitwise_or(pages, 0, out=pages)
 
-    def _written(self) -> bool:
-        first, count = self.own.ctypes.data // _PAGE, self.own.size // _PAGE
-        with contextlib.suppress(OSError), open("/proc/self/pagemap", "rb", buffering=0) as file:
-            file.seek(8 * first)
-            pages: npt.NDArray[np.uint64] = np.frombuffer(file.read(8 * count), np.uint64)
-            return pages.size < count or bool(np.any((pages & _THERE != 0) & (pages & _OF_A_FILE == 0)))
+    def _written(self, pages: int) -> bool:
+        with contextlib.suppress(OSError):
+            entries = os.pread(_pagemap(), 8 * pages, 8 * self._first)
+            return len(entries) < 8 * pages or 1 in entries[_MOST_SIGNIFICANT].translate(_COPY)
         return True
+
+
+@functools.cache
+def _pagemap() -> int:
+    # Kept open, because to open it costs more than to read it.  In a child made by fork it is still that of the parent;
+    # the child has its own pages (`keep`), and shares none of them any more.
+    return os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def allocate(nbytes: int, rank: int, size: int, exchange: Exchange) -> Block:
@@ -115,6 +126,34 @@ def allocate(nbytes: int, rank: int, size: int, exchange: Exchange) -> Block:
     if block is None or problem:
         raise NoSharedMemory(problem)
     return block
+
+
+class Slots:
+    """Memory in which each process of a host leaves some bytes for the others, to be read after their next rendezvous.
+
+    Two halves take turns, by the number of the rendezvous.  Who has passed one knows that all have entered it, so they
+    have read what was left for the one before, and its half can be written to.
+    """
+
+    nbytes = 1 << 16  # of each process; more is sent, or summed in slices
+
+    def __init__(self, rank: int, size: int, exchange: Exchange) -> None:
+        """Makes the memory; the processes of the host call this together.
+
+        Raises:
+            NoSharedMemory: a process cannot have it; on all of them.
+        """
+        memory = allocate(2 * size * self.nbytes, rank, size, exchange).shared[:2 * size * self.nbytes]
+        self._halves = memory.reshape(2, size, self.nbytes)
+        self._mine = self._halves[:, rank]
+
+    def leave(self, number: int, data: bytes) -> None:
+        """Leaves bytes for the rendezvous of this number, before it is entered."""
+        self._mine[number % 2, :len(data)] = np.frombuffer(data, np.uint8)
+
+    def found(self, number: int, rank: int, size: int) -> memoryview:
+        """The bytes that a process has left for the rendezvous of this number, until the next one is entered."""
+        return self._halves[number % 2, rank, :size].data
 
 
 def _opened(path: str, name: str) -> int:

@@ -33,7 +33,7 @@ from refdist.core import call_site
 from refdist.core.launcher import launched
 
 _ANSWER_SECONDS = 15.0
-_PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
+_UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
 _supervisor: socket.socket | None = None
 _several_hosts = False
 
@@ -109,16 +109,19 @@ def report(text: str, wait: float, everyone: bool, ends: bool) -> bool:
     if _supervisor is None:
         return False
     tell("report", text=text[-100_000:], wait=wait, everyone=everyone, ends=ends)
-    printed = _answered(wait + _ANSWER_SECONDS)
+    printed = _answer(wait + _ANSWER_SECONDS) is not None
     if printed and everyone and _several_hosts:
         # Workers of other hosts, who see the same at the same time, still ask this one, and report elsewhere.
         time.sleep(EVERYONE_SECONDS)
     return printed
 
 
-def _answered(seconds: float) -> bool:
+def _answer(seconds: float) -> dict[str, str] | None:
+    # None where the supervisor says nothing.
     assert _supervisor is not None
-    return bool(select.select([_supervisor], [], [], seconds)[0] and _supervisor.recv(64))
+    answer = _supervisor.recv(4096) if select.select([_supervisor], [], [], seconds)[0] else b""
+    found: dict[str, str] | None = json.loads(answer) if answer else None
+    return found
 
 
 def interrupted() -> None:
@@ -136,7 +139,9 @@ def limited_start(seconds: float) -> Iterator[None]:
     """
     if _supervisor is not None:
         tell("starting", limit=seconds)
-        _answered(_ANSWER_SECONDS)
+        answer = _answer(_ANSWER_SECONDS)
+        if answer and answer["ucx"]:
+            os.environ.setdefault(_UCX_VARIABLE, answer["ucx"])
         yield
         tell("joined")
         return
@@ -151,20 +156,12 @@ def limited_start(seconds: float) -> Iterator[None]:
 
 
 def _threads() -> int:
-    # Those that a library ends before a fork are gone after this one.
+    # Some libraries end their threads before a fork; those threads are gone after this one.
     with warnings.catch_warnings(action="ignore"):
         child = os.fork()
     if not child:
         os._exit(0)
     os.waitpid(child, 0)
-    return sum(not _ends(task) for task in os.listdir("/proc/self/task"))
-
-
-def _ends(task: str) -> bool:
-    # A thread that has been joined is listed until Linux has cleared it away.
-    try:
-        with open(f"/proc/self/task/{task}/stat", encoding="utf-8", errors="replace") as file:
-            flags = file.read().rpartition(")")[2].split()[6]
-    except OSError:
-        return True
-    return bool(int(flags) & _PF_EXITING)
+    # Linux may still list a thread for a moment after it was joined.
+    threads = map(processes.facts, map(int, os.listdir("/proc/self/task")))
+    return sum(not thread.ends for thread in threads if thread is not None)

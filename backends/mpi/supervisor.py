@@ -14,11 +14,12 @@ process that has forked (`supervised`), and ends last.  It
   MPICH's would not do by itself.
 
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
-"kind": starting (with the "limit" in seconds), joined, finished, report (a "text", how long it may "wait" for the same
-one of other workers, and whether the worker "ends" by itself when it was printed, which then is answered), spared: from
-now on the job goes on when this worker is lost, the "task" of that name, which ends with the process "chief" of this
-host, notice: what it takes to tell the workers of other hosts that this one is lost, again and again, because datagrams
-get lost, and lost: another worker is, and the exit "status" that it gives the job, which is the same on all hosts.
+"kind": starting (with the "limit" in seconds; answered with the folder for "ucx"), joined, finished, report (a "text",
+how long it may "wait" for the same one of other workers, and whether the worker "ends" by itself when it was printed,
+which then is answered), spared: from now on the job goes on when this worker is lost, the "task" of that name, which
+ends with the process "chief" of this host, notice: what it takes to tell the workers of other hosts that this one is
+lost, again and again, because datagrams get lost, and lost: another worker is, and the exit "status" that it gives the
+job, which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -77,7 +78,7 @@ class Supervisor:
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
         self._who = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
                      "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}
-        self._memory = ""  # what MPI's files in shared memory are called
+        self._memory = self._folder = ""  # what MPI's files in shared memory are called; that of UCX, in a folder
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._mask: set[int] = set()  # of the signals that were blocked before the worker was started
@@ -161,8 +162,9 @@ class Supervisor:
                 self._limit = self._wanted = message["limit"]
                 # Not before: a process that has asked and does not start MPI has failed, for MPICH's launcher.
                 self._memory = self._memory or processes.memory_of_mpich(_job(self._pmi))
-                self._tell("starting")
-                self._answer_worker()
+                self._tell("starting")  # before there is a folder, so that the desk knows its name
+                self._folder = self._folder or processes.folder_for_ucx(self._memory, self._who["rank"])
+                self._answer_worker(ucx=self._folder)
             elif message["kind"] == "joined":
                 self._limit, self._joined = 0.0, True
                 self._memory = self._memory or processes.memory_of_openmpi(self._child)
@@ -293,9 +295,9 @@ class Supervisor:
 
     # What it does.
 
-    def _answer_worker(self) -> None:
+    def _answer_worker(self, **more: object) -> None:
         with contextlib.suppress(OSError):
-            self._here.send(b"{}")
+            self._here.send(json.dumps(more).encode())
 
     def _tell(self, state: str) -> None:
         self._line.send({**self._who, "state": state, "process": self._child, "supervisor": os.getpid(),
@@ -322,6 +324,7 @@ class Supervisor:
     def _leave(self) -> NoReturn:
         """Ends this process, and with it the job if the worker has failed."""
         self._line.close()
+        processes.remove_shared_memory(os.path.basename(self._folder))
         status = self._status or 0
         if self._status is None or self._failed or self._reported or (self._joined and not self._finished):
             status = self._known or self._said or status or FAILED
@@ -395,7 +398,10 @@ def supervise(command: list[str]) -> NoReturn:
 
 
 def limit(process: int, seconds: float, rank: str) -> None:
-    """Ends a job because a process that is not supervised takes too long to start, unless this one is killed before."""
+    """Kills a process that has no supervisor when it takes too long to start, and ends its job.
+
+    The process that is watched kills this one once it has started.
+    """
     descriptor = processes.opened(process)
     launcher = processes.parent_that_goes_on(process)
     left, before = seconds, time.monotonic()

@@ -11,8 +11,9 @@ MPI checks nothing of this: workers that make different calls hang, crash, or ad
 workers see the same headers, so all of them see the same difference; then they exchange full descriptions and raise
 the same error.  No data have moved by then, and the program can go on.
 
-How data travel, by their size: in the block; to 64 KiB gathered by all workers, each of which adds everything up;
-beyond, each worker adds a slice (`reduce`).  The additions and their order are the same in all three.
+How data travel, by their size: in the block; to 64 KiB to all workers, each of which adds everything up, through memory
+that all share before the rendezvous, or by messages after it; beyond, each worker adds a slice (`reduce`).  The
+additions and their order are the same in all of them.
 
 No wait is without a limit.  There is no blocking call: every request is polled with `Test`.  While each process has a
 core it spins, which takes as long as a blocking call (3 us for a scalar).  Where processes share cores it yields after
@@ -27,6 +28,7 @@ with `--with-ft ulfm` raises by itself, which `_wait` translates.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import math
 import os
@@ -49,6 +51,7 @@ from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, mpi_types, supervised
 from refdist.backends.mpi.messages import MPIPeers
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
+from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
 from refdist.backends.mpi.start import TIMEOUT_VARIABLE, limit, started
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement, history
@@ -66,7 +69,6 @@ _RELEASED_AND_SIZE = struct.Struct("<QQ")
 _AGREED = 16
 _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
-_SMALL = 1 << 16
 _UNCHECKED = 0
 _LOOK = 0.05  # seconds between two looks at the others
 _LONGEST_LOOK = 1.0  # of which at most so many count: in the rest, this process was stopped, not waiting
@@ -103,7 +105,12 @@ class MPITransport(ConnectableTransport):
             watch.join(everyone, lambda _: None)
         else:
             watch.join(everyone, supervised.hand_over, self._stand_in, supervised.lost)
-        self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, _sent())
+        sent = _sent()
+        self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, sent)
+        self._slots: Slots | None = None
+        if one_host and not sent:
+            with contextlib.suppress(NoSharedMemory):
+                self._slots = Slots(self.rank, self.size, self._exchange_raw)
         node.Free()
 
     @classmethod
@@ -160,7 +167,7 @@ class MPITransport(ConnectableTransport):
                     raise self._lost()
 
     def _stand_in(self) -> None:
-        # As if the program had raised it, which is in a call of MPI that does not return.
+        # Reports the error as if the program, which is stuck in a call of MPI, had raised it.
         error = self._lost()
         sys.excepthook(type(error), error, None)
 
@@ -184,10 +191,10 @@ class MPITransport(ConnectableTransport):
     # Rendezvous.
 
     def _rendezvous(self, call: CollectiveCall, data: bytes) -> tuple[int, ...]:
-        """Compares the call with those of all other workers, and gathers the data where they fit into a block.
+        """Compares the call with those of all other workers, which receive the data that fit into a block or a slot.
 
         Returns:
-            The size of each worker's data; where all fit, they are in `_in` already.
+            The size of each worker's data.
         """
         self._count += 1
         self._watch.entered(self._count, call)
@@ -196,6 +203,8 @@ class MPITransport(ConnectableTransport):
         _HEADER.pack_into(out, 0, self._count, self._fingerprint(call), self._reducer.released(), len(data))
         if len(data) <= _INLINE:
             out[_HEADER.size:_HEADER.size + len(data)] = data
+        elif self._slots is not None and len(data) <= Slots.nbytes:
+            self._slots.leave(self._count, data)
         self._wait(self._comm.Iallgather(out, blocks))
         mine = out[:_AGREED]
         for start in self._starts:
@@ -250,12 +259,16 @@ class MPITransport(ConnectableTransport):
     def _all(self, call: CollectiveCall, data: bytes) -> Sequence[bytearray | memoryview]:
         """The data of all workers."""
         sizes = self._rendezvous(call, data)
-        if max(sizes) <= _INLINE:
-            first = _HEADER.size
-            return [self._in[start + first:start + first + size]
-                    for start, size in zip(self._starts, sizes, strict=True)]
+        if max(sizes) <= (_INLINE if self._slots is None else Slots.nbytes):
+            return [self._received(rank, size) for rank, size in enumerate(sizes)]
         parts = self._gather_bytes(np.frombuffer(data, np.uint8), sizes)
         return [part.data for part in parts]
+
+    def _received(self, rank: int, size: int) -> bytearray | memoryview:
+        if self._slots is not None and size > _INLINE:
+            return self._slots.found(self._count, rank, size)
+        first = rank * _BLOCK + _HEADER.size
+        return self._in[first:first + size]
 
     # The contract.
 
@@ -269,7 +282,7 @@ class MPITransport(ConnectableTransport):
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         parts = _numpy(columns)
         with journal.span("exchange", called=call, contributed=parts):
-            if sum(part.nbytes for column in parts for part in column) <= _SMALL:
+            if sum(part.nbytes for column in parts for part in column) <= Slots.nbytes:
                 return self._sum_small(call, parts)
             self._rendezvous(call, b"")
             return self._reducer.sum(parts, ordered)
@@ -296,7 +309,7 @@ class MPITransport(ConnectableTransport):
         shapes = [[part.shape for part in column] for column in parts]
         # Texts, and several small arrays, which would be as many messages, are sent with their shapes.
         whole = any(column[0].dtype.hasobject or column[0].dtype.kind in "US" for column in parts) or (
-            len(parts) > 1 and sum(part.nbytes for column in parts for part in column) <= _SMALL)
+            len(parts) > 1 and sum(part.nbytes for column in parts for part in column) <= Slots.nbytes)
         everyone = self._objects(call, (shapes, parts if whole else None))
         if all(theirs is not None for _, theirs in everyone):
             return concatenated([theirs for _, theirs in everyone], axis)

@@ -34,7 +34,7 @@ from refdist.backends.mpi.datagrams import ANSWER, ASK, LOST, Address, Key, Mess
 
 ANSWER_SECONDS = 1.0
 _AGAIN_SECONDS = 0.25  # after which a question is asked again
-_STUCK_SECONDS = 2.0  # without a look, after which a worker that waits in MPI is taken for stuck
+_STUCK_SECONDS = 2.0  # a worker that waits in MPI and has not looked for so long is stuck
 _ADDRESSES = 1000  # of one notice, so that it fits into what a socket takes at once
 
 
@@ -169,7 +169,7 @@ class Watch:
                 self._stands_in = False
 
     def is_stuck(self, looks: int) -> bool:
-        """Whether the program has to give up, and waits in MPI without having looked since it had so many times."""
+        """Whether the program has to give up, waits in MPI, and has looked only so many times."""
         return self.waits and self.looks == looks and self.is_in_vain()
 
     def is_in_vain(self) -> bool:

@@ -81,8 +81,7 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
     took = time.monotonic() - at
     if left := kills.left_of(run):
         wrong.append(f"left: {left}")
-    # A process that is killed while it starts MPI may leave a file of UCX, a library of MPICH.
-    if memory := {name for name in os.listdir(kills.SHARED) if not name.startswith("ucx_")} - before:
+    if memory := set(os.listdir(kills.SHARED)) - before:
         wrong.append(f"memory left: {memory}")
     goes_on = "the job goes on without it" in text and kind == "worker"
     if goes_on and (done.returncode, out) != (0, "all is there\n"):

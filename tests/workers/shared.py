@@ -122,6 +122,19 @@ def too_little() -> None:
     assert all("sums are sent from now on" in str(one.message) and one.filename == __file__ for one in said)
 
 
+def of_any_size() -> None:
+    """One exchange after another, of as much as fits into a header, into a slot, or nowhere, on one worker or both."""
+    sizes, context, kept = (0, 1, 20, 30, 300, 7_000, 9_000, 30_000), refdist.get_replica_context, []
+    for turn in range(1, 8 * len(sizes) + 1):
+        lengths = [sizes[turn % 8], sizes[turn // 8 % 8]]
+        mine = [np.full(lengths[rank], one * turn, np.float32) for one in (1, 2)]
+        found = strategy.run(lambda mine=mine: context().all_gather(mine, axis=0))
+        assert [one.size for one in found] == [sum(lengths)] * 2
+        assert all(np.all(one == number * turn) for number, one in enumerate(found, 1))
+        kept.append((turn, total(turn, sizes[turn % 8])))
+    assert all(is_full(one, turn) for turn, one in kept)
+
+
 def gathers() -> None:
     """A result of 16 MB and no other copy of it."""
     mine = np.full((1, 1_000_000), rank, np.float64)
@@ -139,6 +152,11 @@ def large() -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
+    if "at_all" in sys.argv:
+        from mpi4py import MPI  # noqa: F401 - which needs memory itself
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+        warnings.filterwarnings("ignore", "sums are sent from now on")
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.extended.transport.rank
     globals()[sys.argv[1]]()
