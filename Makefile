@@ -43,7 +43,8 @@ fuzz: $(VENV)/.made
 # The tests that need a large library of somebody else's.
 interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
-	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py
+	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py \
+	    tests/test_examples.py::test_a_job_of_pytorch_trains_the_same_bits_in_every_world
 
 # The suite on TensorFlow itself, and what only its presence can show; about a quarter of an hour.
 tensorflow:

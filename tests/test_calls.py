@@ -13,6 +13,7 @@ from typing import Any
 
 import greenlet
 import numpy as np
+import pytest
 
 import refdist
 
@@ -61,6 +62,12 @@ def _depth(innermost: FrameType) -> int:
 
 def seen() -> None:
     """Called in a replica, to show that calls in replicas are counted."""
+
+
+@pytest.fixture(autouse=True)
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another test may have imported PyTorch, whose mode takes calls of its own."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 def test_an_all_reduce_is_few_calls() -> None:

@@ -79,3 +79,15 @@ def test_async_digits_learns_simulated_and_in_processes() -> None:
     job = subprocess.run([sys.executable, "-m", "refdist", "launch", "--workers", "2", "--ps", "2", ASYNC, *steps],
                          capture_output=True, text=True, cwd=ROOT, env=env)
     assert shares(job) > 80.0
+
+
+def test_a_job_of_pytorch_trains_the_same_bits_in_every_world() -> None:
+    pytest.importorskip("torch")
+    job = str(ROOT / "examples" / "torch_digits.py")
+    found = []
+    for command in (("launch", "-n", "3"), ("run", "--workers", "3")):
+        done = subprocess.run([sys.executable, "-m", "refdist", *command, job, "--epochs", "2"], capture_output=True,
+                              text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        assert (done.returncode, done.stderr) == (0, "")
+        found.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
+    assert len(found[0]) == 3 and found[0] == found[1] == 3 * found[0][:1]

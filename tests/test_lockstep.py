@@ -19,7 +19,7 @@ import pytest
 import stacks
 
 import refdist
-from refdist.core import lockstep
+from refdist.core import lockstep, pytorch
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="walks up the stack by glibc's backtrace")
@@ -189,6 +189,110 @@ def test_a_mode_set_without_a_block_ends_with_the_run(torch: Any) -> None:
     for one in (worker, other_worker):
         assert refdist.simulate_workers(one, workers=2) == [True, True]
         assert torch.is_grad_enabled()
+
+
+def test_whatever_runs_between_two_replicas_leaves_no_mode_behind(torch: Any) -> None:
+    """A function of merge_call, and a replica that ends; also where the run fails."""
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(3)])
+    seen: list[tuple[str, int, bool]] = []
+
+    def step(how: str) -> None:
+        replica = refdist.get_replica_context()
+        assert replica is not None
+        number = replica.replica_id_in_sync_group
+        seen.append(("begins", number, torch.is_grad_enabled()))
+        try:
+            if how == "merges":
+                replica.merge_call(lambda strategy: torch.set_grad_enabled(False))
+            elif number != 1:
+                replica.all_reduce("SUM", 1.0)
+            else:
+                torch.set_grad_enabled(False)
+                if how == "raises":
+                    raise ValueError("on purpose")
+        finally:
+            if how == "merges" or number != 1:
+                seen.append(("ends", number, torch.is_grad_enabled()))
+
+    strategy.run(step, args=("merges",))
+    for how in ("returns", "raises"):
+        with pytest.raises((RuntimeError, ValueError), match=r"already returned|on purpose"):
+            strategy.run(step, args=(how,))
+    assert torch.is_grad_enabled() and all(recorded for _, _, recorded in seen)
+    assert [(when, number) for when, number, _ in seen] == [
+        ("begins", 0), ("begins", 1), ("begins", 2), ("ends", 0), ("ends", 1), ("ends", 2),
+        ("begins", 0), ("begins", 1), ("begins", 2), ("ends", 0), ("ends", 2), ("begins", 0), ("begins", 1),
+        ("ends", 0)]
+
+
+def test_the_mode_is_read_once_where_a_replica_waits(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And once where they go on, since anything may have run at the rendezvous: reading it takes microseconds."""
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(8)])
+    read = torch.is_grad_enabled
+    reads = []
+
+    def counted() -> bool:
+        reads.append(1)
+        return bool(read())
+
+    def step(times: int) -> None:
+        for _ in range(times):
+            refdist.get_replica_context().all_reduce("SUM", 1.0)
+
+    def count(times: int) -> int:
+        reads.clear()
+        strategy.run(step, args=(times,))
+        return len(reads)
+
+    monkeypatch.setattr(torch, "is_grad_enabled", counted)
+    monkeypatch.setattr("refdist.core.pytorch._reader", pytorch._reader.__wrapped__)
+    assert count(3) - count(2) == 8 + 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps", "xpu"])
+def test_autocast_set_without_a_block_belongs_to_a_replica(torch: Any, device: str) -> None:
+    if not torch.amp.is_autocast_available(device):
+        pytest.skip(f"PyTorch {torch.__version__} has no autocast on {device}")
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    settings = [(False, torch.float64), (True, torch.get_autocast_dtype(device))]
+    seen: list[tuple[bool, Any]] = []
+
+    def now() -> tuple[bool, Any]:
+        return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+
+    def step() -> None:
+        replica = refdist.get_replica_context()
+        assert replica is not None
+        enabled, dtype = settings[replica.replica_id_in_sync_group]
+        seen.append(now())
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+        replica.all_reduce("SUM", 1.0)
+        seen.append(now())
+
+    before = now()
+    strategy.run(step)
+    assert seen == [before, before, *settings] and now() == before
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_replica_does_not_see_copies_of_weights_of_another(torch: Any, ends: bool) -> None:
+    """Also where autocast is switched on without a block, and switched off again."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    weight = torch.ones(2, 2, requires_grad=True)
+    seen = []
+
+    def step() -> None:
+        torch.set_autocast_enabled("cpu", True)
+        seen.append(float((weight @ weight).detach()[0, 0]))
+        with torch.no_grad():
+            weight.fill_(3.0)
+        if ends:
+            torch.set_autocast_enabled("cpu", False)
+        refdist.get_replica_context().all_reduce("SUM", 1.0)
+
+    strategy.run(step)
+    assert seen == [2.0, 18.0]
 
 
 def test_a_weight_changed_after_autocast_is_read_again(torch: Any) -> None:

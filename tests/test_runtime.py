@@ -34,10 +34,11 @@ CACHED = {
     "refdist.array.ordered_sum._keeps_first", "refdist.array.summaries._type_of", "refdist.insight.lines._device",
     "refdist.array.convert._standard_name", "refdist.array.convert.kind_of", "refdist.core.agreement.signature_of",
     "refdist.core.devices._canonical", "refdist.core.devices.parse", "refdist.core.devices.short",
-    "refdist.coordinator.steady._names", "refdist.strategies.replica_context._checked_signature",
+    "refdist.coordinator.steady._names", "refdist.core.pytorch._reader",
+    "refdist.strategies.replica_context._checked_signature",
     "refdist.backends.gpu.kernels.on_device", "refdist.backends.gpu.kernels.stored",
-}
     "refdist.backends.mpi.shared_memory._pagemap",
+}
 CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "discard", "popitem",
            "__setitem__", "__setattr__", "sort", "reverse", "appendleft", "popleft", "rotate", "move_to_end", "fill",
            "set", "reset", "put", "send"}

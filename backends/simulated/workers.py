@@ -181,7 +181,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     def body(i: int, session: lockstep.LockstepRun) -> T:
         if hooks is not None:
             hooks.resume(beginning)
-        pytorch.set_mode(mode)
+        pytorch.set_mode(mode, session.mode)
         context_stack.state.top = context_stack.BOTTOM
         SimulatedWorker(i, workers, session).enter()
         with journal.span("program", workers=workers):

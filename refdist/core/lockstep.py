@@ -65,9 +65,11 @@ class LockstepRun:
         unit_name: what messages call those that run.
         compared: whether lock step compares their calls, as it does those of replicas.
         event, rendezvous: where it is recorded, its event, and the number of the rendezvous that replicas come to.
+        mode: PyTorch's, as the replica left it that waits since a moment ago; None where something else has run since.
     """
 
-    __slots__ = ("compared", "error", "event", "first", "rendezvous", "results", "scheduler", "stopped", "unit_name")
+    __slots__ = ("compared", "error", "event", "first", "mode", "rendezvous", "results", "scheduler", "stopped",
+                 "unit_name")
 
     def __init__(self, scheduler: greenlet, count: int, first: int = 0, unit_name: str = "replica",
                  compared: bool = True) -> None:
@@ -80,6 +82,7 @@ class LockstepRun:
         self.stopped = False
         self.event: Any = None
         self.rendezvous = 0
+        self.mode: pytorch.Mode | None = None
 
 
 class _Place:
@@ -146,13 +149,13 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     met = None if sink is None or not run.compared else sink.meet(run, call)
     hooks = switch_hooks.value
     where = None if hooks is None else hooks.suspend(call)
-    mode = pytorch.mode() if "torch" in modules else None
+    run.mode = mode = pytorch.mode() if "torch" in modules else None
     answer = run.scheduler.switch(call)
     state.top = mine
     if hooks is not None:
         hooks.resume(where)
     if "torch" in modules:
-        pytorch.set_mode(mode)
+        pytorch.set_mode(mode, run.mode)
     if run.stopped:
         raise ReplicaStopped
     if met is not None and sink is not None:
@@ -233,6 +236,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         while waiting:
             state.top = top
             pool.places = mine
+            current.mode = None
             if waiting != count:
                 raise _missing(calls, what, current)
             sink = None
@@ -314,6 +318,7 @@ def _replica(_: None) -> None:
             raise
         except BaseException as error:
             run.error = run.error or error
+        run.mode = None
         scheduler = run.scheduler
         # A parked replica must not keep the arrays of its last run alive.
         del run, body

@@ -12,75 +12,101 @@ pay.  A program may import it inside a replica: a replica that began before has 
   never left.  Dropping the object leaves it too, so that is done where everything is put back at once.
 * How many `autocast` blocks are open decides when the copies of weights that they share are dropped, so the number
   belongs to the mode.  A replica does not see the copies of another one: a weight may have been changed in between.
+  Where `autocast` was switched on without a block they are never dropped, so that is done at every turn.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, TypeAlias
 
 # Since PyTorch 2.4; older ones, and one that is just being imported, do not have it.
 _NEEDED = "get_autocast_dtype", "inference_mode", "get_rng_state"
 _DEVICES = "cpu", "cuda", "mps", "xpu"
 
-
-class Mode(NamedTuple):
-    """A mode: that of gradients, and for each type of device whether it is in autocast, and in which dtype."""
-
-    inference: bool
-    gradients: bool
-    nesting: int
-    cached: bool
-    autocast: tuple[tuple[bool, Any], ...]
+Mode: TypeAlias = tuple[int, bool, bool, bool, bool, bool, bool, bool, object, object, object, object]
+"""How many `autocast` blocks are open; inference, gradients, and whether `autocast` keeps copies of weights; whether
+each of `_DEVICES` is in autocast, and the dtype of each."""
 
 
 class _Entered(threading.local):
     """The `inference_mode` that was entered here last."""
 
-    mode: Any = None
+    mode: AbstractContextManager[object] | None = None
 
 
 _entered = _Entered()
 
 
-def _loaded() -> Any:
-    torch = sys.modules.get("torch")
-    return torch if all(hasattr(torch, name) for name in _NEEDED) else None
+@lru_cache(maxsize=1)
+def _reader(torch: ModuleType) -> Callable[[], Mode]:
+    # Every replica's mode is read at every rendezvous. Twice as fast as plain calls that fill a NamedTuple: functions
+    # that are looked up once, arguments that are tuples already, and a plain tuple.
+    for name in _NEEDED:
+        getattr(torch, name)
+    clear, cached = torch.clear_autocast_cache, torch.is_autocast_cache_enabled
+    increment, decrement = torch.autocast_increment_nesting, torch.autocast_decrement_nesting
+    inference, gradients = torch.is_inference_mode_enabled, torch.is_grad_enabled
+    enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
+    # PyTorch 2.4 has no autocast on "mps"; in its place another device is read twice.
+    cpu, cuda, mps, xpu = [(device if torch.amp.is_autocast_available(device) else "cpu",) for device in _DEVICES]
+
+    def read() -> Mode:
+        clear()
+        increment()
+        return (decrement(), inference(), gradients(), cached(),
+                enabled(*cpu), enabled(*cuda), enabled(*mps), enabled(*xpu),
+                dtype(*cpu), dtype(*cuda), dtype(*mps), dtype(*xpu))
+
+    return read
+
+
+def _loaded() -> Callable[[], Mode] | None:
+    try:
+        return _reader(sys.modules["torch"])
+    except (KeyError, AttributeError):
+        return None
 
 
 def mode() -> Mode | None:
-    """The mode of this thread; None without PyTorch."""
-    torch = _loaded()
-    if torch is None:
-        return None
-    nesting = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return Mode(torch.is_inference_mode_enabled(), torch.is_grad_enabled(), nesting, torch.is_autocast_cache_enabled(),
-                tuple([(torch.is_autocast_enabled(one), torch.get_autocast_dtype(one)) for one in _DEVICES]))
+    """The mode of this thread, whose copies of weights are dropped; None without PyTorch."""
+    read = _loaded()
+    return None if read is None else read()
 
 
-def set_mode(wanted: Mode | None) -> None:
-    """Puts a mode back; None, from before PyTorch was imported, is that of a new thread."""
-    now = mode()
-    if now is None or (now == wanted and not now.nesting):
+def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
+    """Puts a mode back.
+
+    Args:
+        wanted: the mode; None, from before PyTorch was imported, is that of a new thread.
+        now: what `mode` has just returned in this thread; None where something else may have run since.
+    """
+    now = now or mode()
+    if now is None or now == wanted:
         return
     torch = sys.modules["torch"]
     wanted = wanted or _of_a_new_thread()
-    if wanted.inference is not now.inference:
-        _entered.mode = None
-        _entered.mode = torch.inference_mode(wanted.inference)
-        _entered.mode.__enter__()
-    torch.set_grad_enabled(wanted.gradients)
-    for _ in range(now.nesting, wanted.nesting):
+    nesting, inference, gradients, cached = wanted[:4]
+    if inference is not now[1]:
+        _entered.mode = other = torch.inference_mode(inference)
+        other.__enter__()
+        now = mode() or now  # leaving the one before has also put back which devices are in autocast
+    torch.set_grad_enabled(gradients)
+    for _ in range(now[0], nesting):
         torch.autocast_increment_nesting()
-    for _ in range(wanted.nesting, now.nesting):
+    for _ in range(nesting, now[0]):
         torch.autocast_decrement_nesting()
-    torch.clear_autocast_cache()
-    torch.set_autocast_cache_enabled(wanted.cached)
-    for device, (enabled, dtype) in zip(_DEVICES, wanted.autocast, strict=True):
-        torch.set_autocast_enabled(device, enabled)
-        torch.set_autocast_dtype(device, dtype)
+    torch.set_autocast_cache_enabled(cached)
+    if now[4:] != wanted[4:]:
+        for device, enabled, dtype in zip(_DEVICES, wanted[4:8], wanted[8:], strict=True):
+            if torch.amp.is_autocast_available(device):
+                torch.set_autocast_enabled(device, enabled)
+                torch.set_autocast_dtype(device, dtype)
 
 
 def _of_a_new_thread() -> Mode:
@@ -94,11 +120,10 @@ def _of_a_new_thread() -> Mode:
 
 def random_state() -> Any:
     """The state of the generator of the CPU; None without PyTorch."""
-    torch = _loaded()
-    return None if torch is None else torch.get_rng_state()
+    return None if _loaded() is None else sys.modules["torch"].get_rng_state()
 
 
-def set_random_state(state: Any) -> None:
+def set_random_state(state: object) -> None:
     """Puts back what `random_state` returned; None leaves the generator as it is."""
     if state is not None:
         sys.modules["torch"].set_rng_state(state)
