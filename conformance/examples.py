@@ -110,7 +110,7 @@ def nothing_left(adapter: Adapter) -> Iterator[None]:
                 adapter.tf.distribute.experimental_set_strategy(None)
 
 
-def _run(adapter: Adapter, program: Program, answer: Answer, names: dict[str, Any]) -> None:
+def _run(adapter: Adapter, program: Program, answer: Answer, names: dict[str, object]) -> None:
     names.update(__name__="example", tf=adapter.tf)
     blocks = [program.preamble, program.example] if program.preamble else [program.example]
     linecache.cache[program.file] = (1, None, _page(blocks), program.file)

@@ -147,7 +147,7 @@ def _element(element: Result, dtype: str) -> Any:
     return integer(element) if dtype in INTS else element if dtype in ("bool", "string") else real(element)
 
 
-def numbers(value: Any) -> list[Any]:
+def numbers(value: object) -> list[Any]:
     """All numbers in a result, from left to right."""
     if isinstance(value, dict):
         return [number for item in value.values() for number in numbers(item)]
@@ -171,7 +171,7 @@ def _part(result: Result, worker: int, workers: int, replicas: int) -> Result:
     return {key: _part(item, worker, workers, replicas) for key, item in result.items()}
 
 
-def _bare(result: Any) -> Any:
+def _bare(result: object) -> Any:
     """A result whose distributed values of one part are that part."""
     if isinstance(result, list):
         return [_bare(item) for item in result]

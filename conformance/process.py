@@ -21,7 +21,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class Process:
         poll.register(self._stdin, 0)
         return self._alive() and not poll.poll(0)
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         """Takes a message, which is written while the answer is waited for."""
         if not self._unsent:
             self._selector.register(self._stdin, selectors.EVENT_WRITE)

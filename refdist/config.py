@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from refdist import errors
 from refdist.core import context_stack, devices
+from refdist.core.integers import as_integer, integer
 from refdist.runtime import Field, Late
 
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
@@ -153,13 +154,14 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
             isinstance(item, LogicalDeviceConfiguration) for item in logical_devices):
         raise errors.error("RD25", attempted, f"logical_devices is {logical_devices!r}",
                            "Pass a list of LogicalDeviceConfiguration(memory_limit=...).")
-    for limit in (item.memory_limit for item in logical_devices):
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise errors.error("RD25", attempted, f"memory_limit is {limit!r}", "Pass a number of MiB, at least 1.")
+    limits = [as_integer(item.memory_limit) for item in logical_devices]
+    for limit, (stated,) in zip(limits, logical_devices, strict=True):
+        if stated is not None and (limit is None or limit < 1):
+            raise errors.error("RD25", attempted, f"memory_limit is {stated!r}", "Pass a number of MiB, at least 1.")
         if limit is not None and kind == "CPU":
             raise errors.error("RD25", attempted, f"the memory_limit of a CPU is {limit!r}", "Leave it out.",
                                kind=errors.InvalidValueError)
-    _machine.value.divided[kind, i] = tuple(item.memory_limit for item in logical_devices)
+    _machine.value.divided[kind, i] = tuple(limits)
     _changed()
 
 
@@ -206,15 +208,16 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu
         RD25: a count that is not an int of at least 0 (1 for CPUs), or a mesh that is not one.
     """
     attempted = "set_simulated_devices"
-    mesh = None if type(tpu) is int and tpu <= 0 else devices.mesh(tpu, tpu_hosts, attempted)
-    cores = tpu if mesh is None else mesh.cores_per_host
-    for name, count, least in (("cpu", cpu, 1), ("gpu", gpu, 0), ("tpu", cores, 0)):
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise errors.error("RD25", attempted, f"{name} is {count!r}", "Pass an int.")
+    stated = as_integer(tpu)
+    mesh = None if stated is not None and stated <= 0 else devices.mesh(tpu, tpu_hosts, attempted)
+    cores = stated if mesh is None else mesh.cores_per_host
+    counts = {name: integer(count, name, attempted) for name, count in (("cpu", cpu), ("gpu", gpu), ("tpu", cores))}
+    for name, count in counts.items():
+        least = 1 if name == "cpu" else 0
         if count < least:
             raise errors.error("RD25", attempted, f"{name} is {count}", f"Pass {least} or more.",
                                kind=errors.InvalidValueError)
-    _machine.value.counts = {"CPU": cpu, "GPU": gpu, "TPU": int(cores)}
+    _machine.value.counts = {name.upper(): count for name, count in counts.items()}
     _machine.value.tpu = mesh
     _machine.value.advice = ""
     _machine.value.asked = True
@@ -357,10 +360,9 @@ class replica_order:  # noqa: N801 - used like a function
     """
 
     def __init__(self, seed: int | None) -> None:
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-            raise errors.error("RD25", "replica_order", f"seed is {seed!r}", "Pass an int or None.")
+        number = None if seed is None else integer(seed, "seed", "replica_order")
         self._before = _random()
-        _machine.value.random = None if seed is None else random.Random(seed)
+        _machine.value.random = None if number is None else random.Random(number)
 
     def __enter__(self) -> replica_order:
         return self

@@ -119,6 +119,15 @@ class InternalError(RefdistError):
     """A bug in refdist itself: no program, right or wrong, should ever see it."""
 
 
+# TensorFlow's names of classes that are called otherwise here, for programs that catch them.
+OpError = RefdistError
+AbortedError = UnavailableError
+AlreadyExistsError = DuplicateKeyError
+FailedPreconditionError = InvalidContextError
+UnimplementedError = UnsupportedError
+UnknownError = InternalError
+
+
 class Code(NamedTuple):
     """One row of the catalogue.
 

@@ -58,14 +58,14 @@ class Sink(Protocol):
     def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
         """Bytes move between devices: (source, destination, how many) of each transfer, asked for when it is read."""
 
-    def meet(self, run: Any, call: Any) -> Any:
+    def meet(self, run: object, call: object) -> Any:
         """A replica arrives at a rendezvous of `run` with `call`; None is the run of a replica that is alone.
 
         Returns:
             What `receive` is called with.
         """
 
-    def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
+    def combine(self, run: object, calls: list[Any]) -> Sequence[Any]:
         """All replicas of `run` have arrived with these calls, which are to be executed; returns the answers."""
 
     def receive(self, met: Any, answer: object) -> None:
@@ -83,7 +83,7 @@ NOT_RECORDED = nullcontext()
 class _Span:
     __slots__ = ("begun", "fields", "kind", "sink")
 
-    def __init__(self, sink: Sink, kind: str, fields: dict[str, Any]) -> None:
+    def __init__(self, sink: Sink, kind: str, fields: dict[str, object]) -> None:
         self.sink = sink
         self.kind = kind
         self.fields = fields
@@ -96,7 +96,7 @@ class _Span:
         self.sink.end(self.begun, error)
 
 
-def span(kind: str, /, **fields: Any) -> AbstractContextManager[None]:
+def span(kind: str, /, **fields: object) -> AbstractContextManager[None]:
     """What happens in a `with` block is part of an event of this kind; nothing where nothing is recorded."""
     sink = recording.value
     return NOT_RECORDED if sink is None else _Span(sink, kind, fields)

@@ -80,7 +80,7 @@ class Kind(NamedTuple):
     text: Callable[[Any, list[str]], str]
 
 
-def _sorted(mapping: Iterable[Any]) -> list[Any]:
+def _sorted(mapping: Iterable[object]) -> list[Any]:
     try:
         return sorted(mapping)
     except TypeError as error:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import refdist
+from refdist import tf
 from refdist.missing import INSTEAD
 from refdist.variables import creation
 
@@ -31,12 +32,12 @@ NOT_PLANNED = {
         Variable.count_up_to Variable.eval Variable.from_proto Variable.graph Variable.initial_value
         Variable.initialized_value Variable.initializer Variable.load Variable.op Variable.to_proto
         Variable.SaveSliceInfo Variable.set_shape Variable.experimental_ref IndexedSlices.consumers
-        IndexedSlices.graph IndexedSlices.name IndexedSlices.op IndexedSlices.device""",
+        IndexedSlices.graph IndexedSlices.name IndexedSlices.op""",
+    "NumPy's arrays, which have no logical device": "IndexedSlices.device",
     "TPU hardware": """
         cluster_resolver.TPUClusterResolver.set_tpu_topology
         cluster_resolver.TPUClusterResolver.tpu_hardware_feature""",
     "protocol buffers": "train.ClusterSpec.as_cluster_def",
-    "asynchronous checkpoints": "train.Checkpoint.sync train.CheckpointManager.sync",
     "distributions that NumPy's own generators have": "random.Generator.binomial",
     "hints to graph rewriters": "data.experimental.DistributeOptions.num_devices",
     "sparse and ragged tensors": "data.Dataset.ragged_batch data.Dataset.sparse_batch",
@@ -45,8 +46,6 @@ NOT_PLANNED = {
         data.Dataset.bucket_by_sequence_length data.Dataset.counter data.Dataset.group_by_window
         data.Dataset.ignore_errors data.Dataset.load data.Dataset.random data.Dataset.rejection_resample
         data.Dataset.save data.Dataset.snapshot data.Dataset.unique""",
-    "indexing that NumPy writes with brackets": """
-        Variable.scatter_nd_add Variable.scatter_nd_sub Variable.scatter_nd_update""",
 }
 # Parameters that have no meaning here.
 PARAMETERS_LEFT_OUT = {
@@ -150,6 +149,16 @@ def test_the_names_of_older_versions_need_no_import_of_their_own() -> None:
         cluster_resolver experimental experimental_set_strategy get_loss_reduction get_replica_context get_strategy
         has_strategy in_cross_replica_context"""
     assert [name for name in names.split() if not hasattr(refdist.compat.v1.distribute, name)] == []
+
+
+@pytest.mark.parametrize("name", [
+    "AbortedError", "AlreadyExistsError", "CancelledError", "DataLossError", "FailedPreconditionError", "InternalError",
+    "InvalidArgumentError", "NotFoundError", "OpError", "OutOfRangeError", "ResourceExhaustedError", "UnavailableError",
+    "UnimplementedError", "UnknownError"])
+def test_programs_catch_errors_by_tensorflow_s_names(name: str) -> None:
+    with pytest.raises(getattr(tf.errors, name)):
+        raise getattr(refdist.errors, name)("lost", "RD01")
+    assert issubclass(getattr(tf.errors, name), tf.errors.OpError)
 
 
 def test_the_two_multi_worker_strategies_are_instances_of_each_other() -> None:

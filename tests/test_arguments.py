@@ -146,6 +146,58 @@ def test_a_replica_that_there_is_not_has_no_context(number: Any) -> None:
     assert refdist.ReplicaContext(STRATEGY, np.int64(1)).replica_id_in_sync_group == 1
 
 
+
+
+def devices_of(**arguments: Any) -> list[str]:
+    with refdist.config.temporary_devices(**arguments):
+        return [device.name for device in refdist.config.list_logical_devices()]
+
+
+def divided(memory_limit: Any) -> Any:
+    with refdist.config.temporary_devices(gpu=1):
+        refdist.config.set_logical_device_configuration(
+            "GPU:0", [refdist.config.LogicalDeviceConfiguration(memory_limit)])
+        return refdist.config.get_logical_device_configuration("GPU:0")
+
+
+def orders(seed: Any) -> list[Any]:
+    ran: list[Any] = []
+    with refdist.config.replica_order(seed):
+        for _ in range(3):
+            STRATEGY.run(lambda: ran.append(refdist.get_replica_context().replica_id_in_sync_group))
+    return ran
+
+
+THREE = refdist.train.ClusterSpec({"worker": ["a:1", "b:1", "c:1"], "ps": ["d:1"]})
+
+
+def scheduled(choices: Any, task_id: Any = 2, after: Any = 0) -> Any:
+    """The workers on which functions run, some of which begin again after a worker was lost."""
+    coordinator = refdist.coordinator.ClusterCoordinator(
+        refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(THREE)))
+    with coordinator.strategy.scope():
+        v = refdist.Variable(0.0)
+    ran: list[int] = []
+
+    def work() -> None:
+        ran.append(int(refdist.coordinator.experimental_get_current_worker_index()))
+        v.assign_add(1.0)
+
+    with refdist.coordinator.interleaving(choices):
+        refdist.coordinator.stop_task(coordinator, "worker", task_id, after)
+        for _ in range(8):
+            coordinator.schedule(work)
+        coordinator.join()
+        if after == 0:
+            refdist.coordinator.restart_task(coordinator, "worker", task_id)
+    return ran
+
+
+def replicas_of_workers(workers: Any, replicas_per_worker: Any) -> Any:
+    return refdist.simulate_workers(lambda: refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync, workers,
+                                    replicas_per_worker)
+
+
 DATASET = refdist.data.Dataset.range(8)
 # What is made of a number that is 2.
 OF_TWO: dict[str, Callable[[Any], Any]] = {
@@ -167,6 +219,21 @@ OF_TWO: dict[str, Callable[[Any], Any]] = {
     "DeviceAssignment.build": lambda two: refdist.tpu.experimental.DeviceAssignment.build(
         refdist.tpu.experimental.Topology(mesh_shape=[2, 1, 1, 1], device_coordinates=[[[0] * 4, [1, 0, 0, 0]]]),
         num_replicas=two).core_assignment.tolist(),
+    "set_simulated_devices": lambda two: devices_of(cpu=two, gpu=two, tpu=two),
+    "tpu_hosts": lambda two: devices_of(tpu=8, tpu_hosts=two),
+    "memory_limit": divided,
+    "replica_order": orders,
+    "interleaving": scheduled,
+    "the choices of interleaving": lambda two: scheduled([two // two, two - two, two // two, two - two, two // two]),
+    "stop_task": lambda two: scheduled([], two, two),
+    "restart_task": lambda two: scheduled([], two),
+    "simulate_workers": lambda two: replicas_of_workers(two, two),
+    "task_address": lambda two: THREE.task_address("worker", two),
+    "TFConfigClusterResolver": lambda two: refdist.cluster_resolver.TFConfigClusterResolver("worker", two).task_id,
+    "create_rng_state": lambda two: refdist.random.create_rng_state(1, two // two).tolist(),
+    "the shape of padded_batch": lambda two: [
+        one.tolist() for one in refdist.data.Dataset.from_tensor_slices([[1], [2]]).padded_batch(2, [two])],
+    "checkpoint_number": lambda two: refdist.train.CheckpointManager(refdist.train.Checkpoint(), "there", 1).save(two),
     "task_id": lambda two: refdist.cluster_resolver.SimpleClusterResolver(
         refdist.train.ClusterSpec({"worker": ["a:1", "b:1", "c:1"]}), task_type="worker", task_id=two).task_id,
     "max_to_keep": lambda two: refdist.train.CheckpointManager(refdist.train.Checkpoint(), "nowhere", two)._keep,
@@ -280,6 +347,19 @@ def test_numbers_do_not_become_text(value: Any) -> None:
     with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] assign of variable .*: value is "):
         refdist.Variable(["a"]).assign(value)
     assert refdist.constant(["a", np.str_("b"), np.array("c")]).tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("value", "dtype"), [
+    ([np.float32(1), 2.0], "float32"), ([np.float32(1), 2], "float32"), ([np.float16(1), 2.5], "float16"),
+    ([np.float64(1), 2.0], "float64"), ([np.int64(1), 2], "int64"), ([np.int8(1), 2], "int8"),
+    ([np.int8(1), 300], "int32"), ([np.uint8(1), -2], "int32"), ([np.int32(1), 2**40], "int64"),
+    ([np.int64(1), 2.5], "float32"), ([np.int32(1), True], "int32"), ([np.bool_(True), 2], "int32"),
+    ([np.float32(1), 1j], "complex128"), ([[np.zeros(2, np.float32)], [[1, 2.0]]], "float32"),
+    ((refdist.Variable(1.0), 2.0), "float32"), ([np.float32(1), np.float64(2), 3.0], "float64"),
+    ([np.array("a"), "bb"], "<U2"), ([np.datetime64(1, "s"), np.datetime64(2, "s")], "<M8[s]")])
+def test_numbers_of_python_s_beside_arrays_have_no_dtype_of_their_own(value: Any, dtype: str) -> None:
+    found = refdist.constant(value)
+    assert found.dtype == dtype and found.tolist() == np.asarray(value).tolist()
 
 
 @pytest.mark.parametrize(("asked", "message"), [

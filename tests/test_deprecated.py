@@ -113,7 +113,7 @@ def test_what_is_left_of_sessions() -> None:
         v = refdist.Variable(1.0)
     with pytest.warns(DeprecationWarning):
         assert TWO.unwrap(refdist.PerReplica([1, 2])) == (1, 2)
-        assert TWO.group(1) is None  # type: ignore[func-returns-value]
+        assert [TWO.group(1), TWO.group(None), TWO.group([None]), TWO.group(1, name="all")] == [1, None, None, None]
         assert TWO.configure() is None  # type: ignore[func-returns-value]
         assert TWO.update_config_proto("config") == "config"
         with TWO.scope(), TWO.colocate_vars_with(v):

@@ -193,8 +193,13 @@ def test_run_reduce_and_gather_on_the_coordinator() -> None:
     assert x.values == (0.0,)
     v = made(s, 1.0)
     assert s.extended.value_container(v) is v and float(s.extended.read_var(v)) == 1.0
-    batches = s.experimental_distribute_dataset(refdist.data.Dataset.range(4).batch(4))
-    assert [one.tolist() for one in batches] == [[0, 1, 2, 3]]
+    batches = refdist.data.Dataset.range(4).batch(4)
+    for spread in (s.experimental_distribute_dataset(batches), s.distribute_datasets_from_function(lambda _: batches)):
+        for read in (iter, list, lambda given: given.reduce(0, max)):
+            with pytest.raises(ValueError, match=r"RD20\] iterating over a distributed dataset.*create_per_worker"):
+                read(spread)
+    with pytest.warns(DeprecationWarning):
+        assert [one.tolist() for one in s.make_dataset_iterator(batches)] == [[0, 1, 2, 3]]  # as in TensorFlow
 
 
 def test_servers() -> None:

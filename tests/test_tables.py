@@ -482,7 +482,7 @@ ASKED_ABOUT = {"OUTSIDE", "CROSS", "UPDATE", "REPLICA", "OTHER_CROSS", "OTHER_RE
 # They choose words, check one argument, name the parts of a device, or wait for the last replica.
 NO_DECISION = {"core/context_stack.py: describe", "core/interfaces.py: Layout.__str__",
                "core/devices.py: DeviceSpec.to_string", "core/lockstep.py: run",
-               "input/sharding.py: _why", "input/distributed.py: DistributedDataset.explain",
+               "input/distributed.py: DistributedDataset.explain",
                "variables/values.py: check_count", "strategies/replica_context.py: ReplicaContext.__init__"}
 
 

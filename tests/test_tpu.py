@@ -8,6 +8,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -255,6 +256,88 @@ def test_the_input_functions_of_several_hosts() -> None:
     one = on(replicas=2)
     made = one.distribute_datasets_from_function(lambda ctx: [np.full(1, ctx.input_pipeline_id)], per_replica)
     assert [row.tolist() for row in next(iter(made)).values] == [[0], [1]]
+
+
+def lines(folder: Path, *counts: int) -> Any:
+    """The lines of so many files with so many lines each."""
+    names = [folder / f"{i}.txt" for i in range(len(counts))]
+    for i, (name, count) in enumerate(zip(names, counts, strict=True)):
+        name.write_text("\n".join(str(100 * i + j) for j in range(count)))
+    return refdist.data.TextLineDataset(list(map(str, names))).map(lambda line: np.int64(line))
+
+
+def off(dataset: Any) -> Any:
+    options = refdist.data.Options()
+    options.experimental_distribute.auto_shard_policy = refdist.data.experimental.AutoShardPolicy.OFF
+    return dataset.with_options(options)
+
+
+@pytest.mark.parametrize(("make", "length", "steps"), [
+    (lambda _: Dataset.range(10).batch(8), None, [[[0, 1], [4, 5], [2, 3], [6, 7]], [[8], [], [9], []]]),
+    (lambda _: Dataset.range(14).batch(7), None,
+     [[[0, 1], [4, 5], [2, 3], [6]], [[7, 8], [11, 12], [9, 10], [13]]]),
+    (lambda _: Dataset.range(10).batch(4, drop_remainder=True), 1, [[[0], [2], [1], [3]], [[4], [6], [5], [7]]]),
+    (lambda _: off(Dataset.range(8).batch(4)), None,
+     [[[0], [1], [0], [1]], [[2], [3], [2], [3]], [[4], [5], [4], [5]], [[6], [7], [6], [7]]]),
+    (lambda folder: lines(folder, 4, 6).batch(4), None,
+     [[[0], [1], [100], [101]], [[2], [3], [102], [103]], [[], [], [104], [105]]]),
+    (lambda folder: lines(folder, 4, 8).batch(4, drop_remainder=True), 1,
+     [[[0], [1], [100], [101]], [[2], [3], [102], [103]]]),
+    (lambda folder: lines(folder, 4).batch(4), None, [[[0], [2], [1], [3]]])],
+    ids=["data", "odd batches", "full batches", "off", "files", "full batches of files", "one file"])
+def test_hosts_share_a_dataset_as_workers_do(make: Any, length: Any, steps: Any, tmp_path: Path) -> None:
+    """Observed, TensorFlow 2.21, with the devices of two hosts replaced by CPUs; it refuses one file."""
+    with config.temporary_devices(tpu="2x2x1x1", tpu_hosts=2):
+        initialize_tpu_system()
+        strategy = refdist.TPUStrategy()
+        distributed = strategy.experimental_distribute_dataset(make(tmp_path))
+        for _ in range(2):
+            assert [[row.tolist() for row in step.values] for step in distributed] == steps
+        assert distributed.element_spec.values[0].shape == (length,)
+
+
+def test_hosts_agree_on_the_order_of_rows() -> None:
+    with config.temporary_devices(tpu="2x2x1x1", tpu_hosts=2):
+        initialize_tpu_system()
+        strategy = refdist.TPUStrategy()
+        distributed = strategy.experimental_distribute_dataset(Dataset.range(64).shuffle(64).batch(16))
+        for _ in range(2):
+            rows = [int(row) for step in distributed for part in step.values for row in part]
+            assert sorted(rows) == list(range(64)) != rows
+
+
+def test_files_of_hosts_are_shuffled_apart(tmp_path: Path) -> None:
+    with config.temporary_devices(tpu="2x2x1x1", tpu_hosts=2):
+        initialize_tpu_system()
+        strategy = refdist.TPUStrategy()
+        distributed = strategy.experimental_distribute_dataset(lines(tmp_path, 40, 40).shuffle(40).batch(80))
+        [step] = list(distributed)
+        first, second = ([int(row) for part in step.values[i:i + 2] for row in part] for i in (0, 2))
+        assert sorted(first) == list(range(40)) and [row - 100 for row in second] != first
+        assert sorted(second) == list(range(100, 140)) and "2 hosts" in str(distributed.explain())
+
+
+def test_uneven_shares_of_hosts(tmp_path: Path) -> None:
+    with config.temporary_devices(tpu="2x2x1x1", tpu_hosts=2):
+        topology = initialize_tpu_system()
+        strategy = refdist.TPUStrategy()
+        with pytest.warns(UserWarning, match="replicas 1, 3 get no row of a full batch"):
+            distributed = strategy.experimental_distribute_dataset(Dataset.range(4).batch(2))
+        assert [[row.tolist() for row in step.values] for step in distributed] == [
+            [[0], [], [1], []], [[2], [], [3], []]]
+        with pytest.warns(UserWarning, match="each of the 2 hosts reads all rows"):
+            strategy.experimental_distribute_dataset(off(Dataset.range(4).batch(4)))
+        uneven = refdist.InputOptions(uneven_end=refdist.data.UnevenEnd.PAD)
+        [(rows, masks)] = strategy.experimental_distribute_dataset(Dataset.range(6).batch(8), uneven)
+        found = [part[mask].tolist() for part, mask in zip(rows.values, masks.values, strict=True)]
+        assert found == [[0, 1], [4, 5], [2, 3], []]
+        files = strategy.experimental_distribute_dataset(lines(tmp_path, 2, 6).batch(4), uneven)
+        assert [[mask.tolist() for mask in masks.values] for _, masks in files] == [
+            [[True]] * 4, [[False], [False], [True], [True]], [[False], [False], [True], [True]]]
+        coordinates = topology.device_coordinates.reshape(-1, 1, 4)[:3]
+        three = refdist.TPUStrategy(None, DeviceAssignment(topology, coordinates))
+        [step] = three.experimental_distribute_dataset(Dataset.range(6).batch(6))
+        assert [row.tolist() for row in step.values] == [[0, 1], [2, 3], [4, 5]], "hosts of 2 and 1 replicas are one"
 
 
 # What differs on TPUs from the clauses for MirroredStrategy: of a case and what is said of it, and why.

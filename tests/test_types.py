@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from syntax import FOLDERS, Modules, full_name, imported, sources
 
-LIMIT = 180  # a third of them are events of recordings, which are JSON
+LIMIT = 140  # a quarter of them are events of recordings, which are JSON
 
 
 def mentions(node: ast.expr, module: str, names: dict[str, str], anything: set[str]) -> bool:
@@ -95,7 +95,7 @@ def test_few_arguments_may_be_anything() -> None:
         module = one.partition(":")[0]
         by_module[module] = by_module.get(module, 0) + 1
     most = sorted(by_module.items(), key=lambda item: -item[1])[:20]
-    assert len(found) < LIMIT, f"{len(found)} arguments mention Any: {most}"
+    assert len(found) <= LIMIT, f"{len(found)} arguments mention Any: {most}"
 
 
 @pytest.mark.parametrize(("count", "source"), [

@@ -106,7 +106,11 @@ def value_of(operation: str, replica: int) -> Any:
         return np.float32([2, 2]) * (1 + replica)
     # Of replica 1 the smaller minimum and the larger maximum, so that more than replica 0's shows.
     row = {"scatter_min": 2 - replica, "scatter_max": 6 + 2 * replica}.get(operation, 2 + 2 * replica)
-    return refdist.IndexedSlices(np.float32([row]), [1])
+    return np.float32([row]) if of_parts(operation) else refdist.IndexedSlices(np.float32([row]), [1])
+
+
+def of_parts(operation: str) -> bool:
+    return operation.startswith("scatter_nd")
 
 
 # What is written: a value, another one in each replica; one value in two parts; and two parts that differ.
@@ -128,7 +132,11 @@ def write(kind: str, aggregation: Agg, operation: str, situation: str, **more: A
 
 
 def write_once(v: Any, operation: str, given: Callable[[str], Any], more: dict[str, Any]) -> Any:
-    return getattr(v, operation)(given(operation), **more)
+    return operate(v, operation, given(operation), **more)
+
+
+def operate(v: Any, operation: str, value: Any, **more: Any) -> Any:
+    return getattr(v, operation)(*([[[1]]] if of_parts(operation) else []), value, **more)
 
 
 @pytest.mark.parametrize(("operation", "more"), [
@@ -260,7 +268,7 @@ def updated_differently(kind: str) -> Any:
 
 def one_copy_alone(operation: str, kind: str) -> Any:
     v = created(kind, [1.0, 1.0])
-    found = [in_situation(TWO, situation, lambda: getattr(v.values[1], operation)(value_of(operation, 0)))
+    found = [in_situation(TWO, situation, lambda: operate(v.values[1], operation, value_of(operation, 0)))
              for situation in context_stack.SITUATIONS]
     return found, seen(v)
 

@@ -39,6 +39,7 @@ from refdist.array.transport import Columns, concatenated, on_every_worker, summ
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, history, lockstep, pytorch
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
+from refdist.core.integers import as_integer
 from refdist.runtime import Field, process
 
 T = TypeVar("T")
@@ -164,10 +165,8 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     attempted = "simulate_workers"
     if not callable(fn):
         raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function without arguments.")
-    for name, value in (("workers", workers), ("replicas_per_worker", replicas_per_worker)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise errors.error("RD25", attempted, f"{name} is {value!r}", "Pass an int of 1 or more.",
-                               kind=errors.InvalidValueError)
+    workers = _at_least_one(workers, "workers", attempted)
+    replicas_per_worker = _at_least_one(replicas_per_worker, "replicas_per_worker", attempted)
     if _running.value is not None or context_stack.frame().kind != context_stack.OUTSIDE:
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside any scope and any other simulation.")
@@ -194,6 +193,14 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
         if hooks is not None:
             hooks.resume(outside)
         pytorch.set_mode(mode)
+
+
+def _at_least_one(value: object, argument: str, attempted: str) -> int:
+    found = as_integer(value)
+    if found is None or found < 1:
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int of 1 or more.",
+                           kind=errors.InvalidValueError)
+    return found
 
 
 @contextmanager

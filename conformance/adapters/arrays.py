@@ -33,7 +33,7 @@ class Placed:
     def __getattr__(self, name: str) -> Any:
         return getattr(refdist.tf, name)
 
-    def constant(self, *args: Any, **kwargs: Any) -> Any:
+    def constant(self, *args: object, **kwargs: object) -> Any:
         """`tf.constant`, on GPU:0 outside replicas."""
         array = refdist.constant(*args, **kwargs)
         outside = refdist.get_replica_context() is None or not refdist.has_strategy()

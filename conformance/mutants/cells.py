@@ -21,8 +21,8 @@ class Cell(NamedTuple):
     """A cell, and what it is changed to."""
 
     table: str
-    row: Any
-    column: Any
+    row: object
+    column: object
     was: str
     value: str
 

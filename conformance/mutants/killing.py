@@ -79,7 +79,7 @@ class Fork:
     """
 
     def __init__(self, mutate: Callable[[], None], names: Sequence[str],
-                 work: Callable[[Callable[[], None], Sequence[str]], Any] | None = None) -> None:
+                 work: Callable[[Callable[[], None], Sequence[str]], object] | None = None) -> None:
         self._from, writer = os.pipe()
         sys.stdout.flush()
         self._pid = os.fork()

@@ -28,7 +28,7 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from refdist import errors
+from refdist import errors, nest
 from refdist.array.types import Array
 from refdist.runtime import Field
 
@@ -211,7 +211,9 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     if dtype is not None:
         wanted = _dtype(dtype, attempted)
         return _cast_weak(array, wanted, attempted, value) if weak else cast(array, wanted, attempted)
-    return _narrow(array, value, attempted) if weak else array
+    if weak:
+        return _narrow(array, value, attempted)
+    return _beside_arrays(array, value, attempted) if isinstance(value, (list, tuple)) else array
 
 
 def cast(array: Array, dtype: object, attempted: str) -> Any:
@@ -299,6 +301,19 @@ def _narrow(array: NDArray[np.generic], value: object, attempted: str) -> NDArra
             array.max() > _INT32.max or array.min() < _INT32.min)):
         return array
     return array.astype(dtype)
+
+
+def _beside_arrays(array: NDArray[np.generic], value: object, attempted: str) -> NDArray[np.generic]:
+    # Numbers of Python's in a list with arrays have no width of their own, either: the arrays have one.
+    leaves = nest.flatten(value)
+    numbers = [leaf for leaf in leaves if not _has_array(leaf)]
+    if not numbers or kind_of(array.dtype) not in _KINDS:
+        return array
+    kept = np.result_type(*[np.asarray(leaf).dtype for leaf in leaves if _has_array(leaf)])
+    alone = _narrow(np.asarray(numbers), numbers, attempted).dtype
+    if _KINDS.index(kind_of(alone)) > _KINDS.index(kind_of(kept)):
+        return array.astype(alone)
+    return array.astype(kept if _in_range(array, kept) else np.result_type(kept, alone))
 
 
 def _has_array(value: object) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from refdist import errors
-from refdist.array.convert import dtype_of, nbytes, to_array, to_numpy
+from refdist.array.convert import dtype_of, kind_of, nbytes, on_device_of, to_array, to_numpy
+from refdist.core import rules
 
 
 class IndexedSlices:
@@ -70,6 +71,20 @@ class IndexedSlices:
     def shape(self) -> tuple[int, ...] | None:
         """The dense shape as a tuple, or None."""
         return None if self._dense_shape is None else tuple(map(int, to_numpy(self._dense_shape)))
+
+    def __neg__(self) -> IndexedSlices:
+        """The slices with the opposite sign, as `scatter_add` takes them to undo what they have added.
+
+        Raises:
+            RD23: booleans, strings, objects.
+
+        Source: tf.IndexedSlices.
+        """
+        code = rules.of_kind(rules.SUMMED, kind_of(dtype_of(self._values)))
+        if code != "ok":
+            raise errors.error(code, "-IndexedSlices", f"the values have dtype {self._values.dtype}")
+        with on_device_of(self._values):
+            return IndexedSlices(-self._values, self._indices, self._dense_shape)
 
     def __repr__(self) -> str:
         return (f"IndexedSlices(values={self._values}, indices={self._indices}, "

@@ -29,7 +29,7 @@ _OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
 # What NumPy raises for operands that do not fit, and what takes its place.
 _FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
 
-# What to write instead of what an array of this shape cannot be asked for.
+# What to write instead of an operation that an array of this shape does not have.
 _ONE = "Choose one element, as in `v[0]`, or reduce the array, as with `np.sum(v)`, `np.any(v)` or `np.all(v)`."
 _SCALAR = "A scalar has no rows: use it as the number that it is."
 _FIXES = {"an item": "Use an index that the array has.", "the rows": _SCALAR, "the length": _SCALAR,

@@ -103,7 +103,7 @@ def _keeps_first(dtype: np.dtype[np.generic]) -> bool:
     return np.add(first, second).tobytes() == np.add(first, second, out=first).tobytes() == bits
 
 
-def _reals(array: Any) -> Any:
+def _reals(array: npt.NDArray[np.generic]) -> Any:
     return array.view(array.real.dtype) if array.dtype.kind == "c" else array
 
 

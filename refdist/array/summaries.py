@@ -84,7 +84,7 @@ def of(kept: Taken) -> list[Summary]:
 
 
 def nbytes(kept: Taken) -> int:
-    """The size of the arrays of which that was kept."""
+    """The size in bytes of the arrays that the summaries in `kept` describe."""
     return kept.nbytes if isinstance(kept, np.ndarray) else sum(
         one.nbytes if isinstance(one, np.ndarray) else one[2] for one in kept)
 
@@ -108,7 +108,7 @@ def _packed(one: _One) -> str:
 
 
 def unpacked(found: Any) -> Summary:
-    """The summary of an array, of which that was packed."""
+    """The summary of an array, from an entry of the list that `packed` made."""
     if isinstance(found, dict):
         return found  # type: ignore[return-value]
     name, shape, items, *numbers = found

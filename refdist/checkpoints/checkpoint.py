@@ -185,6 +185,12 @@ class Checkpoint:
         by_writers(self._variables(), attempted, writes, lambda: files.write(file_of(path), content))
         return path
 
+    def sync(self) -> None:
+        """Returns at once: what was saved is in its file when `save` and `write` return.
+
+        Source: tf.train.Checkpoint.sync.
+        """
+
     def read(self, save_path: str | os.PathLike[str], options: object = None) -> LoadStatus:
         """Assigns the values of a file to the variables; nothing changes unless all of them fit.
 

@@ -118,7 +118,8 @@ class CheckpointManager:
         Source: tf.train.CheckpointManager.save.
         """
         attempted = "CheckpointManager.save"
-        if checkpoint_number is not None and not _is_number(checkpoint_number):
+        number = as_integer(checkpoint_number)
+        if checkpoint_number is not None and (number is None or not -2**63 <= number < 2**63):
             raise errors.error("RD25", attempted, f"checkpoint_number is {checkpoint_number!r}",
                                "Pass an int of at most 64 bits.", kind=errors.InvalidValueError)
         step = self._step()
@@ -130,10 +131,10 @@ class CheckpointManager:
                                "Remove the link that does so.")
         writes, indexes = self._checkpoint._begin(self._prefix, attempted)
         counter = self._checkpoint.save_counter
-        if checkpoint_number is None:
-            checkpoint_number = self._checkpoint._next_number(attempted)
-        counter.assign(np.int64(checkpoint_number))
-        path = self._checkpoint._write(f"{self._prefix}-{checkpoint_number}", attempted, writes)
+        if number is None:
+            number = self._checkpoint._next_number(attempted)
+        counter.assign(np.int64(number))
+        path = self._checkpoint._write(f"{self._prefix}-{number}", attempted, writes)
         self._last_step = step
         self._latest = os.path.relpath(path, self._directory)
         self._managed.pop(self._latest, None)
@@ -141,6 +142,12 @@ class CheckpointManager:
         too_old = self._too_old()
         by_writers(self._checkpoint._variables(), attempted, indexes, lambda: self._write_index_and_delete(too_old))
         return path
+
+    def sync(self) -> None:
+        """Returns at once: what was saved is in its file when `save` returns.
+
+        Source: tf.train.CheckpointManager.sync.
+        """
 
     def _step(self) -> int | None:
         return None if self._interval is None or self._counter is None else int(self._counter.numpy())
@@ -176,7 +183,3 @@ class CheckpointManager:
         if path is None and self._init is not None:
             self._init()
         return path
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and -2**63 <= int(value) < 2**63

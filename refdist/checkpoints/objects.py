@@ -18,7 +18,7 @@ _PASSED = (str, bytes, np.ndarray, type, types.FunctionType, types.BuiltinFuncti
            types.ModuleType, functools.partial)
 
 
-# What can hold no variable now or later, and is not saved either.
+# Types of values that never have variables, and are not saved.
 _PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, type(None))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from refdist import errors
 from refdist.checkpoints.checkpoint import Checkpoint, counter, transport_of
 from refdist.checkpoints.manager import CheckpointManager
+from refdist.core.integers import check_seconds
 
 _T = TypeVar("_T")
 
@@ -45,10 +46,7 @@ class TerminationConfig:
                             ("save_fn", save_fn)):
             if given is not None and not callable(given):
                 raise errors.error("RD25", "TerminationConfig", f"{name} is {given!r}", "Pass a function, or None.")
-        if grace_period is not None and (isinstance(grace_period, bool) or not isinstance(
-                grace_period, (int, float, np.integer, np.floating)) or not grace_period >= 0):
-            raise errors.error("RD25", "TerminationConfig", f"grace_period is {grace_period!r}",
-                               "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)
+        check_seconds(grace_period, "grace_period", "TerminationConfig")
         self.termination_watcher_fn = termination_watcher_fn
         self.exit_fn = exit_fn
         self.grace_period = grace_period
@@ -119,7 +117,7 @@ class PreemptionCheckpointHandler:
         self.save_checkpoint_if_preempted()
         return result
 
-    def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
+    def save_checkpoint_if_preempted(self, *args: object, **kwargs: object) -> None:
         """Saves if any worker is to end, and ends if its grace period is over; the arguments are passed to `save`.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.save_checkpoint_if_preempted.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from refdist import errors
 from refdist.core.integers import as_integer
 
@@ -98,10 +96,11 @@ class ClusterSpec:
         Source: tf.train.ClusterSpec.task_address.
         """
         tasks = self._job(job_name)
-        if task_index not in tasks:
+        index = as_integer(task_index)
+        if index is None or index not in tasks:
             raise errors.error("RD17", "ClusterSpec", f"job {job_name!r} has no task {task_index!r}",
                                f"Its tasks are {sorted(tasks)}.")
-        return tasks[task_index]
+        return tasks[index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
         """The addresses of a job by task index, None for an index without a task.
@@ -212,8 +211,8 @@ def integer(value: object) -> int | None:
     >>> integer("3"), integer(True), integer(1.0)
     (3, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer, str)):
-        return None
+    if not isinstance(value, str):
+        return as_integer(value)
     try:
         return int(value)
     except ValueError:

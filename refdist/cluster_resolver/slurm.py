@@ -8,9 +8,12 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.core.integers import integer
 
 _PART = re.compile(r"([^\[\],]+)(?:\[([\d,-]+)\])?(?:,|$)")
 _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
@@ -31,6 +34,7 @@ class SlurmClusterResolver(ClusterResolver):
 
     Raises:
         RD17: the program does not run in a Slurm step, or the numbers of tasks, hosts and GPUs contradict each other.
+        RD25: `tasks_per_node` is none of these.
 
     Source: tf.distribute.cluster_resolver.SlurmClusterResolver.
     """
@@ -63,10 +67,10 @@ class SlurmClusterResolver(ClusterResolver):
         hosts = expand_hostlist(os.environ.get("SLURM_STEP_NODELIST", ""))
         if isinstance(tasks_per_node, Mapping):
             return {host: tasks_per_node[host] for host in sorted(tasks_per_node)}
-        if isinstance(tasks_per_node, int):
-            tasks_per_node = [tasks_per_node] * len(hosts)
         if tasks_per_node is None:
             tasks_per_node = expand_tasks_per_node(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+        elif isinstance(tasks_per_node, int) or not np.ndim(tasks_per_node):
+            tasks_per_node = [integer(tasks_per_node, "tasks_per_node", "SlurmClusterResolver")] * len(hosts)
         if len(tasks_per_node) != len(hosts) or not hosts:
             raise _wrong(f"there are {len(hosts)} hosts and {len(tasks_per_node)} numbers of tasks",
                          "Pass one number of tasks for every host.", errors.InvalidContextError)

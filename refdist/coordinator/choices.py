@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from refdist import errors
+from refdist.core.integers import as_integer
 from refdist.runtime import Field
 
 COORDINATOR, GO_ON, TAKE, LOSE = "coordinator", "go on", "take", "lose"
@@ -72,11 +73,13 @@ class interleaving:  # noqa: N801 - used like a function
     def __init__(self, choices: int | Sequence[int] | Choose) -> None:
         self.taken: list[int] = []
         self.counts: list[int] = []
-        self._given = list(choices) if isinstance(choices, (list, tuple)) else None
-        if self._given is not None and all(type(one) is int for one in self._given):
+        given = list(map(as_integer, choices)) if isinstance(choices, (list, tuple)) else [None]
+        self._given = [one for one in given if one is not None]
+        seed = as_integer(choices)
+        if len(self._given) == len(given):
             self._source: Choose = self._next_given
-        elif isinstance(choices, int) and not isinstance(choices, bool):
-            generator = random.Random(choices)
+        elif seed is not None:
+            generator = random.Random(seed)
             self._source = lambda options: generator.randrange(len(options))
         elif callable(choices):
             self._source = choices
@@ -86,7 +89,7 @@ class interleaving:  # noqa: N801 - used like a function
 
     def _next_given(self, options: Sequence[Option]) -> int:
         at = len(self.taken)
-        return self._given[at] if self._given is not None and at < len(self._given) else 0
+        return self._given[at] if at < len(self._given) else 0
 
     def choose(self, options: Sequence[Option]) -> int:
         """The number of the option that is taken.

@@ -98,7 +98,7 @@ def settled(result: object) -> Any:
     return nest.map_structure(_settled_leaf, result) if nest.is_nested(result) else _settled_leaf(result)
 
 
-def _settled_leaf(leaf: Any) -> Any:
+def _settled_leaf(leaf: object) -> Any:
     if isinstance(leaf, HoldsArray) and not is_splittable(leaf):
         return leaf._read()
     return to_array(leaf) if type(leaf) in (bool, int, float, complex) else snapshot(leaf)

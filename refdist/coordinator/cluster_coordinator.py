@@ -17,6 +17,7 @@ from refdist.coordinator.processes import Processes
 from refdist.coordinator.values import PerWorkerDataset, RemoteValue, not_on_a_worker
 from refdist.core import call_site, context_stack
 from refdist.core.callers import require
+from refdist.core.integers import as_integer
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.strategies.replica_context import call_arguments
 
@@ -204,13 +205,14 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
         RD17: there is no such task.  RD20: it is a process.  RD25: `after` is not an int of 0 or more, nor None.
     """
     cluster, task = _task(coordinator, "stop_task", task_type, task_id)
-    if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
+    accesses = as_integer(after)
+    if after is not None and (accesses is None or accesses < 0):
         raise errors.error("RD25", "stop_task", f"after is {after!r}", "Pass an int of 0 or more, or None.")
     with cluster.lock:
-        if after == 0:
+        if accesses == 0:
             cluster.lose(task)
         else:
-            cluster.add_fault(task, after)
+            cluster.add_fault(task, accesses)
 
 
 def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) -> None:
@@ -236,7 +238,8 @@ def _task(coordinator: ClusterCoordinator, attempted: str, task_type: str, task_
     if not isinstance(cluster, Cluster):
         raise errors.error("RD20", attempted, f"{task_type} {task_id} is a process", "Send it a signal.")
     spec = coordinator.strategy.cluster_resolver.cluster_spec()
-    if task_type not in ("worker", "ps") or task_id not in spec.task_indices(task_type):
+    number = as_integer(task_id)
+    if task_type not in ("worker", "ps") or number is None or number not in spec.task_indices(task_type):
         raise errors.error("RD17", attempted, f"{spec} has no {task_type} {task_id} that can be lost",
                            'Pass "worker" or "ps", and the number of one.')
-    return cluster, (task_type, task_id)
+    return cluster, (task_type, number)

@@ -174,7 +174,7 @@ class Processes(Functions):
 
 
 def _unpacked(answer: bytes) -> tuple[str, object]:
-    # What was sent whole may still not be made here, such as an object of a class that refuses.
+    # An object may be sent and still fail to be unpickled.
     try:
         what, found = pickle.loads(answer)
     except Exception as error:

@@ -12,6 +12,7 @@ from refdist.array.convert import is_array, to_numpy
 from refdist.coordinator.closures import Closure, snapshot
 from refdist.coordinator.functions import Functions
 from refdist.input.distributed import DistributedDataset
+from refdist.variables.creation import variable_creator_scope
 from refdist.variables.served import here
 
 
@@ -74,7 +75,7 @@ def kept(leaf: object) -> Any:
     return snapshot(leaf)
 
 
-def _as_numpy(leaf: Any) -> Any:
+def _as_numpy(leaf: object) -> Any:
     return to_numpy(leaf)[()] if is_array(leaf) else leaf
 
 
@@ -207,12 +208,23 @@ def per_worker_datasets(given: object, workers: int) -> list[Any]:
 
 
 def on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
-    """What the function returns for a worker."""
+    """What the function returns for a worker.
+
+    Raises:
+        RD25: it makes a variable.
+    """
     before, here.worker = here.worker, worker
     try:
-        return dataset_fn()
+        with variable_creator_scope(_no_variable):
+            return dataset_fn()
     finally:
         here.worker = before
+
+
+def _no_variable(next_creator: Callable[..., object], **kwargs: object) -> Any:
+    raise errors.error("RD25", "the dataset_fn of create_per_worker_dataset", "it makes a variable, and it may be "
+                       "called on any worker at any time", "Make variables in the program that schedules the "
+                       "functions.", kind=errors.InvalidValueError)
 
 
 def checked_dataset(found: object, attempted: str) -> Any:

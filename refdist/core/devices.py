@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from refdist import errors
+from refdist.core.integers import as_integer
 
 VARIABLE = "REFDIST_DEVICES"
 TYPES = ("CPU", "GPU", "TPU", "TPU_SYSTEM")
@@ -193,16 +194,17 @@ def mesh(stated: object, hosts: object, attempted: str) -> Mesh:
     if isinstance(stated, str) and re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", stated, re.ASCII):
         x, y, z, cores = map(int, stated.split("x"))
         found = Mesh((x, y, z, cores))
-    elif isinstance(stated, int) and not isinstance(stated, bool):
-        found = Mesh((stated, 1, 1, 1))
+    elif (number := as_integer(stated)) is not None:
+        found = Mesh((number, 1, 1, 1))
     else:
         raise errors.error("RD25", attempted, f"tpu is {stated!r}",
                            "Pass a number of cores, or the lengths of the axes x, y, z and core: \"2x2x1x2\".",
                            kind=errors.InvalidValueError if isinstance(stated, str) else None)
-    if isinstance(hosts, bool) or not isinstance(hosts, int) or hosts < 1 or math.prod(found.shape) % hosts:
+    among = as_integer(hosts)
+    if among is None or among < 1 or math.prod(found.shape) % among:
         raise errors.error("RD25", attempted, f"tpu_hosts is {hosts!r}, and there are {math.prod(found.shape)} cores",
                            "Pass a number of hosts that divides the number of cores.", kind=errors.InvalidValueError)
-    return found._replace(hosts=hosts)
+    return found._replace(hosts=among)
 
 
 class Machine:

@@ -1,8 +1,9 @@
-"""What counts as an integer where a program passes one: a size, a count, an axis, the number of a task.
+"""What counts as a number where a program passes one: a size, a count, an axis, the number of a task; seconds.
 
 Programs compute such numbers.  `n // 2` is an int of Python, `np.prod(shape)` one of NumPy, `tf.constant(8)` an array
 without dimensions, and each of them is as good as the others; from here on all are ints of Python.  A bool is not,
 although Python calls it an int: where a number is asked for, True is a mistake.  A float is not either, even 2.0.
+Seconds may be either, and are not negative.
 """
 
 from __future__ import annotations
@@ -45,3 +46,15 @@ def integer(value: object, argument: str, attempted: str) -> int:
     if found is None:
         raise errors.error("RD25", attempted, f"{argument} is {value!r}, {errors.type_of(value)}", "Pass an int.")
     return found
+
+
+def check_seconds(value: object, argument: str, attempted: str) -> None:
+    """Demands a number of seconds, or None.
+
+    Raises:
+        RD25: it is neither, or below 0.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(
+            value, (int, float, np.integer, np.floating)) or not value >= 0):
+        raise errors.error("RD25", attempted, f"{argument} is {value!r}",
+                           "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)

@@ -59,8 +59,8 @@ def _install_in(printer: Any) -> None:
     # What formats the tracebacks of a shell of IPython.
     before = printer.structured_traceback
 
-    def structured_traceback(etype: Any = None, evalue: BaseException | None = None, etb: Any = None,
-                             *options: Any, **named: Any) -> Any:
+    def structured_traceback(etype: object = None, evalue: BaseException | None = None, etb: object = None,
+                             *options: object, **named: object) -> Any:
         if evalue is not None and isinstance(etb, TracebackType):
             journal.tell(evalue)
             etb = cut(evalue).__traceback__

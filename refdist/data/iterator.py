@@ -105,6 +105,16 @@ class Iterator:
     def __next__(self) -> Any:
         return next(self._elements)
 
+    def next(self) -> Any:
+        """The next element, as `next(iterator)`.
+
+        Raises:
+            StopIteration: there are no more.  RD09, RD10: wrong context, for a distributed dataset.
+
+        Source: observed, TensorFlow 2.21.
+        """
+        return next(self)
+
     @property
     def element_spec(self) -> Any:
         """The `element_spec` of the dataset.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from refdist import errors, nest
+from refdist.core.integers import as_integer
 from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import count_of
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
@@ -298,8 +299,10 @@ class Transformations(Pipeline):
 
 def _shapes(padded_shapes: object) -> list[tuple[int | None, ...]]:
     # A list or tuple of ints and None is one shape, not a structure.
-    if isinstance(padded_shapes, (list, tuple)) and all(n is None or isinstance(n, int) for n in padded_shapes):
-        return [tuple(None if n == -1 else n for n in padded_shapes)]
+    if isinstance(padded_shapes, (list, tuple)) and all(
+            n is None or as_integer(n) is not None for n in padded_shapes):
+        sizes = map(as_integer, padded_shapes)
+        return [tuple(None if n == -1 else n for n in sizes)]
     if isinstance(padded_shapes, dict):
         return [shape for key in sorted(padded_shapes) for shape in _shapes(padded_shapes[key])]
     if isinstance(padded_shapes, (list, tuple)):

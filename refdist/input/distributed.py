@@ -106,14 +106,15 @@ class DistributedDataset:
         # The numbers of the rows of each step; None where reading them would call functions of the program once more,
         # or they cannot be followed.
         origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
-        looks = self._split.reading._replace(peek=True)
-        found: list[Iterable[Any]] = [map(np.asarray, origin.read(looks)) for origin in origins
-                                      if origin and not origin.calls]
+        found: list[Iterable[Any]] = [
+            map(np.asarray, origin.read(reading._replace(peek=True)))
+            for origin, reading in zip(origins, self._split.readings, strict=True) if origin and not origin.calls]
         if len(found) < len(origins):
             return None
         return _until_error(self._split.steps(found, self._strategy.extended.layout.worker))
 
     def __iter__(self) -> DistributedIterator:
+        self._strategy.extended.check_reader("iterating over a distributed dataset")
         return DistributedIterator(self)
 
     def reduce(self, initial_state: _State, reduce_func: Callable[..., _State]) -> _State:
@@ -186,11 +187,11 @@ class DistributedDataset:
         local, total = layout.count, layout.workers
         shares: list[tuple[str, list[Any]]] = []
         origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
-        looks = self._split.reading._replace(peek=True)
         for worker in range(total) if self._split.others else [layout.worker]:
             numbered: list[Iterable[Any]] = (
                 [*map(_numbered, self._split.open(peek=True))] if None in origins
-                else [map(np.asarray, origin.read(looks)) for origin in origins if origin])
+                else [map(np.asarray, origin.read(reading._replace(peek=True)))
+                      for origin, reading in zip(origins, self._split.readings, strict=True) if origin])
             read = list(islice(self._split.steps(numbered, worker), count))
             of = f" of worker {worker}" if total > 1 else ""
             shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
@@ -288,7 +289,7 @@ def _mode(options: InputOptions) -> str:
 
 
 def _on_device(put: Callable[..., object], element: object, device: str) -> Any:
-    # None, which an element may have, lies nowhere.
+    # None in an element is not put on a device.
     if not nest.is_nested(element):
         return element if element is None else put(element, device)
     return nest.map_structure(lambda leaf: leaf if leaf is None else put(leaf, device), element)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class Explanation(NamedTuple):
 
     title: str
     policy: str
-    shares: list[tuple[str, list[Any]]]
+    shares: list[tuple[str, list[NDArray[np.int64]]]]
     warnings: list[str]
     numbers: str = _ROWS
 

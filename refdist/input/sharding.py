@@ -14,7 +14,7 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import is_text, to_array
-from refdist.core import rules
+from refdist.core import devices, rules
 from refdist.core.interfaces import Layout
 from refdist.data.dataset import Dataset
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
@@ -29,11 +29,11 @@ class Split:
     """How the pipelines of a worker become steps.
 
     Attributes:
-        pipelines: what is read; one for each worker, or one for each replica.
+        pipelines: what is read; one for each worker, for each of its hosts, or for each replica.
         layout: of the replicas.
         policy: in words, and why it was chosen.
         warnings: what is lost or seen twice.
-        reading: which part of the files is read, and the seed that the workers agreed upon.
+        readings: for each pipeline which part of the files is read, and the seed that the workers agreed upon.
         uneven: what becomes of a step in which replicas have different numbers of rows, a cell of rules.UNEVEN.
         rows: to how many rows each element of such a step is padded; None for the longest of the step.
         waits: whether a worker may get empty elements, because others have rows left.
@@ -43,7 +43,7 @@ class Split:
     layout: Layout
     policy: str
     warnings: list[str]
-    reading: Reading = WHOLE
+    readings: Sequence[Reading]
     uneven: str
     rows: int | None
     waits: bool
@@ -60,8 +60,8 @@ class Split:
 
     def open(self, *, peek: bool = False) -> list[Iterable[Any]]:
         """The pipelines from their beginning."""
-        reading = self.reading._replace(peek=peek)
-        return [pipeline._read(reading) if isinstance(pipeline, Dataset) else pipeline for pipeline in self.pipelines]
+        return [pipeline._read(reading._replace(peek=peek)) if isinstance(pipeline, Dataset) else pipeline
+                for pipeline, reading in zip(self.pipelines, self.readings, strict=True)]
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         """The steps of a worker, each a list with the element of every replica of that worker."""
@@ -81,11 +81,19 @@ class Split:
 class _OfBatches(Split):
     """The pieces of the global batches of one dataset.
 
+    A reader is a worker or, where one program has several hosts, as on a TPU, a host.
+
     Attributes:
+        hosts: how many readers this worker is.
+        places: for each replica of this worker the number of its host, and which of the host's replicas it is.
+        ends: whether there is no further step once a host has no rows left.
         reads, cut, shared: cells of rules.SHARDING, rules.CUTS and rules.UNEVEN.
         size, sizes: the rows of a full batch and of its pieces, None where they are not known.
     """
 
+    hosts: int
+    places: Sequence[tuple[int, int]]
+    ends: bool
     reads: str
     cut: str
     shared: str
@@ -101,16 +109,34 @@ class _OfBatches(Split):
         return self.reads != rules.ITS_FILES
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
-        for number, step in enumerate(self._pieces(pipelines[0], worker)):
+        first, readers = worker * self.hosts, self.layout.workers * self.hosts
+        if self.reads == rules.ITS_SHARE:
+            for step in self._even(self._pieces(pipelines[0], first)):
+                yield [step[first + host + place * readers] for host, place in self.places]
+            return
+        read = itertools.tee(pipelines[0], self.hosts) if len(pipelines) < self.hosts else pipelines
+        yield from self._even(self._of_hosts([self._pieces(one, first + i) for i, one in enumerate(read)]))
+
+    def _even(self, steps: Iterable[list[object]]) -> Iterator[list[Any]]:
+        for number, step in enumerate(steps):
             even = even_out(step, self.uneven, self.rows, number)
             if even is not None:
-                yield even[worker::self.layout.workers] if self.reads == rules.ITS_SHARE else even
+                yield even
 
-    def _pieces(self, batches: Iterable[object], worker: int) -> Iterator[list[Any]]:
-        # For each step: for all replicas where a worker reads its share, else for the worker's own.
-        count = self.layout.count
+    def _of_hosts(self, hosts: Sequence[Iterator[list[object]]]) -> Iterator[list[Any]]:
+        # The steps of all hosts as one, with empty elements for a host that has no rows left.
+        for step in itertools.zip_longest(*hosts):
+            if self.ends and None in step:
+                return
+            like = next(pieces[0] for pieces in step if pieces)
+            yield [nest.map_structure(lambda leaf: to_array(leaf)[:0], like) if step[host] is None
+                   else step[host][place] for host, place in self.places]
+
+    def _pieces(self, batches: Iterable[object], reader: int) -> Iterator[list[Any]]:
+        # For each step: for all replicas where a reader reads its share, else for the reader's own.
+        count = self.layout.count // self.hosts
         if self.cut == rules.ROW_STREAM and self.sizes is not None:
-            first = worker * count
+            first = reader * count
             return split_stream(batches, self.sizes[first:] + self.sizes[:first], count)
         whole = self.shared == rules.EVERY_ROW
         cut = (split_batch(batch, self.layout.total, i, whole) for i, batch in enumerate(batches))
@@ -133,28 +159,57 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
         RD15: scalars.  RD18: the files, or the rows of a batch, cannot be shared out.
     """
     layout: Layout = extended.layout
-    workers, count = layout.workers, layout.total
+    places = _places(layout)
+    hosts, count = 1 + max(host for host, _ in places), layout.total
+    readers, noun = layout.workers * hosts, "worker" if hosts == 1 else "host"
     known, policy = Facts(), AutoShardPolicy.AUTO
     if isinstance(dataset, Dataset):
         known, policy = dataset._facts, dataset.options().experimental_distribute.auto_shard_policy
     if count > 1:
         _check_rows(known, count)
-    reads = _reads(policy, known.files, workers)
+    reads = _reads(policy, known.files, readers, noun)
     size, certain = _batch_size(known)
     cut = rules.CUTS[reads]["one replica" if count == 1 else "size certain" if certain else "size unknown"]
-    reading = WHOLE
-    if workers > 1:
-        reading = Reading(workers, layout.worker) if reads == rules.ITS_FILES else Reading(seed=extended.agreed_seed())
+    readings = [WHOLE]
+    if readers > 1 and reads == rules.ITS_FILES:
+        readings = [Reading(readers, layout.worker * hosts + i) for i in range(hosts)]
+    elif layout.workers > 1:
+        readings = [Reading(seed=extended.agreed_seed())]
     rule = rules.UNEVEN[uneven.name]
     sizes = None if size is None else _sizes(size, count, cut, rule["rows of a batch"])
-    warnings = _problems(policy, reads, known, workers, size)
+    warnings = _problems(policy, reads, known, readers, noun, size)
     if size is not None and sizes is not None and cut != rules.WHOLE:
-        warnings = _empty_shares(sizes, size) + warnings
+        owners = _owners(layout, places) if reads == rules.ITS_SHARE else list(range(count))
+        warnings = _empty_shares(sizes, size, owners) + warnings
+    full = hosts > 1 and known.static
     return _OfBatches(
-        pipelines=[dataset], layout=layout, policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, known.files, workers)}",
-        warnings=warnings, reading=reading, uneven=rule["uneven step"], rows=max(sizes) if sizes else None,
-        waits=workers > 1 and known.cardinality != INFINITE_CARDINALITY, reads=reads, cut=cut,
+        pipelines=[dataset] * len(readings), layout=layout,
+        policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, known.files, readers, noun)}", warnings=warnings,
+        readings=readings, uneven=rule["uneven step"], rows=max(sizes) if sizes else None,
+        waits=readers > 1 and not full and known.cardinality != INFINITE_CARDINALITY, hosts=hosts, places=places,
+        ends=full and rule["where all batches are full"] == rules.DROP, reads=reads, cut=cut,
         shared=rule["rows of a batch"], size=size, sizes=sizes)
+
+
+def _places(layout: Layout) -> list[tuple[int, int]]:
+    # For each replica of this worker the number of its host, and which of the host's replicas it is.  Hosts with
+    # different numbers of replicas read as one.
+    names = list(map(devices.host, layout.devices))
+    counts = dict.fromkeys(names, 0)
+    numbers = {name: i for i, name in enumerate(counts)}
+    places = []
+    for name in names:
+        places.append((numbers[name], counts[name]))
+        counts[name] += 1
+    return places if len(set(counts.values())) == 1 else [(0, i) for i in range(layout.count)]
+
+
+def _owners(layout: Layout, places: list[tuple[int, int]]) -> list[int]:
+    # For each piece of a batch of which readers read their share the number of the replica that gets it.
+    hosts = 1 + max(host for host, _ in places)
+    numbers = {place: i for i, place in enumerate(places)}
+    pieces = [divmod(piece, layout.workers * hosts) for piece in range(layout.total)]
+    return [reader // hosts * layout.count + numbers[reader % hosts, place] for place, reader in pieces]
 
 
 _HOW = {
@@ -164,26 +219,26 @@ _HOW = {
 }
 
 
-def _reads(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> str:
+def _reads(policy: AutoShardPolicy, files: tuple[str, ...], readers: int, noun: str) -> str:
     # The cell of rules.SHARDING.
-    which = "no files" if not files else "files" if workers == 1 else (
-        "fewer files" if len(files) < workers else "enough files")
-    reads = rules.SHARDING[policy.name][f"{'one' if workers == 1 else 'several'}, {which}"]
+    which = "no files" if not files else "files" if readers == 1 else (
+        "fewer files" if len(files) < readers else "enough files")
+    reads = rules.SHARDING[policy.name][f"{'one' if readers == 1 else 'several'}, {which}"]
     if rules.is_code(reads):
-        found = f"there are {errors.counted(workers, 'worker')} and {errors.counted(len(files), 'file')}"
-        raise errors.error(reads, f"AutoShardPolicy.{policy.name}", f"{found}, so a worker would have no rows",
-                           "Use AutoShardPolicy.DATA, or write at least one file for each worker.")
+        found = f"there are {errors.counted(readers, noun)} and {errors.counted(len(files), 'file')}"
+        raise errors.error(reads, f"AutoShardPolicy.{policy.name}", f"{found}, so a {noun} would have no rows",
+                           f"Use AutoShardPolicy.DATA, or write at least one file for each {noun}.")
     return reads
 
 
-def _why(policy: AutoShardPolicy, files: tuple[str, ...], workers: int) -> str:
+def _why(policy: AutoShardPolicy, files: tuple[str, ...], readers: int, noun: str) -> str:
     if policy is not AutoShardPolicy.AUTO:
         return "as the options say"
     if not files:
         return "as no files are read"
-    if len(files) >= workers:
-        return f"as files are read and there are enough for {errors.counted(workers, 'worker')}"
-    return f"as there are fewer files ({len(files)}) than workers ({workers})"
+    if len(files) >= readers:
+        return f"as files are read and there are enough for {errors.counted(readers, noun)}"
+    return f"as there are fewer files ({len(files)}) than {noun}s ({readers})"
 
 
 def _sizes(size: int, count: int, cut: str, shared: str) -> list[int]:
@@ -196,13 +251,14 @@ def _sizes(size: int, count: int, cut: str, shared: str) -> list[int]:
     return [min(each, max(size - i * each, 0)) for i in range(count)]
 
 
-def _problems(policy: AutoShardPolicy, reads: str, known: Facts, workers: int, size: int | None) -> list[str]:
+def _problems(policy: AutoShardPolicy, reads: str, known: Facts, readers: int, noun: str,
+              size: int | None) -> list[str]:
     found = []
-    if workers > 1 and reads == rules.ALL_ROWS:
-        found.append(f"with {policy.name} each of the {workers} workers reads all rows, so every row is seen "
-                     f"{workers} times; use DATA, or shard the dataset")
-    elif workers > 1 and known.shards == workers:
-        found.append(f"the dataset is one of {workers} shards already and is shared out between the workers once "
+    if readers > 1 and reads == rules.ALL_ROWS:
+        found.append(f"with {policy.name} each of the {readers} {noun}s reads all rows, so every row is seen "
+                     f"{readers} times; use DATA, or shard the dataset")
+    elif readers > 1 and known.shards == readers:
+        found.append(f"the dataset is one of {readers} shards already and is shared out between the {noun}s once "
                      "more, so rows are lost; leave out `shard`, or use AutoShardPolicy.OFF")
     if known.cardinality == 0 and known.static:
         found.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
@@ -224,12 +280,12 @@ def _check_rows(known: Facts, count: int) -> None:
                            f"cannot be split over {count} replicas")
 
 
-def _empty_shares(sizes: list[int], size: int) -> list[str]:
+def _empty_shares(sizes: list[int], size: int, owners: list[int]) -> list[str]:
     if not any(sizes):
         raise errors.error("RD18", "experimental_distribute_dataset", f"a batch has {size} rows, so none of the "
                            f"{len(sizes)} replicas has a row when the uneven end is dropped",
                            "Use larger batches.", kind=errors.InvalidValueError)
-    empty = [i for i, rows in enumerate(sizes) if not rows]
+    empty = sorted(owner for owner, rows in zip(owners, sizes, strict=True) if not rows)
     if not empty:
         return []
     which = f"replica {empty[0]} gets" if len(empty) == 1 else f"replicas {', '.join(map(str, empty))} get"
@@ -278,7 +334,8 @@ def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Se
     # Where the first dimension of an element is known, an empty array is not such an element.
     fixed = alone and any(one.shape and one.shape[0] for one in first.arrays)
     return _OfPipelines(
-        pipelines=datasets, layout=layout, policy=f"{how}, as a function made it", warnings=[],
+        pipelines=datasets, readings=[WHOLE] * len(datasets), layout=layout,
+        policy=f"{how}, as a function made it", warnings=[],
         uneven=rules.UNEVEN[uneven.name][column], rows=first.batch_size,
         waits=not alone and first.cardinality != INFINITE_CARDINALITY, feeds=feeds, fixed=fixed)
 

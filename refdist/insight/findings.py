@@ -215,7 +215,7 @@ def _sentence(text: str) -> str:
 
 
 def _nans(event: Event) -> int:
-    # Of a variable, whose copies have them alike, the most in one copy.
+    # The copies of a variable are alike, so the one with the most NaNs counts.
     found = [[one["nans"] for one in event.fields.get(name, ())] for name in _ARRAYS]
     return sum(map(sum, found[:2])) + max(found[2], default=0)
 

@@ -45,7 +45,7 @@ class Lines:
             "write": self._write, "transfers": self._transfers}
 
     def of(self, raw: Raw) -> str:
-        """What the stream hands on; "" for the end of what began before the recording."""
+        """The lines of what happened; "" for the end of something that began before the recording."""
         often = self._often.get(raw[1])
         if often is not None:
             return often(*raw)
@@ -127,7 +127,7 @@ class Lines:
                 f'"bytes":{summaries.nbytes(kept)},"copies":{summaries.packed(kept)},"site":{encoded(site)}}}\n')
 
     def _transfers(self, _: int, kind: str, at: int, where: Where, fields: dict[str, Moves]) -> str:
-        # The same question has the same answer, and a reduction in every step asks it in every step.
+        # Kept, because a reduction that is done in every step has the same moves in every step.
         moves = fields["moves"]
         key = (moves.func, moves.args) if isinstance(moves, functools.partial) else moves
         ends = self._moves.get(key)

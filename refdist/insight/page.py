@@ -90,7 +90,7 @@ class _Once:
         self.found: list[Any] = []
         self._known: dict[str, int] = {}
 
-    def index(self, value: Any) -> int:
+    def index(self, value: object) -> int:
         """Where the value stands."""
         key = json.dumps(value)
         known = self._known.get(key)

@@ -18,7 +18,7 @@ Events"; Perfetto's "Visualizing external trace formats", section "Chrome JSON f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refdist.insight.events import BEGINNINGS, Event
@@ -74,7 +74,7 @@ def _names(events: Sequence[Event], numbers: dict[Lane, int]) -> list[dict[str, 
     return found
 
 
-def _arrow(number: int, begin: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+def _arrow(number: int, begin: Mapping[str, object], end: Mapping[str, object]) -> list[dict[str, Any]]:
     # The end binds to the slice that is open there, not to the next one.
     return [{"name": _ARROW, "cat": _ARROW, "ph": "s", "id": number, **begin},
             {"name": _ARROW, "cat": _ARROW, "ph": "f", "bp": "e", "id": number, **end}]

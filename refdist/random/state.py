@@ -12,6 +12,7 @@ from refdist import errors
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
+from refdist.core.integers import as_integer
 from refdist.random import philox
 
 SIZE = 3
@@ -67,16 +68,16 @@ def algorithm(alg: object, attempted: str) -> int:
         found = next((one for one in Algorithm if one.name.lower().replace("_", "") == name), None)
     elif isinstance(alg, Algorithm):
         found = alg
-    elif isinstance(alg, (int, np.integer)):
-        found = next((one for one in Algorithm if one.value == alg), None)
+    elif (number := as_integer(alg)) is not None:
+        found = next((one for one in Algorithm if one.value == number), None)
     else:
         raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".")
     if found is None:
         raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".", kind=errors.InvalidValueError)
     if found is Algorithm.THREEFRY:
         raise errors.error("RD20", attempted, "refdist does not have the algorithm ThreeFry", "Pass \"philox\".")
-    number: int = found.value
-    return number
+    stated: int = found.value
+    return stated
 
 
 def _integers(value: object, attempted: str) -> Any:

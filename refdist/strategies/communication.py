@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-import numpy as np
-
 from refdist import errors
-from refdist.core.integers import as_integer
+from refdist.core.integers import as_integer, check_seconds
 
 
 class CommunicationImplementation(Enum):
@@ -44,10 +42,7 @@ class CommunicationOptions:
         if size is None or size < 0:
             raise errors.error("RD25", "CommunicationOptions", f"bytes_per_pack is {bytes_per_pack!r}",
                                "Pass an int of at least 0.", kind=errors.InvalidValueError)
-        if timeout_seconds is not None and (isinstance(timeout_seconds, bool) or not isinstance(
-                timeout_seconds, (int, float, np.integer, np.floating)) or not timeout_seconds >= 0):
-            raise errors.error("RD25", "CommunicationOptions", f"timeout_seconds is {timeout_seconds!r}",
-                               "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)
+        check_seconds(timeout_seconds, "timeout_seconds", "CommunicationOptions")
         if isinstance(implementation, str) and implementation.upper() in CommunicationImplementation.__members__:
             implementation = CommunicationImplementation[implementation.upper()]
         if not isinstance(implementation, CommunicationImplementation):

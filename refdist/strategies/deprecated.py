@@ -10,11 +10,11 @@ from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from refdist import errors
+from refdist import errors, nest
 from refdist.core import call_site
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
-from refdist.input.distributed import DistributedDataset
+from refdist.input.distributed import DistributedDataset, DistributedIterator
 from refdist.input.options import InputContext, InputOptions, InputReplicationMode
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class InputIterator:
 
     def __init__(self, distributed: DistributedDataset) -> None:
         self._distributed = distributed
-        self._iterator: Iterator = iter(distributed)
+        self._iterator: Iterator = _begin(distributed)
 
     def initialize(self) -> None:
         """Starts again from the first element."""
-        self._iterator = iter(self._distributed)
+        self._iterator = _begin(self._distributed)
 
     @property
     def initializer(self) -> None:
@@ -60,6 +60,11 @@ class InputIterator:
         return next(self._iterator)
 
 
+def _begin(distributed: DistributedDataset) -> Iterator:
+    # Also where a coordinator does not iterate over the dataset; the default strategy returns the dataset as it was.
+    return DistributedIterator(distributed) if isinstance(distributed, DistributedDataset) else iter(distributed)
+
+
 class _Calls:
     """What a function returns, called for every element."""
 
@@ -79,9 +84,9 @@ class Deprecated:
         """The StrategyExtended with the less common methods."""
         raise errors.InternalError("abstract")
 
-    run: Callable[..., Any]
+    run: Callable[..., object]
     scope: Callable[[], Scope]
-    experimental_local_results: Callable[[object], tuple[Any, ...]]
+    experimental_local_results: Callable[[object], tuple[object, ...]]
     experimental_distribute_dataset: Callable[..., Any]
     distribute_datasets_from_function: Callable[..., Any]
 
@@ -112,7 +117,7 @@ class Deprecated:
         Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
         """
         _warn("experimental_make_numpy_dataset", "refdist.data.Dataset.from_tensor_slices")
-        return Dataset.from_tensor_slices(numpy_input)
+        return self.extended.experimental_make_numpy_dataset(numpy_input, session)
 
     def make_dataset_iterator(self, dataset: Iterable[object]) -> InputIterator:
         """An iterator over a dataset whose batches are split over the replicas."""
@@ -157,9 +162,15 @@ class Deprecated:
         _warn("unwrap", "experimental_local_results")
         return self.experimental_local_results(value)
 
-    def group(self, value: object, name: str | None = None) -> None:
-        """Waits for a value; there is nothing to wait for."""
+    def group(self, value: object, name: str | None = None) -> Any:
+        """Waits for a value; there is nothing to wait for.
+
+        Returns:
+            The only leaf of the local results, where there is one and no name is given; else None.
+        """
         _warn("group", "nothing: values are there when they are returned")
+        leaves = nest.flatten(self.experimental_local_results(value))
+        return leaves[0] if len(leaves) == 1 and name is None else None
 
     def configure(self, session_config: object = None, cluster_spec: object = None, task_type: str | None = None,
                   task_id: int | None = None) -> None:

@@ -17,6 +17,7 @@ from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, lockstep, pytorch, rules
 from refdist.core.callers import require
+from refdist.data.dataset import Dataset
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
@@ -48,7 +49,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
     # What is kept of a variable: a column of rules.CREATION.
     _keeps = rules.COPIES
-    kinds: Mapping[str, Any] = KIND_CLASS
+    kinds: Mapping[str, type] = KIND_CLASS
     _ordered = True
     # TPUs gather arrays of one shape only.
     _lengths_may_differ = True
@@ -137,11 +138,21 @@ class StrategyExtended(OneOfAKind, Updates):
         """Whether this worker writes summaries: yes."""
         return True
 
+    def experimental_make_numpy_dataset(self, numpy_input: object, session: object = None) -> Dataset:
+        """A dataset of the rows of arrays; a list of arrays is stacked.
+
+        Source: tf.compat.v1.distribute.StrategyExtended.experimental_make_numpy_dataset.
+        """
+        return Dataset.from_tensor_slices(numpy_input)
+
     def agreed_seed(self) -> int:
         """A random number, the same on all workers."""
         call = self.transport.call("agreeing on a seed")
         seed: int = self.transport.all_gather_object(call, random.getrandbits(62))[0]
         return seed
+
+    def check_reader(self, attempted: str) -> None:
+        """Raises where the code that runs does not read distributed datasets: every program reads its own."""
 
     # Running.
 
@@ -184,8 +195,8 @@ class StrategyExtended(OneOfAKind, Updates):
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
             if hooks is not None:
                 hooks.start(names[i])
-            if "torch" in modules:
-                pytorch.set_mode(mode)
+            if run is not None and "torch" in modules:
+                pytorch.set_mode(mode, run.mode)
             if places:
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if sink is None or event is None:

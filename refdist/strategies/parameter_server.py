@@ -116,7 +116,7 @@ class ParameterServerExtended(StrategyExtended):
         pause: called before every access to a variable; None where no coordinator runs functions.
     """
 
-    kinds: Mapping[str, Any] = _KINDS
+    kinds: Mapping[str, type] = _KINDS
 
     def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, partition: Partition | None) -> None:
         spec = resolver.cluster_spec()
@@ -147,6 +147,17 @@ class ParameterServerExtended(StrategyExtended):
             self.pause(device)
         if self.lost and devices.parse(device).task in self.lost:
             raise served.lost(device, what)
+
+    def check_reader(self, attempted: str) -> None:
+        """Distributed datasets are read by workers.
+
+        Raises:
+            RD20: this is the coordinator (ValueError).
+        """
+        if served.here.worker is None:
+            raise errors.error("RD20", attempted, "its elements are those of a worker, and this is the coordinator",
+                               "Pass the dataset to `ClusterCoordinator.create_per_worker_dataset`, and an iterator of "
+                               "that to a scheduled function.", kind=errors.InvalidValueError)
 
     def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
         """A scope whose new variables are on the server of the given one, whole.
@@ -191,7 +202,8 @@ class ParameterServerExtended(StrategyExtended):
         return ShardedVariable(shards, f"{name}:0")
 
     def _initial_values(self, kwargs: dict[str, Any]) -> list[Any]:
-        # One for each shard, all of them before the first shard is made; that of a whole variable stays in kwargs.
+        # The initial value of each shard, all computed before the first shard is created.  A variable that is not split
+        # is created from `kwargs`.
         value, shape, dtype = kwargs["initial_value"], kwargs.get("shape"), kwargs.get("dtype")
         attempted = f"Variable(name={kwargs.get('name')!r})"
         if shape is not None and dtype is not None and makes_parts(value):
@@ -227,11 +239,11 @@ class ParameterServerExtended(StrategyExtended):
         self._placed += 1
         return device
 
-    def _create_on(self, device: str, next_creator: Callable[..., object], kwargs: Mapping[str, Any]) -> Any:
+    def _create_on(self, device: str, next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Any:
         self.visit(device, f"Variable(name={kwargs.get('name')!r})")
         return creation.create(self._strategy, self._keeps, [device], next_creator, kwargs)
 
-    def _create_for_workers(self, next_creator: Callable[..., object], kwargs: Mapping[str, Any]) -> Any:
+    def _create_for_workers(self, next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Any:
         mine = {**kwargs, "per_worker_variable": False, "distribute_strategy": None,
                 "trainable": bool(kwargs.get("trainable"))}
         with context_stack.pushed(context_stack.frame().with_device(config.check_device(devices.CPU))):

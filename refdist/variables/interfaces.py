@@ -58,6 +58,9 @@ class Extended(Protocol):
     def agreed_seed(self) -> int:
         """A random number, the same on all workers."""
 
+    def check_reader(self, attempted: str) -> None:
+        """Raises where the code that runs does not read distributed datasets."""
+
     def update(self, var: object, fn: Callable[..., object]) -> Any:
         """`fn` called for every copy of a variable."""
 

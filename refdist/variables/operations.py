@@ -6,6 +6,7 @@ These are pure functions: they store nothing, and know nothing of replicas and c
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,8 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
             needed; an index out of range.
     """
     if rules.OPERATIONS[operation] not in (rules.ASSIGN, rules.ADD):
+        if operation.startswith("scatter_nd"):
+            return _prepare_parts(variable._array, operation, attempted, *value)
         return _prepare_slices(variable, operation, attempted, value)
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
@@ -120,6 +123,17 @@ def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
     Raises:
         RD25: indices that are not integers, or of parts that do not exist.
     """
+    depth = _depth(array, indices, attempted)
+    indices = current_backend().put(indices, device)
+    xp, inner = xp_of(array), array.shape[depth:]
+    with on_device_of(array):
+        places = _places(array, indices)
+        found = xp.take(xp.reshape(array, (-1, *inner)), xp.reshape(places, (-1,)), axis=0)
+        return frozen(xp.reshape(found, (*places.shape, *inner)))
+
+
+def _depth(array: Array, indices: Array, attempted: str) -> int:
+    # How many of the array's dimensions the last one of `indices` counts through, if all these parts exist.
     depth = indices.shape[-1] if indices.ndim else array.ndim + 1
     exist = kind_of(dtype_of(indices)) in "iu" and depth <= array.ndim
     for i in range(depth if exist else 0):
@@ -128,14 +142,35 @@ def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
     if not exist:
         raise errors.error("RD25", attempted, f"indices are {indices} and the variable has shape {array.shape}",
                            "Pass integer indices of what exists.", kind=errors.InvalidArgumentError)
-    indices = current_backend().put(indices, device)
-    xp, inner = xp_of(array), array.shape[depth:]
-    with on_device_of(array):
-        places = xp.sum(indices[..., :0], axis=-1, dtype=xp.int64)
-        for i in range(depth):
-            places = places * array.shape[i] + indices[..., i]
-        found = xp.take(xp.reshape(array, (-1, *inner)), xp.reshape(places, (-1,)), axis=0)
-        return frozen(xp.reshape(found, (*places.shape, *inner)))
+    return depth
+
+
+def _places(array: Array, indices: Array) -> Any:
+    # The number of each part among all parts of its kind, in their order.
+    xp = xp_of(indices)
+    places = xp.sum(indices[..., :0], axis=-1, dtype=xp.int64)
+    for i in range(indices.shape[-1]):
+        places = places * array.shape[i] + indices[..., i]
+    return places
+
+
+def _prepare_parts(array: Array, operation: str, attempted: str, indices: object, updates: object) -> IndexedSlices:
+    # The parts as rows of an array that has as many rows as the variable has such parts.
+    numbers = to_array(indices, argument="indices", attempted=attempted)
+    depth = _depth(array, numbers, attempted)
+    values = cast(to_array(updates, None if has_dtype(updates) else array.dtype, "updates", attempted), array.dtype,
+                  attempted)
+    wanted = (*numbers.shape[:-1], *array.shape[depth:])
+    if values.shape != wanted:
+        raise errors.error("RD04", attempted, f"updates have shape {values.shape}, the parts {wanted}",
+                           "Pass one update, in the shape of its part, for each entry of indices.")
+    if not operation.endswith("update"):
+        collectives.reducible(values, attempted)
+    length = math.prod(numbers.shape[:-1])
+    with on_device_of(numbers):
+        rows = xp_of(numbers).reshape(_places(array, numbers), (length,))
+    with on_device_of(values):
+        return IndexedSlices(xp_of(values).reshape(values, (length, *array.shape[depth:])), rows)
 
 
 def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) -> Any:
@@ -150,4 +185,11 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) 
         return backend.difference(old, there)
     if dtype_of(old).kind in "US":
         old = astype(old, np.result_type(dtype_of(old), dtype_of(there.values)))  # a longer string must not be cut
-    return backend.scatter(operation.rpartition("_")[2], old, there.indices, there.values)
+    kind = operation.rpartition("_")[2]
+    if not operation.startswith("scatter_nd"):
+        return backend.scatter(kind, old, there.indices, there.values)
+    inner = there.values.shape[1:]
+    with on_device_of(old):
+        xp = xp_of(old)
+        parts = xp.reshape(old, (math.prod(old.shape[:old.ndim - len(inner)]), *inner))
+        return frozen(xp.reshape(backend.scatter(kind, parts, there.indices, there.values), old.shape))

@@ -38,6 +38,7 @@ from refdist.array.convert import (
 )
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
+from refdist.array.types import Array
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import fits
 from refdist.variables.values import copies_in_words, is_splittable
@@ -112,7 +113,7 @@ class ShardedVariable(ArrayOperators):
     def _read(self) -> Any:
         return self._joined([one.read_value() for one in self._variables])
 
-    def _joined(self, parts: Sequence[Any]) -> Any:
+    def _joined(self, parts: Sequence[Array]) -> Any:
         with on_device_of(parts[0]):
             return frozen(xp_of(parts[0]).concat(parts)) if len(parts) > 1 else parts[0]
 
@@ -175,7 +176,7 @@ class ShardedVariable(ArrayOperators):
             ordered = xp.take(rows, xp.asarray(np.argsort(np.concatenate(places), kind="stable")), axis=0)
             return frozen(xp.reshape(ordered, (*wanted.shape, *tail)))
 
-    def _check_rows(self, rows: Any, attempted: str) -> None:
+    def _check_rows(self, rows: Array, attempted: str) -> None:
         lowest, highest = collectives.bounds(rows) if kind_of(dtype_of(rows)) in "iu" else (-1, -1)
         if lowest < 0 or highest >= self._starts[-1]:
             raise errors.error("RD25", attempted, f"indices are {rows} and the variable has shape {self.shape}",

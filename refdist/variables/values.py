@@ -229,6 +229,20 @@ def _part(leaf: object, i: int) -> Any:
     return shared(leaf)
 
 
+def packed(structure: object, attempted: str) -> Any:
+    """A structure with distributed values in it as one PerReplica of structures; any other one as it is.
+
+    Raises:
+        RD25: values made for different numbers of replicas.
+    """
+    distributed = [leaf for leaf in nest.flatten(structure) if is_splittable(leaf)]
+    if not distributed:
+        return structure
+    count = len(distributed[0].values)
+    check_components(distributed, count, attempted)
+    return PerReplica(list(map(splitter(structure), range(count))))
+
+
 def on_device(structure: object) -> Any:
     """The same structure with its arrays on the current device."""
     if not structure:

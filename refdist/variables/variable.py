@@ -28,7 +28,7 @@ from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import gathered, prepare, update
-from refdist.variables.values import DistributedValues, copies_in_words
+from refdist.variables.values import DistributedValues, copies_in_words, packed
 
 
 class _VariableType(type):
@@ -135,6 +135,10 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     def _gathered(self, indices: Array, method: str) -> Any:
         device = context_stack.frame().device or self.device
         return gathered(self._read(), indices, device, f"{method} of variable {self.name}")
+
+    def is_initialized(self, name: str | None = None) -> np.bool_:
+        """True: a variable has its initial value when it is made."""
+        return np.True_
 
     @property
     def name(self) -> str:
@@ -252,6 +256,26 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                              name: str | None = None) -> Any:
         """Replaces rows by slices, for variables with one copy."""
         return self._write("batch_scatter_update", sparse_delta)
+
+    def scatter_nd_add(self, indices: object, updates: object, name: str | None = None) -> Any:
+        """Adds to parts; the last dimension of `indices` has the indices of one part.
+
+        Args:
+            indices: integer array of shape [..., depth]; a part may occur more than once.
+            updates: what is added to each, an array of shape [..., *self.shape[depth:]].
+
+        Raises:
+            As `assign`.  RD25: indices that are not integers, or of parts that do not exist.
+        """
+        return self._write("scatter_nd_add", packed((indices, updates), "scatter_nd_add"))
+
+    def scatter_nd_sub(self, indices: object, updates: object, name: str | None = None) -> Any:
+        """Subtracts from parts; otherwise as `scatter_nd_add`."""
+        return self._write("scatter_nd_sub", packed((indices, updates), "scatter_nd_sub"))
+
+    def scatter_nd_update(self, indices: object, updates: object, name: str | None = None) -> Any:
+        """Replaces parts; otherwise as `scatter_nd_add`.  Of updates for one part the last one stays."""
+        return self._write("scatter_nd_update", packed((indices, updates), "scatter_nd_update"))
 
     # For a notebook.
 

@@ -7,6 +7,7 @@ from refdist.conformance.mutants.slips import Slip
 _COMMUNICATION = "refdist/strategies/communication.py"
 _CROSS_DEVICE_OPS = "refdist/strategies/cross_device_ops.py"
 _EXTENDED = "refdist/strategies/extended.py"
+_INTEGERS = "refdist/core/integers.py"
 _PLANS = "refdist/strategies/plans.py"
 _REDUCTION = "refdist/strategies/reduction.py"
 _UPDATE = "refdist/strategies/update.py"
@@ -144,8 +145,8 @@ SLIPS = (
     Slip("the result of an update to an array is per replica", "extended.update-returns-mirrored-values", _VALUES,
          "arrays                    PerReplica    PerReplica    Mirrored",
          "arrays                    PerReplica    PerReplica    PerReplica"),
-    Slip("a time below 0 is accepted", "strategies.timeouts-are-not-below-zero", _COMMUNICATION,
-         "np.floating)) or not timeout_seconds >= 0):", "np.floating))):"),
+    Slip("a time below 0 is accepted", "strategies.timeouts-are-not-below-zero", _INTEGERS,
+         "np.floating)) or not value >= 0):", "np.floating))):"),
     Slip("the first option is the time", "cross_device_ops.options-by-position", _COMMUNICATION,
          "bytes_per_pack: int = 0, timeout_seconds: float | None = None,\n",
          "timeout_seconds: float | None = None, bytes_per_pack: int = 0,\n"),

@@ -8,6 +8,7 @@ _BASE = "refdist/strategies/base.py"
 _COLLECTIVES = "refdist/array/collectives.py"
 _EXTENDED = "refdist/strategies/extended.py"
 _HOOKS = "refdist/strategies/cross_device_ops.py"
+_INTEGERS = "refdist/core/integers.py"
 _OPTIONS = "refdist/strategies/communication.py"
 _PLANS = "refdist/strategies/plans.py"
 _REDUCTION = "refdist/strategies/reduction.py"
@@ -148,8 +149,8 @@ _OPS = (
     Slip("options are for rings if nothing else is said", "strategies.communication-options", _OPTIONS,
          "implementation: CommunicationImplementation = CommunicationImplementation.AUTO)",
          "implementation: CommunicationImplementation = CommunicationImplementation.RING)"),
-    Slip("a time limit may be below zero", "strategies.timeouts-are-not-below-zero", _OPTIONS,
-         "np.floating)) or not timeout_seconds >= 0):", "np.floating))):"),
+    Slip("a time limit may be below zero", "strategies.timeouts-are-not-below-zero", _INTEGERS,
+         "np.floating)) or not value >= 0):", "np.floating))):"),
     Slip("an implementation has no name", "cross_device_ops.implementation-by-name", _OPTIONS,
          "        if isinstance(implementation, str) and ", "        if isinstance(implementation, bytes) and "),
 )

@@ -60,6 +60,7 @@ One rule without a second case, shorter as code than as a table:
     variables/served.py: lost (a parameter server that is gone takes its variables with it)
     variables/served.py: PerWorkerVariable.read_all (a worker does not see what others have of their own)
     strategies/parameter_server.py: ParameterServerExtended._create_variable (the coordinator makes them)
+    strategies/parameter_server.py: ParameterServerExtended.check_reader (workers read)
     strategies/parameter_server.py: ParameterServerExtended._place (the next server; replica 0 chooses for all)
     strategies/parameter_server.py: ParameterServerStrategy.__deepcopy__ (there is one coordinator)
     coordinator/cluster.py: Cluster.wait (what is waited for can happen)
@@ -82,14 +83,14 @@ Arithmetic and comparisons of arrays, of which a table could only name the funct
     array/ordered_sum.py: ordered_sum, _look_for_nan (of two NaNs the first is kept)
     array/transport.py: Transport.check_same_bits
     variables/partitioners.py: initial_parts
-    variables/operations.py: prepare, declared_shape, _prepare_slices, update
+    variables/operations.py: prepare, declared_shape, _prepare_slices, _prepare_parts, update
     variables/sharded.py: ShardedVariable._write
     variables/distributed.py: check_equal, _shares, _Shared._update_from_replicas
     variables/values.py: _columns
     random/generator.py: _fitting
     nest.py: pack_sequence_as, assert_same_structure
     input/split.py: split_batch, piece_sizes, split_stream, even_out, _pad, _filler, _check_rank
-    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of, _in_turn
+    input/sharding.py: _batch_size, _sizes, _check_rows, _empty_shares, _empty, empty_of, _in_turn, _places, _owners
     input/sharding.py: _OfBatches._spec_of_piece, _OfBatches.cuts
     input/distributed.py: DistributedIterator._next_of_all (empty elements until the rows of all workers have ended)
 

@@ -11,8 +11,9 @@ ITS_SHARE = "its share"
 SHARDING = Table(
     "What a worker reads",
     "Rows: the AutoShardPolicy of a dataset of global batches.  Columns: one worker or several, and the files that are "
-    "read: none, fewer than there are workers, or enough.  Source: tf.data.experimental.AutoShardPolicy; OFF, "
-    "HINT, and FILE on one worker were observed, TensorFlow 2.21.",
+    "read: none, fewer than there are workers, or enough.  Each host of a TPU is a worker here, where all of them have "
+    "the same number of replicas.  Source: tf.data.experimental.AutoShardPolicy; OFF, HINT, FILE on one worker, and "
+    "hosts were observed, TensorFlow 2.21.",
     {ITS_FILES: "every n-th file, where there are n workers; the worker cuts their rows for its own replicas",
      ALL_ROWS: "the same rows as every other worker, which it cuts for its own replicas",
      ITS_SHARE: "all rows, which it cuts for the replicas of all workers; it keeps the pieces of its own"}, """

@@ -106,15 +106,16 @@ OPERATIONS = {
     "scatter_add": SCATTER, "scatter_sub": SCATTER, "scatter_mul": SCATTER, "scatter_div": SCATTER,
     "scatter_min": SCATTER_PICK, "scatter_max": SCATTER_PICK, "scatter_update": SCATTER_PICK,
     "batch_scatter_update": BATCH_SCATTER,
+    "scatter_nd_add": SCATTER, "scatter_nd_sub": SCATTER, "scatter_nd_update": SCATTER_PICK,
 }
 
 WRITES = Table(
     "Writes to variables",
     "Rows: the kind of variable, its aggregation, and the operation: `assign`; add is `assign_add` and `assign_sub`; "
-    "scatter is `scatter_add`, `scatter_sub`, `scatter_mul` and `scatter_div`; pick is `scatter_min`, `scatter_max` "
-    "and `scatter_update`, which SUM and MEAN refuse because the minimum of a sum is not what any replica asked for; "
-    "batch is `batch_scatter_update`.  Columns: the situation.  Source: tf.VariableAggregation; observed, TensorFlow "
-    "2.21.",
+    "scatter is `scatter_add`, `scatter_sub`, `scatter_mul`, `scatter_div`, `scatter_nd_add` and `scatter_nd_sub`; "
+    "pick is `scatter_min`, `scatter_max`, `scatter_update` and `scatter_nd_update`, which SUM and MEAN refuse because "
+    "the minimum of a sum is not what any replica asked for; batch is `batch_scatter_update`.  Columns: the situation. "
+    " Source: tf.VariableAggregation; observed, TensorFlow 2.21.",
     {EVERY_COPY: "the one value that is given goes to all copies",
      OWN_COPY: "the copy of the replica that writes, or the one that is updated, and no other",
      AGREED: "the value that all replicas contribute, else RD12, goes to all copies",
