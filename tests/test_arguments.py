@@ -372,3 +372,13 @@ def test_numbers_of_python_s_beside_arrays_have_no_dtype_of_their_own(value: Any
 def test_what_an_array_cannot_be_asked_for(asked: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(RefdistError, match=message):
         asked(VARIABLE)
+
+
+def test_a_variable_of_a_complex_number_is_that_number() -> None:
+    """As tf.Variable, whose `__complex__` is that of the array."""
+    with refdist.MirroredStrategy(["GPU:0", "GPU:1"]).scope():
+        v, w = refdist.Variable(1 + 2j), refdist.Variable([1.0, 2.0])
+    assert complex(v) == 1 + 2j and complex(refdist.Variable(3)) == 3
+    assert refdist.constant([v, v]).tolist() == [1 + 2j, 1 + 2j]
+    with pytest.raises(TypeError, match=r"RD25.*complex of .* of shape \(2,\).*Choose one element"):
+        complex(w)

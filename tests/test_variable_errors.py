@@ -34,8 +34,8 @@ METHODS = ["assign", "assign_add", "assign_sub", "scatter_add", "scatter_sub", "
            "scatter_min", "scatter_max", "scatter_update", "batch_scatter_update", "gather_nd", "sparse_read"]
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.pow, operator.matmul, operator.lt,
              operator.and_, operator.lshift, operator.getitem]
-ALONE: list[Callable[[Any], Any]] = [float, int, bool, len, list, operator.index, operator.neg, operator.invert, abs,
-                                     hash]
+ALONE: list[Callable[[Any], Any]] = [float, int, complex, bool, len, list, operator.index, operator.neg,
+                                     operator.invert, abs, hash]
 
 
 def state(v: Any) -> list[Any]:

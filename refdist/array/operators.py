@@ -33,7 +33,7 @@ _FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
 _ONE = "Choose one element, as in `v[0]`, or reduce the array, as with `np.sum(v)`, `np.any(v)` or `np.all(v)`."
 _SCALAR = "A scalar has no rows: use it as the number that it is."
 _FIXES = {"an item": "Use an index that the array has.", "the rows": _SCALAR, "the length": _SCALAR,
-          "float": _ONE, "int": _ONE, "bool": _ONE, "index": f"{_ONE} An index is an integer."}
+          "float": _ONE, "int": _ONE, "complex": _ONE, "bool": _ONE, "index": f"{_ONE} An index is an integer."}
 
 
 def _length(array: Array) -> int:
@@ -111,6 +111,10 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
 
     def __int__(self) -> int:
         number: int = self._asked("int", int)
+        return number
+
+    def __complex__(self) -> complex:
+        number: complex = self._asked("complex", complex)
         return number
 
     def __bool__(self) -> bool:
