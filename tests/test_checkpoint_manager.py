@@ -35,6 +35,7 @@ def test_a_manager_keeps_the_last_ones(tmp_path: Path) -> None:
     assert again.restore_or_initialize() == manager.latest_checkpoint == latest_checkpoint(tmp_path / "run")
     assert float(w) == 4.0 and os.path.basename(str(again.save())) == "ckpt-5"
     assert os.path.basename(str(again.save(checkpoint_number=70))) == "ckpt-70"
+    assert os.path.basename(str(again.save())) == "ckpt-7"
     assert latest_checkpoint(tmp_path) is None
     assert latest_checkpoint(tmp_path / "run", "other") is None
 

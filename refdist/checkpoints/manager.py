@@ -106,7 +106,8 @@ class CheckpointManager:
         """Saves a checkpoint, and deletes those beyond `max_to_keep`.
 
         Args:
-            checkpoint_number: the number at the end of the name; None for the next one.
+            checkpoint_number: the number at the end of the name; None for `save_counter`, which counts this save in
+                both cases.
             check_interval: whether to do nothing until `checkpoint_interval` steps have passed.
 
         Returns:
@@ -131,10 +132,9 @@ class CheckpointManager:
                                "Remove the link that does so.")
         writes, indexes = self._checkpoint._begin(self._prefix, attempted)
         counter = self._checkpoint.save_counter
-        if number is None:
-            number = self._checkpoint._next_number(attempted)
-        counter.assign(np.int64(number))
-        path = self._checkpoint._write(f"{self._prefix}-{number}", attempted, writes)
+        count = self._checkpoint._next_number(attempted)
+        counter.assign(np.int64(count))
+        path = self._checkpoint._write(f"{self._prefix}-{count if number is None else number}", attempted, writes)
         self._last_step = step
         self._latest = os.path.relpath(path, self._directory)
         self._managed.pop(self._latest, None)
