@@ -115,6 +115,10 @@ class DataLossError(RefdistError):
     """Stored data that is missing or corrupt (`tf.errors.DataLossError`)."""
 
 
+class UnmatchedError(DataLossError, AssertionError):
+    """What a program asserts of a checkpoint that was restored, and what is not so."""
+
+
 class InternalError(RefdistError):
     """A bug in refdist itself: no program, right or wrong, should ever see it."""
 

@@ -135,6 +135,17 @@ def test_names_are_the_attributes_that_lead_to_a_variable(tmp_path: Path) -> Non
     for question in (missing.assert_existing_objects_matched, missing.assert_nontrivial_match):
         with pytest.raises(refdist.errors.DataLossError, match="RD31"):
             question()
+        with pytest.raises(AssertionError, match="RD31"):
+            question()
+
+
+def test_nothing_is_asserted_of_a_checkpoint_that_was_not_found(tmp_path: Path) -> None:
+    """As tf.train.Checkpoint.restore(None)."""
+    status = Checkpoint(v=refdist.Variable(1.0)).restore(latest_checkpoint(tmp_path))
+    for question in (status.assert_consumed, status.assert_existing_objects_matched, status.assert_nontrivial_match):
+        with pytest.raises(AssertionError, match=r"RD31.*the path is None, and nothing was restored\. Ask only if"):
+            question()
+    assert status.expect_partial() is status
 
 
 def test_what_is_made_later_gets_its_value_then(tmp_path: Path) -> None:

@@ -248,58 +248,65 @@ class Checkpoint:
     def restore(self, save_path: str | os.PathLike[str] | None, options: object = None) -> LoadStatus:
         """As `read`, and restores `save_counter`; None does nothing, as `latest_checkpoint` may return it.
 
+        What is asserted of the status is then never so.
+
         Source: tf.train.Checkpoint.restore.
         """
         _ = self.save_counter
         if save_path is None:
-            return LoadStatus("", self, set())
+            return LoadStatus(None, self, set())
         return self._read(path_of(save_path, "Checkpoint.restore"))
 
 
 class LoadStatus:
-    """Which values of a file were restored; its methods raise if that is not what was expected.
+    """Which values of a file were restored; its methods raise an AssertionError if that is not what was expected.
 
     Source: tf.train.Checkpoint.read, "Returns".
     """
 
-    def __init__(self, path: str, checkpoint: Checkpoint, unmatched: set[str]) -> None:
+    def __init__(self, path: str | None, checkpoint: Checkpoint, unmatched: set[str]) -> None:
         self._path = path
         self._checkpoint = checkpoint
         self._unmatched = unmatched - {"save_counter"}
+
+    def _check(self, attempted: str, wrong: bool, told: str, fix: str = _SAME_NAMES) -> None:
+        # Nothing was restored from None, so nothing that a program asserts of it is so.
+        if self._path is None:
+            raise errors.error("RD31", attempted, "the path is None, and nothing was restored",
+                               "Ask only if `latest_checkpoint` has found a checkpoint.", kind=errors.UnmatchedError)
+        if wrong:
+            raise errors.error("RD31", attempted, f"{self._path} {told}", fix, kind=errors.UnmatchedError)
 
     def assert_existing_objects_matched(self) -> LoadStatus:
         """Raises unless the file has a value for every variable.
 
         Raises:
-            RD31: a variable has no value.
+            RD31: a variable has no value, or there is no file.
         """
-        if self._unmatched:
-            raise errors.error("RD31", "assert_existing_objects_matched", f"{self._path} has no value for "
-                               f"{', '.join(sorted(self._unmatched))}", _SAME_NAMES)
+        self._check("assert_existing_objects_matched", bool(self._unmatched),
+                    f"has no value for {', '.join(sorted(self._unmatched))}")
         return self
 
     def assert_consumed(self) -> LoadStatus:
         """Raises unless every variable has a value, and every value of the file a variable.
 
         Raises:
-            RD31: a value was not used.
+            RD31: a value was not used, a variable has none, or there is no file.
         """
         left = sorted(set(self._checkpoint._pending) - {"save_counter"})
-        if left:
-            raise errors.error("RD31", "assert_consumed", f"{self._path} has values for "
-                               f"{', '.join(map(errors.shown, left))}, which no variable takes",
-                               f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
+        self._check("assert_consumed", bool(left),
+                    f"has values for {', '.join(map(errors.shown, left))}, which no variable takes",
+                    f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
         return self.assert_existing_objects_matched()
 
     def assert_nontrivial_match(self) -> LoadStatus:
         """Raises unless at least one variable was restored.
 
         Raises:
-            RD31: none was.
+            RD31: none was, or there is no file.
         """
-        if not set(self._checkpoint._tracked()) - self._unmatched - {"save_counter"}:
-            raise errors.error("RD31", "assert_nontrivial_match", f"{self._path} has no value for any variable",
-                               _SAME_NAMES)
+        matched = set(self._checkpoint._tracked()) - self._unmatched - {"save_counter"}
+        self._check("assert_nontrivial_match", not matched, "has no value for any variable")
         return self
 
     def expect_partial(self) -> LoadStatus:
