@@ -37,6 +37,7 @@ from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, walk
 from refdist.core import call_site, context_stack, rules
+from refdist.variables.operations import fits
 from refdist.variables.variable import Variable
 
 # What a file holds, by name.
@@ -342,9 +343,10 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     for key, one in tracked.items():
         value = values[key]
         if isinstance(one, Saved) and not isinstance(value, State):
-            if value.dtype != one.dtype or value.shape != one.numpy().shape:
+            one.numpy()  # what cannot be read cannot be assigned either; it is refused before anything is assigned
+            if value.dtype != one.dtype or not fits(value.shape, one.shape):
                 raise errors.error("RD31", attempted, f"{key} has shape {value.shape} and dtype {value.dtype} in the "
-                                   f"file, the variable {one.numpy().shape} and {one.dtype}",
+                                   f"file, the variable {one.shape} and {one.dtype}",
                                    "Restore into a variable of the same shape and dtype.",
                                    kind=errors.InvalidValueError)
             variables.append((one, value))
