@@ -467,7 +467,8 @@ def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Pat
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")], "what the kill left is removed"
 
 
-@pytest.mark.parametrize("value", [5, 1.5, True, 1j, "a", b"a", np.ones(2), np.float32(1), None, refdist.constant(1.0)])
+@pytest.mark.parametrize("value", [5, 1.5, True, 1j, "a", b"a", np.ones(2), np.float32(1), None, refdist.constant(1.0),
+                                   len, np.ones, dict, os, {1}, [].append])
 def test_what_would_not_be_saved_is_refused(value: Any) -> None:
     with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] Checkpoint: step is .* would not be saved"):
         Checkpoint(v=refdist.Variable(1.0), step=value)

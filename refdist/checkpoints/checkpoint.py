@@ -62,7 +62,8 @@ class Checkpoint:
     (True, 3.0)
 
     Raises:
-        RD25: a number, text, an array or None, which would not be saved; or an attribute that the root has already.
+        RD25: a number, text, an array, None, a function or a class, which would not be saved; or an attribute that the
+            root has already.
 
     Source: tf.train.Checkpoint.
     """
@@ -76,8 +77,9 @@ class Checkpoint:
         named = kwargs if root is None else {"root": root, **kwargs}
         for name, value in named.items():
             if is_plain(value):
-                raise errors.error("RD25", "Checkpoint", f"{name} is {short(value)}, {errors.type_of(value)}, which "
-                                   "would not be saved", "Pass a variable, `refdist.Variable(value)`, or an object "
+                called = getattr(value, "__qualname__", short(value))  # what is printed of a function is its address
+                raise errors.error("RD25", "Checkpoint", f"{name} is {called}, {errors.type_of(value)}, which would "
+                                   "not be saved", "Pass a variable, `refdist.Variable(value)`, or an object "
                                    "with variables.", kind=errors.InvalidValueError)
         self._pending = {}
         self._places = []

@@ -19,7 +19,7 @@ _PASSED = (str, bytes, np.ndarray, type, types.FunctionType, types.BuiltinFuncti
 
 
 # Types of values that never have variables, and are not saved.
-_PLAIN = (bool, int, float, complex, str, bytes, np.ndarray, np.generic, type(None))
+_PLAIN = (bool, int, float, complex, set, frozenset, np.generic, type(None), *_PASSED)
 
 
 class Stateful(Protocol):
@@ -52,7 +52,7 @@ def _is_stateful(value: object) -> TypeGuard[Stateful]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether this is a number, text, an array or None: a value that has no variables and never will."""
+    """Whether this is a number, text, an array, None, a function or a class: a value whose variables are not found."""
     return isinstance(value, _PLAIN) or (is_array(value) and not isinstance(value, Saved))
 
 
