@@ -27,10 +27,12 @@ Made = tuple[Callable[[Reading], Iterable[object]], Facts, Options]
 def side_by_side(structure: object, datasets: list[Dataset]) -> Made:
     """Elements of all datasets in one structure, until the shortest ends."""
     sizes = {dataset._facts.batch_size for dataset in datasets}
+    # Rows of files stay beside each other only if a worker reads as many files of each dataset.
+    paired = len({len(dataset._facts.files) for dataset in datasets}) == 1
     known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
                   _spec(datasets, lambda specs: nest.pack_sequence_as(structure, specs)),
                   sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
-                  all(dataset._facts.certain for dataset in datasets), _files(datasets))
+                  all(dataset._facts.certain for dataset in datasets), _files(datasets) if paired else ())
 
     def read(reading: Reading) -> Iterator[object]:
         for parts in zip(*(dataset._read(reading) for dataset in datasets), strict=False):
@@ -113,6 +115,9 @@ def _spec(datasets: list[Dataset], change: Callable[[list[object]], object]) -> 
 
 
 def _files(datasets: list[Dataset]) -> tuple[str, ...]:
+    # None if the rows of one are not in files: workers that divide the files would each read all of that one.
+    if not all(dataset._facts.files for dataset in datasets):
+        return ()
     return tuple(name for dataset in datasets for name in dataset._facts.files)
 
 

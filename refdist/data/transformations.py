@@ -186,8 +186,9 @@ class Transformations(Pipeline):
         start = count_of("enumerate", "start", start, -(1 << 63))
         return self._then(
             lambda reading: ((np.int64(i), element) for i, element in enumerate(self._read(reading), start)),
+            # Not of files any more: workers that divide them would each count from the start.
             self._facts._replace(spec=self._spec(lambda spec: (TensorSpec((), np.int64), spec)), batch_size=None,
-                                 static=False))
+                                 static=False, files=()))
 
     # Order and choice.
 
