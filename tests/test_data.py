@@ -48,6 +48,7 @@ def test_a_seed_fixes_the_order_and_each_iteration_gets_another() -> None:
 
     assert orders() == orders()
     assert orders()[0] != orders()[1]
+    assert orders(reshuffle_each_iteration=None) == orders()
     assert sorted(orders()[0]) == list(range(20))
     again = orders(reshuffle_each_iteration=False)
     assert again[0] == again[1] != list(range(20))

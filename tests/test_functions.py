@@ -254,7 +254,7 @@ def test_arguments_without_effect_are_taken() -> None:
     numbers = Dataset.range(4, name="a")
     dataset = numbers.map(lambda x: x, deterministic=False, name="b").filter(lambda x: True, name="c").cache(name="d")
     dataset = dataset.shuffle(1, name="e").repeat(1, name="f").take(9, name="g").skip(0, name="h").shard(1, 0, name="i")
-    dataset = dataset.batch(2, num_parallel_calls=2, deterministic=False, name="j").prefetch(1, name="k")
+    dataset = dataset.batch(2, num_parallel_calls=2, deterministic=False, name="j").prefetch(None, name="k")
     dataset = dataset.unbatch(name="l").enumerate(name="m").map(lambda i, x: x).window(2, name="n")
     dataset = dataset.flat_map(lambda w: w, name="o").interleave(
         Dataset.from_tensors, None, None, num_parallel_calls=2, deterministic=True, name="p")

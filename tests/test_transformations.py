@@ -135,6 +135,14 @@ def test_cache_reads_once_and_only_a_whole_reading_is_kept() -> None:
 
 def test_reduce_runs_from_the_initial_state() -> None:
     assert Dataset.range(5).reduce(np.int64(100), lambda state, x: state + x) == 110
+    counted = Dataset.range(5).reduce((0, 0.5), lambda state, x: (state[0] + 1, state[1] + 1.0))
+    assert counted == (5, 5.5) and [array.dtype for array in counted] == [np.int32, np.float32]
+    for state in (np.float32(1), (0, 0), None):
+        with pytest.raises(TypeError, match=r"RD26.*Dataset.reduce: the new state") as caught:
+            Dataset.range(5).reduce(0, lambda _, x: state)  # noqa: B023
+        assert caught.value.__notes__ == ["raised in Dataset.reduce at element 0"]
+    with pytest.raises(TypeError, match=r"RD25.*Dataset.reduce: got 5"):
+        Dataset.range(5).reduce(0, 5)  # type: ignore[arg-type]
 
 
 CARDINALITIES = [
@@ -203,6 +211,23 @@ def test_a_spec_that_only_reading_tells_needs_an_element() -> None:
         with pytest.raises(TypeError, match="RD25"):
             refdist.TensorSpec(bad)
     assert len({refdist.TensorSpec((1,)), refdist.TensorSpec([1]), refdist.TensorSpec(None)}) == 2
+
+
+@pytest.mark.parametrize(("found", "dtype"), [
+    (np.float64(0.1), np.float32), (np.zeros(2), np.float16), (np.int32(1), np.int64), (np.int64(-128), np.int8),
+    (np.array([255]), np.uint8), (np.int64(3), np.float32), (np.bool_(True), np.int32), (np.float32(1), np.complex64)])
+def test_what_a_generator_yields_has_the_dtype_of_the_signature(found: Any, dtype: Any) -> None:
+    """Observed, TensorFlow 2.21."""
+    [one] = Dataset.from_generator(lambda: [found], output_signature=refdist.TensorSpec(np.shape(found), dtype))
+    assert one.dtype == dtype and np.array_equal(one, found.astype(dtype))
+
+
+@pytest.mark.parametrize(("found", "dtype"), [
+    (np.float32(1), np.int32), (np.int64(128), np.int8), (np.array([-1]), np.uint8), (np.uint8(200), np.int8),
+    (np.int64(1), bool), (np.complex64(1), np.float32)])
+def test_what_a_generator_yields_loses_no_value(found: Any, dtype: Any) -> None:
+    with pytest.raises(ValueError, match=r"RD26.*element 0: it has"):
+        list(Dataset.from_generator(lambda: [found], output_signature=refdist.TensorSpec(np.shape(found), dtype)))
 
 
 def test_a_generator_that_breaks_its_word_is_named_with_the_element() -> None:
@@ -368,7 +393,8 @@ def test_a_memory_map_is_read_where_it_is_needed(tmp_path: Any) -> None:
     lambda d: d.shard(-1, 0), lambda d: d.shard(2, -1), lambda d: d.map(len, num_parallel_calls=-2),
     lambda d: d.interleave(len, -2), lambda d: d.interleave(len, 1, 1, 0), lambda d: d.take_while(3),
     lambda d: d.scan(0, None), lambda d: d.apply(3), lambda d: d.apply(len), lambda d: Dataset.zip(d, datasets=(d,)),
-    lambda d: Dataset.zip(), lambda d: Dataset.sample_from_datasets([]), lambda d: Dataset.sample_from_datasets([d, 3]),
+    lambda d: Dataset.zip(), lambda d: Dataset.zip([d, d]), lambda d: Dataset.sample_from_datasets([]),
+    lambda d: Dataset.sample_from_datasets([d, 3]),
     lambda d: Dataset.sample_from_datasets([d, d], [1.0]), lambda d: Dataset.sample_from_datasets([d, d], [1, 1]),
     lambda d: Dataset.choose_from_datasets([d], Dataset.range(1, output_type=np.int32)),
     lambda d: Dataset.choose_from_datasets([d], Dataset.range(1).batch(1)),

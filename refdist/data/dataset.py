@@ -104,8 +104,8 @@ class Dataset(Functions):
             output_types: a nest of dtypes; `output_signature` is preferred.
             output_shapes: a nest of shapes for `output_types`; None for any shape.
             args: the arguments of the generator.
-            output_signature: a nest of TensorSpecs that every element must fit; without it, structure and dtypes
-                of the first element.
+            output_signature: a nest of TensorSpecs that every element must fit, and to whose dtypes numbers of the same
+                or of a narrower kind are converted; without it, structure and dtypes of the first element.
             name: without effect.
 
         Raises:
@@ -144,7 +144,7 @@ class Dataset(Functions):
         """Combines the elements of several datasets into one, until the shortest dataset ends.
 
         Args:
-            args: datasets, or one nest of datasets.
+            args: datasets, or one nest of datasets, in tuples and dicts.
             datasets: the nest, if `args` is empty.
             name: without effect.
 
@@ -154,13 +154,15 @@ class Dataset(Functions):
         [(0, 5), (1, 6)]
 
         Raises:
-            RD25: something that is not a dataset, or both `args` and `datasets`.
+            RD25: something that is not a dataset, a list of them, or both `args` and `datasets`.
 
         Source: tf.data.Dataset.zip.
         """
         if args and datasets is not None:
             raise errors.error("RD25", "Dataset.zip", "both args and datasets were passed", "Pass one of the two.")
         structure = datasets if not args else args[0] if len(args) == 1 else args
+        if isinstance(structure, list):  # in an element, a list is an array
+            raise errors.error("RD25", "Dataset.zip", "got a list", "Pass a tuple, or the datasets themselves.")
         return Dataset(*mixing.side_by_side(structure, _datasets(nest.flatten(structure), "zip")))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:

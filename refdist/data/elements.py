@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
-from refdist.array.convert import frozen, is_array, is_text, read_only, to_array
+from refdist.array.convert import frozen, is_array, is_text, numpy_dtype, read_only, to_array
 from refdist.core.integers import integer
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
@@ -187,8 +187,7 @@ def dtype_of(leaf: Any) -> np.dtype[Any]:
     """The dtype of a leaf; text has dtype object."""
     if is_text(leaf):
         return np.dtype(object)
-    found: np.dtype[Any] = leaf.dtype if is_array(leaf) else np.asarray(leaf).dtype
-    return found
+    return numpy_dtype(leaf.dtype if is_array(leaf) else np.asarray(leaf).dtype)
 
 
 def stack(elements: Sequence[object], start: int) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.data import elements
@@ -101,12 +102,23 @@ def _typed(raw: object, spec: object, number: int) -> Any:
     if isinstance(spec, (tuple, list)) and isinstance(raw, (tuple, list)) and len(spec) == len(raw):
         items = [_typed(item, one, number) for item, one in zip(raw, spec, strict=True)]
         return type(spec)(*items) if hasattr(spec, "_fields") else type(spec)(items)
-    if not isinstance(spec, TensorSpec) or spec.dtype == object or isinstance(raw, (np.ndarray, np.generic)):
+    if not isinstance(spec, TensorSpec) or spec.dtype == object:
         return elements.made_by_function(raw)
+    if isinstance(raw, (np.ndarray, np.generic)):
+        return elements.made_by_function(_cast(raw, spec.dtype))
     try:
         return elements.taken(raw, spec.dtype)
     except errors.RefdistError as error:
         raise _misfit(number, f"it is {raw!r}, expected {_described(spec)}") from error
+
+
+def _cast(raw: npt.NDArray[np.generic] | np.generic, dtype: np.dtype[np.generic]) -> Any:
+    # To a dtype of the same kind, or of a wider one, unless ints do not fit: nothing but digits of a float is lost.
+    ints = raw.dtype.kind in "iu" and dtype.kind in "iu"
+    if raw.dtype == dtype or not (ints or np.can_cast(raw.dtype, dtype, "same_kind")):
+        return raw
+    found = raw.astype(dtype)
+    return raw if ints and np.any(found != raw) else found
 
 
 def _check(spec: object, element: object, number: int) -> None:

@@ -204,14 +204,35 @@ def scan(state: object, function: Callable[..., object], stream: Iterable[object
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise errors.error("RD25", "Dataset.scan", f"the function returned {pair!r}",
                                    "Return a pair: the new state, and an element.")
-            state, result = map(elements.made_by_function, pair)
-            difference = elements.unlike(first, state, lambda: False)
-            if difference is not None:
-                raise errors.error("RD26", "Dataset.scan", f"the new state differs from the initial one: {difference}",
-                                   "Return a state like the initial one.", kind=errors.InvalidTypeError)
+            state, result = _next_state("scan", first, pair[0]), elements.made_by_function(pair[1])
         except Exception as error:
             raise noted(error, "scan", i) from None
         yield result
+
+
+def reduce(state: object, function: Callable[..., object], stream: Iterable[object]) -> Any:
+    """The state that the last call of `function(state, element)` returns.
+
+    Raises:
+        RD26: a state of another structure or dtype.
+        What the function raises, with a note that names the element.
+    """
+    first = state
+    for i, element in enumerate(stream):
+        try:
+            state = _next_state("reduce", first, function(state, element))
+        except Exception as error:
+            raise noted(error, "reduce", i) from None
+    return state
+
+
+def _next_state(method: str, first: object, found: object) -> Any:
+    state = elements.made_by_function(found)
+    difference = elements.unlike(first, state, lambda: False)
+    if difference is not None:
+        raise errors.error("RD26", f"Dataset.{method}", f"the new state differs from the initial one: {difference}",
+                           "Return a state like the initial one.", kind=errors.InvalidTypeError)
+    return state
 
 
 def alike(method: str, results: Iterable[_T], ranked: Callable[[], bool]) -> Iterator[_T]:

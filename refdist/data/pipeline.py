@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from refdist import errors
+from refdist.data import elements, iterators
 from refdist.data.elements import Numbers, Rows
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.iterator import Iterator as Reader
@@ -161,14 +162,16 @@ class Pipeline:
         return self._facts.spec
 
     def reduce(self, initial_state: object, reduce_func: Callable[[Any, Any], object], name: str | None = None) -> Any:
-        """Calls `state = reduce_func(state, element)` for all elements, and returns the last state.
+        """Calls `state = reduce_func(state, element)` for all elements, and returns the last state, which is an array.
+
+        Raises:
+            RD25: not a function.  RD26: the structure or dtype of the state changes.
+            What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.reduce.
         """
-        state = initial_state
-        for element in self:
-            state = reduce_func(state, element)
-        return state
+        elements.check_function("reduce", reduce_func)
+        return iterators.reduce(elements.arrays(initial_state), reduce_func, self)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.

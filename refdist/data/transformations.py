@@ -192,12 +192,12 @@ class Transformations(Pipeline):
 
     # Order and choice.
 
-    def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True,
+    def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool | None = True,
                 name: str | None = None) -> Dataset:
         """Draws each element at random from a buffer of `buffer_size`; UNKNOWN_CARDINALITY buffers all elements.
 
         With a seed, the first iteration is the same in every run, and so is each later one.  The order is not that of
-        TensorFlow.
+        TensorFlow.  None for `reshuffle_each_iteration` means True.
 
         Source: tf.data.Dataset.shuffle.
         """
@@ -205,7 +205,8 @@ class Transformations(Pipeline):
         if buffer_size != UNKNOWN_CARDINALITY:
             size = count_of("shuffle", "buffer_size", buffer_size, 1)
         drawn = None if seed is None else count_of("shuffle", "seed", seed)
-        seed_of = iterators.seeds(drawn, reshuffle_each_iteration)
+        fresh = reshuffle_each_iteration is None or reshuffle_each_iteration
+        seed_of = iterators.seeds(drawn, fresh)
         return self._select(lambda read, reading: iterators.shuffle(read(reading), size, seed_of(reading)),
                             self._facts.cardinality)
 
@@ -285,12 +286,12 @@ class Transformations(Pipeline):
             kept[reading] = mine
         return self._then(read, self._same())
 
-    def prefetch(self, buffer_size: int, name: str | None = None) -> Dataset:
-        """Reads up to `buffer_size` elements ahead in another thread; AUTOTUNE means 2.
+    def prefetch(self, buffer_size: int | None, name: str | None = None) -> Dataset:
+        """Reads up to `buffer_size` elements ahead in another thread; AUTOTUNE and None mean 2.
 
         Source: tf.data.Dataset.prefetch.
         """
-        buffer_size = count_of("prefetch", "buffer_size", buffer_size, AUTOTUNE)
+        buffer_size = AUTOTUNE if buffer_size is None else count_of("prefetch", "buffer_size", buffer_size, AUTOTUNE)
         if buffer_size == 0:
             return self._then(self._read, self._same(), self._origin)
         count = _READ_AHEAD if buffer_size == AUTOTUNE else buffer_size
