@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -248,6 +250,39 @@ def test_options_that_datasets_have_are_kept_when_they_are_put_together() -> Non
                             (Dataset.sample_from_datasets([plain, off]), "OFF"),
                             (Dataset.choose_from_datasets([off, plain], plain), "OFF")):
         assert dataset.options().experimental_distribute.auto_shard_policy.name == policy
+
+
+def test_options_that_do_not_exist_are_refused() -> None:
+    options = Options()
+    for there, name in ((options, "auto_shard_policy"), (options.experimental_distribute, "autoshard_policy")):
+        with pytest.raises(AttributeError, match=rf"RD20.*setting \w*Options.{name}: there is no such option"):
+            setattr(there, name, AutoShardPolicy.OFF)
+    with pytest.raises(AttributeError, match=r"RD20.*Options.threading: .*leave out those that make TensorFlow faster"):
+        options.threading.private_threadpool_size = 2
+    for there, name, bad in ((options.experimental_distribute, "auto_shard_policy", "OFF"),
+                             (options.experimental_distribute, "auto_shard_policy", -1),
+                             (options, "experimental_distribute", AutoShardPolicy.OFF), (options, "deterministic", 1)):
+        with pytest.raises(TypeError, match=rf"RD25.*Options.{name}: got {bad!r}"):
+            setattr(there, name, bad)
+    assert options == Options()
+
+
+def test_options_of_a_dataset_do_not_change() -> None:
+    options = Options()
+    options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
+    options.deterministic = False
+    changed = options.merge(Options(deterministic=True))
+    assert changed == Options(options.experimental_distribute, True)
+    dataset = Dataset.range(3).with_options(options)
+    for mine in (dataset.options(), dataset.batch(2).options(), Dataset.range(3).options()):
+        for there, name, value in ((mine, "deterministic", True),
+                                   (mine.experimental_distribute, "auto_shard_policy", AutoShardPolicy.DATA)):
+            with pytest.raises(ValueError, match=r"RD25.*the options of a dataset"):
+                setattr(there, name, value)
+    changed.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
+    before = dataset.options()
+    options.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
+    assert dataset.options() == before != options == pickle.loads(pickle.dumps(options)) == copy.deepcopy(options)
 
 
 def test_arguments_without_effect_are_taken() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
+from types import NoneType
+from typing import Any, ClassVar
+
+from refdist import errors
 
 
-class AutoShardPolicy(Enum):
+class AutoShardPolicy(IntEnum):
     """How the rows of a dataset are divided among the replicas.
 
     AUTO and DATA split every batch into pieces of the same, rounded-up size.  OFF, FILE and HINT split the stream of
@@ -37,27 +41,77 @@ class UnevenEnd(Enum):
     ERROR = "ERROR"
 
 
+class _Checked:
+    # Options of which only those that exist can be set, to what they can be: a name that is spelled wrongly would
+    # leave the rows divided as if it had not been written.
+    _kinds: ClassVar[tuple[tuple[str, tuple[type, ...], str], ...]]  # names, types, and these in words
+    _kept = False  # whether they are a dataset's
+
+    def __setattr__(self, name: str, value: object) -> None:
+        attempted = f"setting {type(self).__name__}.{name}"
+        known = [(types, named) for option, types, named in self._kinds if option == name]
+        if not known:
+            raise _no_option(attempted)
+        if self._kept:
+            raise errors.error("RD25", attempted, "these are the options of a dataset, which do not change",
+                               "Make new Options, and pass them to `dataset.with_options`.",
+                               kind=errors.InvalidValueError)
+        [(types, named)] = known
+        if not isinstance(value, types):
+            raise errors.error("RD25", attempted, f"got {value!r}", f"Pass {named}.")
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_option(f"{type(self).__name__}.{name}")
+
+
+def _no_option(attempted: str) -> Exception:
+    return errors.error("RD20", attempted, "there is no such option", "The option that there is, is `options."
+                        "experimental_distribute.auto_shard_policy`; leave out those that make TensorFlow faster.",
+                        kind=errors.MissingNameError)
+
+
 @dataclass
-class DistributeOptions:
+class DistributeOptions(_Checked):
     """The options that concern distribution.
 
     Source: tf.data.experimental.DistributeOptions.
     """
 
+    _kinds = (("auto_shard_policy", (AutoShardPolicy,), "an AutoShardPolicy"),)
+
     auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
 
 
 @dataclass
-class Options:
+class Options(_Checked):
     """Options of a dataset.
+
+    Attributes:
+        experimental_distribute: what concerns distribution.
+        deterministic: without effect: the order is always kept.
 
     >>> options = Options()
     >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
 
+    Raises:
+        RD20: an option that does not exist.  RD25: a value of another type, or options that a dataset returned.
+
     Source: tf.data.Options.
     """
 
+    _kinds = (("experimental_distribute", (DistributeOptions,), "DistributeOptions"),
+              ("deterministic", (bool, NoneType), "a bool or None"))
+
     experimental_distribute: DistributeOptions = field(default_factory=DistributeOptions)
+    deterministic: bool | None = None
+
+    def merge(self, options: Options) -> Options:
+        """New options: these, where the given ones do not set another.
+
+        Source: tf.data.Options.merge.
+        """
+        return merged([self, options])
 
 
 def merged(options: Iterable[Options]) -> Options:
@@ -65,8 +119,16 @@ def merged(options: Iterable[Options]) -> Options:
 
     Source: observed, TensorFlow 2.21.
     """
-    policy = AutoShardPolicy.AUTO
+    policy, deterministic = AutoShardPolicy.AUTO, None
     for one in options:
         found = one.experimental_distribute.auto_shard_policy
         policy = policy if found is AutoShardPolicy.AUTO else found
-    return Options(DistributeOptions(policy))
+        deterministic = deterministic if one.deterministic is None else one.deterministic
+    return Options(DistributeOptions(policy), deterministic)
+
+
+def kept(options: Options) -> Options:
+    """The options, which cannot be set any more: it would have no effect on the dataset."""
+    for one in (options, options.experimental_distribute):
+        object.__setattr__(one, "_kept", True)
+    return options

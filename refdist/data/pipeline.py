@@ -40,7 +40,7 @@ from refdist.data import elements, iterators
 from refdist.data.elements import Numbers, Rows
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.iterator import Iterator as Reader
-from refdist.data.options import Options, merged
+from refdist.data.options import Options, kept, merged
 from refdist.data.origin import Change, Origin, Read
 
 if TYPE_CHECKING:
@@ -194,14 +194,16 @@ class Pipeline:
         return first[0]
 
     def options(self) -> Options:
-        """The options of this dataset.
+        """The options of this dataset, which cannot be set any more.
 
         Source: tf.data.Dataset.options.
         """
-        return self._options
+        return kept(self._options)
 
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
         """The same elements with these options; options that they do not set keep their values.
+
+        Setting the Options afterwards has no effect on the dataset.
 
         Raises:
             RD25: `options` is not an Options.
