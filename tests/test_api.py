@@ -57,8 +57,6 @@ PARAMETERS_LEFT_OUT = {
     "data.Dataset.map": {"synchronous", "use_unbounded_threadpool"},
     "data.Dataset.range": {"kwargs"},  # output_type and name, by name
     "data.DatasetSpec": {"dataset_shape"},
-    "data.TextLineDataset": {"compression_type", "buffer_size", "num_parallel_reads", "name"},
-    "data.TFRecordDataset": {"buffer_size", "num_parallel_reads", "name"},
 }
 # Defaults that are written in another way, with the reason.
 OTHER_DEFAULTS = {

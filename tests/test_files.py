@@ -86,6 +86,35 @@ def test_lines_of_text(tmp_path: Path) -> None:
     assert TextLineDataset(first).element_spec == refdist.TensorSpec((), object)
 
 
+def test_lines_of_compressed_text(tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(b"one\r\ntwo"))
+    assert list(TextLineDataset(packed, "GZIP", buffer_size=1, name="lines")) == [b"one", b"two"]
+    whole = packed.read_bytes()
+    for damaged in (b"plain\n", whole[:-9], whole[:20] + b"\xff" + whole[21:]):
+        packed.write_bytes(damaged)
+        with pytest.raises(refdist.errors.DataLossError, match=r"RD30.*packed is damaged"):
+            list(TextLineDataset(packed, "GZIP"))
+    with pytest.raises(ValueError, match=r"RD25.*'ZLIB'"):
+        TextLineDataset(packed, "ZLIB")
+
+
+def test_files_are_read_in_turn(tmp_path: Path) -> None:
+    """Observed, TensorFlow 2.21."""
+    for name, count in (("a", 3), ("b", 0), ("c", 1), ("d", 2)):
+        write(tmp_path / name, [f"{name}{i}".encode() for i in range(count)])
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}{i}\n" for i in range(count)))
+    orders = {None: "a0 a1 a2 c0 d0 d1", refdist.data.AUTOTUNE: "a0 a1 a2 c0 d0 d1", 1: "a0 a1 a2 c0 d0 d1",
+              2: "a0 a1 c0 a2 d0 d1", 9: "a0 c0 d0 a1 d1 a2"}
+    for number, order in orders.items():
+        for kind, ending in ((TFRecordDataset, ""), (TextLineDataset, ".txt")):
+            found = kind([tmp_path / f"{name}{ending}" for name in "abcd"], num_parallel_reads=number)
+            assert b" ".join(found).decode() == order
+    for bad, error in ((0, ValueError), (-2, ValueError), (2.5, TypeError)):
+        with pytest.raises(error, match=r"RD25.*num_parallel_reads is"):
+            TFRecordDataset(tmp_path / "a", num_parallel_reads=bad)
+
+
 def test_files_are_listed_by_pattern(tmp_path: Path) -> None:
     for name in ("b.txt", "a.txt", "c.bin"):
         (tmp_path / name).touch()

@@ -7,12 +7,12 @@ Elements are nests of arrays.  How datasets are read is described in `pipeline.p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
+from refdist.core.integers import integer
 from refdist.data import files, mixing
 from refdist.data.elements import Numbers, Rows, arrays
 from refdist.data.facts import Facts, Reading
@@ -21,6 +21,7 @@ from refdist.data.generator import generated, signature, spec_of_first
 from refdist.data.origin import Origin, Read
 from refdist.data.pipeline import Numbered
 from refdist.data.spec import TensorSpec, spec_of, unbatched
+from refdist.data.transformations import AUTOTUNE
 
 
 class Dataset(Functions):
@@ -233,17 +234,21 @@ class TextLineDataset(Dataset):
 
     Args:
         filenames: one name, several, or a dataset of names.
+        compression_type: None, "", or "GZIP".
+        buffer_size: without effect.
+        num_parallel_reads: how many files are read in turn, a line of each; None and AUTOTUNE mean one after another.
+        name: without effect.
 
     Raises:
-        RD30: a file does not exist.  RD25: something is not a file name.
+        RD30: a file does not exist, or is not compressed.
+        RD25: something is not a file name, the compression is unknown, or a number is below 1.
 
     Source: tf.data.TextLineDataset.
     """
 
-    def __init__(self, filenames: object) -> None:
-        names = files.names(filenames, "TextLineDataset")
-        super().__init__(lambda reading: files.read_each(names, reading, files.lines),
-                         Facts(spec=TensorSpec((), object), files=tuple(names)))
+    def __init__(self, filenames: object, compression_type: str | None = None, buffer_size: int | None = None,
+                 num_parallel_reads: int | None = None, name: str | None = None) -> None:
+        super().__init__(*_of_files("TextLineDataset", filenames, files.lines, compression_type, num_parallel_reads))
 
 
 class TFRecordDataset(Dataset):
@@ -252,6 +257,9 @@ class TFRecordDataset(Dataset):
     Args:
         filenames: one name, several, or a dataset of names.
         compression_type: None, "", or "GZIP".
+        buffer_size: without effect.
+        num_parallel_reads: how many files are read in turn, a record of each; None and AUTOTUNE mean one after another.
+        name: without effect.
 
     >>> import refdist
     >>> list(refdist.data.TFRecordDataset([]))
@@ -259,17 +267,26 @@ class TFRecordDataset(Dataset):
 
     Raises:
         RD30: a file does not exist, or a record is truncated or damaged; the message has its number.
-        RD25: something is not a file name, or the compression is unknown.
+        RD25: something is not a file name, the compression is unknown, or a number is below 1.
         RD27: the package `google-crc32c` is not installed.
 
     Source: tf.data.TFRecordDataset.
     """
 
-    def __init__(self, filenames: object, compression_type: str | None = None) -> None:
-        names = files.names(filenames, "TFRecordDataset")
-        files.check_compression(compression_type, "TFRecordDataset")
-        super().__init__(
-            lambda reading: files.read_each(names, reading, partial(files.records, compression=compression_type)),
+    def __init__(self, filenames: object, compression_type: str | None = None, buffer_size: int | None = None,
+                 num_parallel_reads: int | None = None, name: str | None = None) -> None:
+        super().__init__(*_of_files("TFRecordDataset", filenames, files.records, compression_type, num_parallel_reads))
+
+
+def _of_files(kind: str, filenames: object, read: Callable[[str, str | None], Iterable[bytes]],
+              compression: str | None, num_parallel_reads: int | None) -> tuple[Read, Facts]:
+    names = files.names(filenames, kind)
+    files.check_compression(compression, kind)
+    at_once = 1 if num_parallel_reads in (None, AUTOTUNE) else integer(num_parallel_reads, "num_parallel_reads", kind)
+    if at_once < 1:
+        raise errors.error("RD25", kind, f"num_parallel_reads is {at_once}", "Pass 1 or more, or AUTOTUNE.",
+                           kind=errors.InvalidValueError)
+    return (lambda reading: files.read_each(names, reading, read, compression, at_once),
             Facts(spec=TensorSpec((), object), files=tuple(names)))
 
 

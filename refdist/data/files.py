@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import itertools
 import os
 import struct
 import zlib
@@ -20,6 +21,7 @@ from typing import IO
 
 from refdist import disk, errors, nest
 from refdist.data.facts import Reading
+from refdist.data.iterators import interleave
 
 COMPRESSIONS = {None: open, "": open, "GZIP": gzip.open}
 _LENGTH = struct.Struct("<Q")
@@ -74,21 +76,27 @@ def check_compression(compression: str | None, attempted: str) -> None:
                            kind=errors.InvalidValueError)
 
 
-def read_each(filenames: list[str], reading: Reading, read: Callable[[str], Iterable[bytes]]) -> Iterator[bytes]:
-    """Yields what `read` yields, for each of the files that this reading is for."""
-    for name in filenames[reading.shard::reading.num_shards]:
-        yield from read(name)
+def read_each(filenames: list[str], reading: Reading, read: Callable[[str, str | None], Iterable[bytes]],
+              compression: str | None, at_once: int) -> Iterator[bytes]:
+    """Yields what `read` yields, for each of the files that this reading is for, of which `at_once` take turns."""
+    mine = filenames[reading.shard::reading.num_shards]
+    streams = (read(name, compression) for name in mine)
+    return itertools.chain.from_iterable(streams) if at_once == 1 else interleave(streams, at_once, 1)
 
 
-def lines(name: str) -> Iterator[bytes]:
+def lines(name: str, compression: str | None) -> Iterator[bytes]:
     """The lines of a file, without "\\n" and "\\r\\n".
 
     Raises:
-        RD30: no such file.
+        RD30: no such file, or one that is not compressed as it should be.
     """
-    with _open(name, "TextLineDataset") as file:
-        for line in file:
-            yield line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
+    with _open(name, "TextLineDataset") as raw:
+        file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if compression else raw
+        try:
+            for line in file:
+                yield line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
+        except (EOFError, OSError, zlib.error) as error:
+            raise errors.error("RD30", "TextLineDataset", f"{errors.shown(name)} is damaged: {error}") from error
 
 
 def records(name: str, compression: str | None) -> Iterator[bytes]:
