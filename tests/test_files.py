@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import builtins
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,29 @@ def test_without_the_checksum_library_the_error_says_how_to_get_it(path: Path, m
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(LookupError, match=r"RD27.*pip install google-crc32c"):
         list(TFRecordDataset(path))
+
+
+NAMES = Dataset.range(4)
+
+
+@pytest.mark.parametrize(("names", "why"), [
+    (NAMES, "files are read and there are enough for 2 workers"),
+    (NAMES.filter(lambda _: True), "files are read and there are enough for 2 workers"),
+    (NAMES.repeat(), "files are read and there are enough for 2 workers"),
+    (NAMES.take(1), r"there are fewer files \(1\) than workers \(2\)"), (NAMES.take(0), "no files are read")],
+    ids=["four", "some", "endless", "one", "none"])
+def test_elements_for_which_a_function_opens_a_file_count_as_files(tmp_path: Path, names: Dataset, why: str) -> None:
+    for i in range(4):
+        (tmp_path / str(i)).write_text(f"{i}a\n{i}b\n")
+
+    def lines(i: Any) -> Dataset:
+        return TextLineDataset(tmp_path / str(i))
+
+    def plan() -> list[str]:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        return [str(strategy.experimental_distribute_dataset(opened.batch(2)).explain()) for opened in (
+            names.flat_map(lines), names.interleave(lines, 1).prefetch(1), names.flat_map(lines).flat_map(
+                lambda line: Dataset.from_tensors(line)))]
+
+    for worker in refdist.simulate_workers(plan, 2):
+        assert all(re.search(why, text) for text in worker), worker

@@ -283,8 +283,10 @@ def off(dataset: Any) -> Any:
      [[[0], [1], [100], [101]], [[2], [3], [102], [103]], [[], [], [104], [105]]]),
     (lambda folder: lines(folder, 4, 8).batch(4, drop_remainder=True), 1,
      [[[0], [1], [100], [101]], [[2], [3], [102], [103]]]),
-    (lambda folder: lines(folder, 4).batch(4), None, [[[0], [2], [1], [3]]])],
-    ids=["data", "odd batches", "full batches", "off", "files", "full batches of files", "one file"])
+    (lambda folder: lines(folder, 4).batch(4), None, [[[0], [2], [1], [3]]]),
+    (lambda folder: Dataset.range(2).flat_map(lambda _: lines(folder, 4)).batch(4), None,
+     [[[0], [2], [1], [3]], [[0], [2], [1], [3]]])],
+    ids=["data", "odd batches", "full batches", "off", "files", "full batches of files", "one file", "opened files"])
 def test_hosts_share_a_dataset_as_workers_do(make: Any, length: Any, steps: Any, tmp_path: Path) -> None:
     """Observed, TensorFlow 2.21, with the devices of two hosts replaced by CPUs; it refuses one file."""
     with config.temporary_devices(tpu="2x2x1x1", tpu_hosts=2):

@@ -135,7 +135,7 @@ class Dataset(Functions):
         """
         names = files.match(file_pattern)
         dataset = Dataset(lambda reading: iter(names[reading.shard::reading.num_shards]),
-                          Facts(len(names), TensorSpec((), object), files=tuple(names)))
+                          Facts(len(names), TensorSpec((), object), files=len(names)))
         return dataset if shuffle is False else dataset.shuffle(len(names), seed)
 
     # Several datasets.
@@ -287,7 +287,7 @@ def _of_files(kind: str, filenames: object, read: Callable[[str, str | None], It
         raise errors.error("RD25", kind, f"num_parallel_reads is {at_once}", "Pass 1 or more, or AUTOTUNE.",
                            kind=errors.InvalidValueError)
     return (lambda reading: files.read_each(names, reading, read, compression, at_once),
-            Facts(spec=TensorSpec((), object), files=tuple(names)))
+            Facts(spec=TensorSpec((), object), files=len(names)))
 
 
 def _of_rows(rows: Rows | Numbers, spec: object) -> Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from refdist import nest
@@ -21,7 +22,8 @@ class Facts(NamedTuple):
         static: whether every batch is full.
         certain: whether no function since the last `batch` can have changed the number of rows of a batch, so that
             batches may be split by `batch_size`.
-        files: the files that are read, for AutoShardPolicy.FILE.
+        files: the number of files that are read, for AutoShardPolicy.FILE, or a function that returns it if that takes
+            reading.
         shards: the product of the `num_shards` of every `Dataset.shard` that was applied.
     """
 
@@ -30,8 +32,13 @@ class Facts(NamedTuple):
     batch_size: int | None = None
     static: bool = False
     certain: bool = True
-    files: tuple[str, ...] = ()
+    files: int | Callable[[], int] = 0
     shards: int = 1
+
+    @property
+    def file_count(self) -> int:
+        """The number of files; finding it may take reading."""
+        return self.files() if callable(self.files) else self.files
 
     @property
     def arrays(self) -> list[TensorSpec]:
@@ -52,6 +59,11 @@ class Reading(NamedTuple):
     shard: int = 0
     seed: int | None = None
     peek: bool = False
+
+    @property
+    def whole(self) -> Reading:
+        """The same of all files."""
+        return self._replace(num_shards=1, shard=0)
 
 
 WHOLE = Reading()

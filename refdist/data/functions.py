@@ -8,6 +8,7 @@ result that differs is an error that names the element.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -182,11 +183,20 @@ class Functions(Transformations):
             return _dataset(method, iterators.apply(map_func, element))
 
         def read(reading: Reading) -> Iterator[object]:
-            # Without the shard: the outer dataset has already divided the files among the workers.
-            inner = Reading(seed=reading.seed, peek=reading.peek)
-            streams = (one._read(inner) for one in iterators.call(method, dataset, self._read(reading)))
+            # Workers divide the files of the outer dataset, or else its elements, for each of which a file is opened.
+            outer = self._read(reading) if reading.num_shards == 1 or self._facts.file_count else iterators.part(
+                self._read(reading.whole), reading.shard, None, reading.num_shards)
+            streams = (one._read(reading.whole) for one in iterators.call(method, dataset, outer))
             return self._alike(method, iterators.interleave(streams, cycle, block))
-        return self._then(read, Facts(spec=lambda: self._made(method, dataset).element_spec, files=self._facts.files))
+
+        def files() -> int:
+            first = None if self._facts.file_count else next(iterators.call(method, dataset, self._read(PEEK)), None)
+            if first is None or not first._facts.file_count:
+                return self._facts.file_count
+            count = self._facts.cardinality
+            return count if count >= 0 else sys.maxsize
+        return self._then(read, Facts(spec=lambda: self._made(method, dataset).element_spec,
+                                      files=self._facts.files or files))
 
     def apply(self, transformation_func: Callable[[Any], object]) -> Dataset:
         """The dataset that a function returns for this one.

@@ -27,12 +27,10 @@ Made = tuple[Callable[[Reading], Iterable[object]], Facts, Options]
 def side_by_side(structure: object, datasets: list[Dataset]) -> Made:
     """Elements of all datasets in one structure, until the shortest ends."""
     sizes = {dataset._facts.batch_size for dataset in datasets}
-    # Rows of files stay beside each other only if a worker reads as many files of each dataset.
-    paired = len({len(dataset._facts.files) for dataset in datasets}) == 1
     known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
                   _spec(datasets, lambda specs: nest.pack_sequence_as(structure, specs)),
                   sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
-                  all(dataset._facts.certain for dataset in datasets), _files(datasets) if paired else ())
+                  all(dataset._facts.certain for dataset in datasets), _files(datasets, paired=True))
 
     def read(reading: Reading) -> Iterator[object]:
         for parts in zip(*(dataset._read(reading) for dataset in datasets), strict=False):
@@ -114,11 +112,13 @@ def _spec(datasets: list[Dataset], change: Callable[[list[object]], object]) -> 
     return change([dataset._facts.spec for dataset in datasets])
 
 
-def _files(datasets: list[Dataset]) -> tuple[str, ...]:
-    # None if the rows of one are not in files: workers that divide the files would each read all of that one.
-    if not all(dataset._facts.files for dataset in datasets):
-        return ()
-    return tuple(name for dataset in datasets for name in dataset._facts.files)
+def _files(datasets: list[Dataset], paired: bool = False) -> int | Callable[[], int]:
+    # None if the rows of one are not in files: workers that divide the files would each read all of that one.  Rows
+    # that are paired keep their partners only if a worker reads as many files of each dataset.
+    def count() -> int:
+        counts = [dataset._facts.file_count for dataset in datasets]
+        return 0 if not all(counts) or (paired and len(set(counts)) > 1) else sum(counts)
+    return count if any(callable(dataset._facts.files) for dataset in datasets) else count()
 
 
 def _options(datasets: list[Dataset]) -> Options:

@@ -188,7 +188,7 @@ class Transformations(Pipeline):
             lambda reading: ((np.int64(i), element) for i, element in enumerate(self._read(reading), start)),
             # Not of files any more: workers that divide them would each count from the start.
             self._facts._replace(spec=self._spec(lambda spec: (TensorSpec((), np.int64), spec)), batch_size=None,
-                                 static=False, files=()))
+                                 static=False, files=0))
 
     # Order and choice.
 

@@ -167,12 +167,17 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
         known, policy = dataset._facts, dataset.options().experimental_distribute.auto_shard_policy
     if count > 1:
         _check_rows(known, count)
-    reads = _reads(policy, known.files, readers, noun)
+    # A function is asked for files only if it matters.  The hosts of one worker cannot divide what it opens: each would
+    # draw another order in a shuffle.
+    asked = hosts == 1 and policy in (AutoShardPolicy.AUTO, AutoShardPolicy.FILE)
+    files = known.file_count if asked or not callable(known.files) else 0
+    reads = _reads(policy, files, readers, noun)
     size, certain = _batch_size(known)
     cut = rules.CUTS[reads]["one replica" if count == 1 else "size certain" if certain else "size unknown"]
     readings = [WHOLE]
     if readers > 1 and reads == rules.ITS_FILES:
-        readings = [Reading(readers, layout.worker * hosts + i) for i in range(hosts)]
+        seed = extended.agreed_seed() if callable(known.files) else None
+        readings = [Reading(readers, layout.worker * hosts + i, seed) for i in range(hosts)]
     elif layout.workers > 1:
         readings = [Reading(seed=extended.agreed_seed())]
     rule = rules.UNEVEN[uneven.name]
@@ -184,7 +189,7 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
     full = hosts > 1 and known.static
     return _OfBatches(
         pipelines=[dataset] * len(readings), layout=layout,
-        policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, known.files, readers, noun)}", warnings=warnings,
+        policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, files, readers, noun)}", warnings=warnings,
         readings=readings, uneven=rule["uneven step"], rows=max(sizes) if sizes else None,
         waits=readers > 1 and not full and known.cardinality != INFINITE_CARDINALITY, hosts=hosts, places=places,
         ends=full and rule["where all batches are full"] == rules.DROP, reads=reads, cut=cut,
@@ -219,26 +224,26 @@ _HOW = {
 }
 
 
-def _reads(policy: AutoShardPolicy, files: tuple[str, ...], readers: int, noun: str) -> str:
+def _reads(policy: AutoShardPolicy, files: int, readers: int, noun: str) -> str:
     # The cell of rules.SHARDING.
     which = "no files" if not files else "files" if readers == 1 else (
-        "fewer files" if len(files) < readers else "enough files")
+        "fewer files" if files < readers else "enough files")
     reads = rules.SHARDING[policy.name][f"{'one' if readers == 1 else 'several'}, {which}"]
     if rules.is_code(reads):
-        found = f"there are {errors.counted(readers, noun)} and {errors.counted(len(files), 'file')}"
+        found = f"there are {errors.counted(readers, noun)} and {errors.counted(files, 'file')}"
         raise errors.error(reads, f"AutoShardPolicy.{policy.name}", f"{found}, so a {noun} would have no rows",
                            f"Use AutoShardPolicy.DATA, or write at least one file for each {noun}.")
     return reads
 
 
-def _why(policy: AutoShardPolicy, files: tuple[str, ...], readers: int, noun: str) -> str:
+def _why(policy: AutoShardPolicy, files: int, readers: int, noun: str) -> str:
     if policy is not AutoShardPolicy.AUTO:
         return "as the options say"
     if not files:
         return "as no files are read"
-    if len(files) >= readers:
+    if files >= readers:
         return f"as files are read and there are enough for {errors.counted(readers, noun)}"
-    return f"as there are fewer files ({len(files)}) than {noun}s ({readers})"
+    return f"as there are fewer files ({files}) than {noun}s ({readers})"
 
 
 def _sizes(size: int, count: int, cut: str, shared: str) -> list[int]:
