@@ -261,6 +261,10 @@ def test_scopes_are_left_in_the_reverse_order() -> None:
     try:
         with pytest.raises(RuntimeError, match=r"RD09.*entered later"):
             scope.__exit__(None, None, None)
+        assert refdist.get_strategy() is strategy
+        creator.__exit__(None, None, None)
+        scope.__exit__(None, None, None)
+        assert context_stack.state.top is before
     finally:
         context_stack.state.top = before
 

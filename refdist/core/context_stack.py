@@ -136,10 +136,11 @@ class Scope:
         attempted = f"leaving {self._described()}"
         if not self._entered:
             raise errors.error("RD09", attempted, "it is not open", "Use a `with` block.")
-        frame = self._entered.pop()
-        if state.top is not frame or frame.parent is None:
+        frame = self._entered[-1]
+        if state.top is not frame or frame.parent is None:  # it stays open, so that it can be left later
             raise errors.error("RD09", attempted, "a scope that was entered later is still open",
                                "Leave scopes in the reverse order, best by nested `with` blocks.")
+        self._entered.pop()
         state.top = frame.parent
 
 
