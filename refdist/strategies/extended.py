@@ -182,6 +182,8 @@ class StrategyExtended(OneOfAKind, Updates):
         before = state.top
         scope = self._scope_frame(before)
         creators = scope.creators
+        if layout.count > 1 and creators[-1] != self._create_variable:  # there are some inside the scope
+            creators = (*creators, creation.for_all_replicas)
         sink = journal.recording.value
         name = "" if sink is None else function_name(fn)
         event = None if sink is None else sink.begin(

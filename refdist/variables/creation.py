@@ -10,6 +10,9 @@ rules.  What replicas do with the variable together, its kind and its aggregatio
 the strategy's scope see copies, and can no longer change it.  Whatever concerns a single copy is settled and checked
 at the end of the stack, because until then creators may change it.
 
+Replicas create a variable together.  Creators that one of them has entered are called in every replica; those that were
+entered inside the scope, around the run, are called once for all (`for_all_replicas`).
+
 There is one initial value.  Later copies share the array of the first, of which that of the first worker counts; in
 replicas it is replica 0's, as replica 0 reads it.  Where copies must not differ, a creator that passes different values
 for them is an error.
@@ -246,14 +249,32 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
     # The initial value is replica 0's, as replica 0 reads it; the others copy it.
     if frame.replica_id == 0:
         kwargs["initial_value"] = _read_here(spec.initial_value)
+    return _meet(frame, _described(spec.name or "Variable", synchronization, aggregation), next_creator, kwargs,
+                 functools.partial(_make, strategy, kind, aggregation, devices))
 
+
+def for_all_replicas(next_creator: Callable[..., object], **kwargs: object) -> object:
+    """The outermost creator of a replica: calls the creators that were entered around the run once for all replicas.
+
+    Those that a replica itself has entered come before it, and are called in every replica.
+    """
+    frame, spec = context_stack.frame(), VariableSpec.of(kwargs)
+    if frame.replica_id == 0:
+        value = _read_here(spec.initial_value)
+        kwargs["initial_value"] = (lambda: value) if callable(spec.initial_value) else value
+    return _meet(frame, _described(spec.name or "Variable", spec.synchronization, spec.aggregation), next_creator,
+                 kwargs, lambda creator, asked: creator(**asked))
+
+
+def _meet(frame: context_stack.Frame, target: str, next_creator: Callable[..., object], kwargs: Mapping[str, object],
+          make: Callable[[Callable[..., object], Mapping[str, object]], object]) -> object:
+    # All replicas ask for one variable, and what replica 0 asks for is made.
     def execute(calls: list[CollectiveCall]) -> Sequence[Any]:
-        with context_stack.pushed(context_stack.Frame(context_stack.frame(), strategy, context_stack.CROSS,
+        with context_stack.pushed(context_stack.Frame(context_stack.frame(), frame.strategy, context_stack.CROSS,
                                           creators=context_stack.frame().creators)):
-            made = _make(strategy, kind, aggregation, devices, *calls[0].contribution)
+            made = make(*calls[0].contribution)
         return [made] * len(calls)
 
-    target = _described(spec.name or "Variable", synchronization, aggregation)
     return lockstep.rendezvous(frame.run, CollectiveCall(
         "creation of a variable", Signature(target), (next_creator, kwargs), execute))
 

@@ -80,7 +80,7 @@ _READING = (
          "*calls[0].contribution)", "*calls[-1].contribution)"),
     Slip("every replica calls the function of the initial value", "variables.created-in-replicas-by-one-call",
          _CREATION,
-         "    if frame.replica_id == 0:\n", "    if frame.replica_id is not None:\n"),
+         "    if frame.replica_id == 0:\n        kwargs[", "    if frame.replica_id is not None:\n        kwargs["),
     Slip("a value of the replicas is an initial value with all its parts",
          "variables.created-in-replicas-from-their-own", _CREATION,
          "    value = value._local() if is_splittable(value) else value\n", ""),
