@@ -14,7 +14,6 @@ How names are written is in `core/devices`; what was stated is part of `runtime.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -308,21 +307,6 @@ def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     return full
 
 
-def check_device_list(strategy: str, argument: str, found: object) -> None:
-    """Refuses what a strategy cannot take for a list of devices.
-
-    Raises:
-        RD25: neither a list or tuple, nor None.
-    """
-    if found is None or (isinstance(found, (list, tuple)) and not isinstance(found, LogicalDevice)):
-        return
-    count = found if isinstance(found, int) and 1 <= found <= 8 else 2
-    listed = [found] if isinstance(found, str) else [f"GPU:{i}" for i in range(count)]
-    raise errors.error("RD25", strategy, f"{argument} is {found!r}",
-                       f"Write {strategy}({json.dumps(listed)}), or {strategy}() after "
-                       f"refdist.config.set_simulated_devices(gpu={len(listed)}).")
-
-
 def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argument: str = "device") -> list[str]:
     """The canonical names of different devices of this process.
 
@@ -398,6 +382,10 @@ def order(count: int) -> Sequence[int]:
 class device(context_stack.Scope):  # noqa: N801 - TensorFlow's name
     """Makes a device current for a `with` block: variables without a strategy are created there.
 
+    Args:
+        device_name: the parts that it leaves out are those of the device around the block, so that "" changes
+            nothing; None leaves that device.
+
     >>> import refdist
     >>> with refdist.device("GPU:1"):
     ...     refdist.Variable(1.0).device
@@ -409,12 +397,20 @@ class device(context_stack.Scope):  # noqa: N801 - TensorFlow's name
     Source: tf.device.
     """
 
-    def __init__(self, device_name: str | LogicalDevice) -> None:
+    def __init__(self, device_name: str | LogicalDevice | None) -> None:
         super().__init__()
-        self._name = check_device(device_name, "device_name")
+        self._name = device_name.name if isinstance(device_name, LogicalDevice) else device_name
+        self._here()  # a wrong name is an error where it is written
 
     def __enter__(self) -> None:
-        self._push(context_stack.frame().with_device(self._name))
+        self._push(context_stack.frame().with_device(self._here()))
+
+    def _here(self) -> str:
+        outer = context_stack.frame().device
+        if not self._name:
+            return "" if self._name is None else outer
+        inside = devices.inside(self._name, outer) if outer and isinstance(self._name, str) else self._name
+        return check_device(inside, "device_name")
 
     def _described(self) -> str:
         return f"device({self._name!r})"

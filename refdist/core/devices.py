@@ -103,6 +103,16 @@ def canonical(name: str, argument: str = "device") -> str:
     return _canonical(name)
 
 
+def inside(name: str, outer: str) -> str:
+    """The name with the parts that it leaves out taken from the device around it.
+
+    >>> inside("cpu", "/job:worker/replica:0/task:1/device:GPU:2")
+    '/job:worker/replica:0/task:1/device:CPU:2'
+    """
+    given = {part: value for part, value in parse(name)._asdict().items() if value is not None}
+    return parse(outer)._replace(**given).to_string()
+
+
 CPU = canonical("CPU:0")  # the one device that every machine has
 
 

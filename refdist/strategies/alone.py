@@ -1,10 +1,11 @@
-"""Warns of a strategy that knows one process only, in a program that several processes run."""
+"""What the strategies that know one process only ask when they are made: for devices, and whether they are alone."""
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
-from refdist import errors
+from refdist import config, errors
 from refdist.array import connection
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
@@ -32,3 +33,18 @@ def _evaluates() -> bool:
     with suppress(errors.RefdistError):
         return TFConfigClusterResolver().task_type == "evaluator"
     return False
+
+
+def check_device_list(strategy: str, argument: str, found: object) -> None:
+    """Refuses what a strategy cannot take for a list of devices.
+
+    Raises:
+        RD25: neither a list or tuple, nor None.
+    """
+    if found is None or (isinstance(found, (list, tuple)) and not isinstance(found, config.LogicalDevice)):
+        return
+    count = found if isinstance(found, int) and 1 <= found <= 8 else 2
+    listed = [found] if isinstance(found, str) else [f"GPU:{i}" for i in range(count)]
+    raise errors.error("RD25", strategy, f"{argument} is {found!r}",
+                       f"Write {strategy}({json.dumps(listed)}), or {strategy}() after "
+                       f"refdist.config.set_simulated_devices(gpu={len(listed)}).")

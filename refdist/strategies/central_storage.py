@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from refdist import config, errors
 from refdist.core import rules
-from refdist.strategies.alone import warn_of_copies
+from refdist.strategies.alone import check_device_list, warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 
@@ -35,7 +35,7 @@ class CentralStorageStrategy(Strategy):
 
     def __init__(self, compute_devices: Sequence[str | config.LogicalDevice] | None = None,
                  parameter_device: str | config.LogicalDevice | None = None) -> None:
-        config.check_device_list("CentralStorageStrategy", "compute_devices", compute_devices)
+        check_device_list("CentralStorageStrategy", "compute_devices", compute_devices)
         if compute_devices is None:
             compute_devices = config.list_logical_devices("GPU") or ["CPU:0"]
         full = config.check_own_devices("CentralStorageStrategy", compute_devices)

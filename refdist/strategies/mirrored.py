@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from refdist import config, errors
 from refdist.core import devices as names
-from refdist.strategies.alone import warn_of_copies
+from refdist.strategies.alone import check_device_list, warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.cross_device_ops import CrossDeviceOps
 from refdist.strategies.extended import StrategyExtended
@@ -50,7 +50,7 @@ class MirroredExtended(StrategyExtended):
 
 
 def _check(wanted: Sequence[str | config.LogicalDevice] | None) -> list[str]:
-    config.check_device_list("MirroredStrategy", "devices", wanted)
+    check_device_list("MirroredStrategy", "devices", wanted)
     if not wanted:
         wanted = config.list_logical_devices("GPU") or config.list_logical_devices("CPU")
     return config.check_own_devices("MirroredStrategy", wanted)
