@@ -337,15 +337,15 @@ def get_global_generator() -> Generator:
     return _global.value
 
 
-def set_global_generator(generator: Generator) -> None:
-    """Replaces the global generator.
+def set_global_generator(generator: Generator | None) -> None:
+    """Replaces the global generator; after None the next `get_global_generator` makes a new one.
 
     Raises:
-        RD25: not a generator.
+        RD25: neither a generator nor None.
 
     Source: tf.random.set_global_generator.
     """
-    if not isinstance(generator, Generator):
+    if generator is not None and not isinstance(generator, Generator):
         raise errors.error("RD25", "set_global_generator", f"got {generator!r}", "Pass a Generator.")
     _global.value = generator
 
