@@ -293,6 +293,9 @@ def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, found: Any, tmp_path: P
 
 @pytest.mark.parametrize(("changes", "arguments", "kind", "says"), [
     ({"SLURM_PROCID": ""}, {}, RuntimeError, "SLURM_PROCID is not set"),
+    ({"SLURM_PROCID": "x"}, {}, RuntimeError, "SLURM_PROCID is x"),
+    ({"SLURM_STEP_NODELIST": ""}, {}, RuntimeError, "SLURM_STEP_NODELIST is not set"),
+    ({"SLURM_STEP_TASKS_PER_NODE": ""}, {}, RuntimeError, "SLURM_STEP_TASKS_PER_NODE is not set"),
     ({}, {"jobs": {"worker": 3}}, RuntimeError, "ask for 3 tasks, and the step has 4"),
     ({}, {"gpus_per_node": 1, "gpus_per_task": 2}, RuntimeError, "2 GPUs each run on nodes with 1"),
     ({"SLURM_STEP_NODELIST": "a[1-"}, {}, ValueError, r"malformed at 'a\[1-'"),
@@ -408,6 +411,9 @@ def test_machines_of_a_compute_engine() -> None:
     resolver = resolvers.GCEClusterResolver("p", "z", "g", 1, service=Compute())
     assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.97:1", "10.0.0.98:1"]}
     assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 0, "grpc://10.0.0.97:1")
+    with pytest.raises(RuntimeError, match=r"RD25.*'ps', and it names the job of all machines, 'worker'"):
+        resolver.task_type = "ps"
+    assert resolvers.GCEClusterResolver("p", "z", "g", 1, "", service=Compute()).master().endswith("97:1")
     with pytest.raises(ImportError, match=r"RD27.*google-api-python-client"):
         resolvers.GCEClusterResolver("p", "z", "g", 1)
 
@@ -418,6 +424,9 @@ def test_tpus_by_name() -> None:
     named = resolvers.TPUClusterResolver("grpc://t:1", coordinator_name="coordinator", coordinator_address="c:2")
     assert named.cluster_spec().as_dict() == {"worker": ["t:1"], "coordinator": ["c:2"]}
     assert (named.get_master(), named.get_job_name(), named.environment) == ("grpc://t:1", "worker", "")
+    named.task_type = "tpu"
+    assert (named.get_job_name(), named.get_coordination_service_leader()) == ("tpu", "/job:tpu/task:0")
+    assert named.cluster_spec().as_dict() == {"tpu": ["t:1"], "coordinator": ["c:2"]}
     service = SimpleNamespace(get_tpu=lambda tpu, zone, project: [f"{tpu}.{zone}:1"])
     assert resolvers.TPUClusterResolver("mine", zone="z", service=service).master() == "grpc://mine.z:1"
     with pytest.raises(LookupError, match="RD27"):

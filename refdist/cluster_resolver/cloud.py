@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from refdist import config, errors
-from refdist.cluster_resolver.base import ClusterResolver, with_layer
+from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
 from refdist.runtime import Late
 
@@ -127,13 +127,28 @@ class GCEClusterResolver(ClusterResolver):
                  task_id: int = 0, rpc_layer: str = "grpc", credentials: object = "default",
                  service: ComputeService | None = None) -> None:
         self._project, self._zone, self._group, self._port = project, zone, instance_group, port
-        self.task_type, self.task_id = task_type, task_id
+        self._task_type, self.task_id = task_type, task_id
         self.rpc_layer = rpc_layer
         self._service = service or _compute_service(credentials)
 
+    @property
+    def task_type(self) -> str | None:
+        """The name of the job of all machines, which stays what it is.
+
+        Raises:
+            RD25: it is set.
+        """
+        return self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        raise errors.error("RD25", "GCEClusterResolver", f"its task_type is set to {task_type!r}, and it names the "
+                           f"job of all machines, {self._task_type!r}", "Make another resolver.",
+                           kind=errors.InvalidContextError)
+
     def cluster_spec(self) -> ClusterSpec:
-        """One job with a task for each running machine, in the order of their names."""
-        addresses = {}
+        """One job with a task for each running machine, in the order of their addresses as text."""
+        addresses = []
         where = {"project": self._project, "zone": self._zone}
         groups = self._service.instanceGroups()
         request = groups.listInstances(**where, instanceGroup=self._group, body={"instanceState": "RUNNING"},
@@ -143,10 +158,10 @@ class GCEClusterResolver(ClusterResolver):
             for item in answer.get("items", []):
                 name = item["instance"].rpartition("/")[2]
                 machine = self._service.instances().get(**where, instance=name).execute()
-                if machine["status"] == "RUNNING":
-                    addresses[name] = f"{machine['networkInterfaces'][0]['networkIP']}:{self._port}"
+                if machine.get("status", "RUNNING") == "RUNNING":
+                    addresses.append(f"{machine['networkInterfaces'][0]['networkIP']}:{self._port}")
             request = groups.listInstances_next(previous_request=request, previous_response=answer)
-        return ClusterSpec({self.task_type or "worker": [addresses[name] for name in sorted(addresses)]})
+        return ClusterSpec({self._task_type: sorted(addresses)})
 
 
 class TPUSystemMetadata(NamedTuple):
@@ -173,7 +188,7 @@ class TPUClusterResolver(ClusterResolver):
     """The hosts of a TPU.  TPUs are simulated devices in refdist, so "" and "local" mean this process.
 
     The devices of the only host of a local TPU are those of this process, "TPU:0" and so on; of another TPU they belong
-    to the tasks of `job_name`.
+    to the tasks of `job_name`, which is the resolver's `task_type`, and can be set later like `task_id`.
 
     Args:
         tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.
@@ -193,7 +208,7 @@ class TPUClusterResolver(ClusterResolver):
                  service: TPUService | None = None,
                  discovery_url: str | None = None) -> None:
         self._tpu = "local" if tpu is None else tpu
-        self._job, self._coordinator = job_name, (coordinator_name, coordinator_address)
+        self._coordinator = coordinator_name, coordinator_address
         self.task_type, self.task_id, self.rpc_layer = job_name, 0, "grpc"
         self._addresses: list[str] = []
         if self._tpu not in ("", "local"):
@@ -210,22 +225,19 @@ class TPUClusterResolver(ClusterResolver):
         """The TPU's hosts and the coordinator; empty for this process."""
         if not self._addresses:
             return ClusterSpec({})
-        jobs = {self._job: self._addresses}
+        jobs = {self.task_type: self._addresses}
         name, address = self._coordinator
         if name and address:
             jobs[name] = [address]
         return ClusterSpec(jobs)
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
-        """The address of a task, of the first one if none is named.
+        """The address of a task, of the resolver's own if none is named; that is the first one unless it was set.
 
         Raises:
             RD17: the cluster does not have this task.
         """
-        if not self._addresses:
-            return ""
-        return with_layer(self.cluster_spec().task_address(task_type or self._job, task_id or 0),
-                          rpc_layer or self.rpc_layer)
+        return super().master(task_type, task_id, rpc_layer) if self._addresses else ""
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: object = None) -> dict[str, int]:
@@ -236,13 +248,13 @@ class TPUClusterResolver(ClusterResolver):
         """The same as `master()`."""
         return self.master()
 
-    def get_job_name(self) -> str:
+    def get_job_name(self) -> str | None:
         """The name of the TPU's job."""
-        return self._job
+        return self.task_type
 
     def get_coordination_service_leader(self) -> str:
         """The task that would coordinate the others: the first one."""
-        return f"/job:{self._job}/task:0"
+        return f"/job:{self.task_type}/task:0"
 
     @staticmethod
     def connect(tpu: str | None = None, zone: str | None = None, project: str | None = None) -> TPUClusterResolver:
@@ -274,7 +286,7 @@ class TPUClusterResolver(ClusterResolver):
             raise errors.error("RD17", "TPUClusterResolver", f"there are {len(self._addresses)} addresses, and the TPU "
                                f"has {mesh.hosts} hosts", "Simulate as many: `set_simulated_devices(tpu=..., "
                                f"tpu_hosts={len(self._addresses)})`.")
-        job = self._job if self._addresses or mesh.hosts > 1 else "localhost"
+        job = self.task_type if self._addresses or mesh.hosts > 1 else "localhost"
         found = [config.LogicalDevice(f"/job:{job}/replica:0/task:{task}/device:{kind}:{i}", kind)
                  for task in range(mesh.hosts) for kind, count in (("CPU", 1), ("TPU", mesh.cores_per_host))
                  for i in range(count)]

@@ -43,7 +43,8 @@ class Server:
     ('grpc://localhost:2222', 'worker', 0)
 
     Raises:
-        RD17: the cluster does not have this task, or it is not said which one is meant.  RD25: bad arguments.
+        RD17: the cluster does not have this task, its address has no port, or it is not said which task is meant.
+        RD25: bad arguments.
 
     Source: tf.distribute.Server.
     """
@@ -69,7 +70,10 @@ class Server:
         if task_index is None:
             raise errors.error("RD17", "Server", f"task_index is None and job {job_name!r} has tasks {indices}",
                                "Pass one of them.")
-        spec.task_address(job_name, task_index)
+        address = spec.task_address(job_name, task_index)
+        if not address.rpartition(":")[2].isdecimal():
+            raise errors.error("RD17", "Server", f"the address of {job_name} {task_index}, {address!r}, has no port",
+                               'Write for example "localhost:2222".')
         self._def = ServerDef(spec, job_name, task_index, "grpc")
 
     @staticmethod

@@ -64,14 +64,14 @@ class SlurmClusterResolver(ClusterResolver):
         self.rpc_layer = rpc_layer
 
     def _tasks_of_hosts(self, tasks_per_node: int | Sequence[int] | Mapping[str, int] | None) -> dict[str, int]:
-        hosts = expand_hostlist(os.environ.get("SLURM_STEP_NODELIST", ""))
         if isinstance(tasks_per_node, Mapping):
             return {host: tasks_per_node[host] for host in sorted(tasks_per_node)}
+        hosts = expand_hostlist(_text("SLURM_STEP_NODELIST"))
         if tasks_per_node is None:
-            tasks_per_node = expand_tasks_per_node(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+            tasks_per_node = expand_tasks_per_node(_text("SLURM_STEP_TASKS_PER_NODE"))
         elif isinstance(tasks_per_node, int) or not np.ndim(tasks_per_node):
             tasks_per_node = [integer(tasks_per_node, "tasks_per_node", "SlurmClusterResolver")] * len(hosts)
-        if len(tasks_per_node) != len(hosts) or not hosts:
+        if len(tasks_per_node) != len(hosts):
             raise _wrong(f"there are {len(hosts)} hosts and {len(tasks_per_node)} numbers of tasks",
                          "Pass one number of tasks for every host.", errors.InvalidContextError)
         return dict(zip(hosts, tasks_per_node, strict=True))
@@ -153,11 +153,22 @@ def expand_tasks_per_node(text: str) -> list[int]:
 
 
 def _number(name: str) -> int:
-    text = os.environ.get(name, "")
+    text = _text(name)
     if not text.isdecimal():
-        raise errors.error("RD17", "SlurmClusterResolver", f"the environment variable {name} is {text or 'not set'}",
-                           "Start the program in a Slurm step: `srun python ...`.", kind=errors.InvalidContextError)
+        raise _outside(name, text)
     return int(text)
+
+
+def _text(name: str) -> str:
+    text = os.environ.get(name, "")
+    if not text:
+        raise _outside(name, "not set")
+    return text
+
+
+def _outside(name: str, found: str) -> errors.RefdistError:
+    return _wrong(f"the environment variable {name} is {found}",
+                  "Start the program in a Slurm step: `srun python ...`.", errors.InvalidContextError)
 
 
 def _gpus() -> int:
