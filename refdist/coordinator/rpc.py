@@ -180,7 +180,8 @@ class Client:
         Args:
             method_name: the name under which it was registered.
             args: its arguments.
-            output_specs: a TensorSpec for each array that it returns, in the same structure; None if it returns None.
+            output_specs: a TensorSpec for each array that it returns, in the structure that the result shall have;
+                None if it returns no array, and then the result is None.
             timeout_in_ms: milliseconds, 0 for no limit; no time passes in a simulated call.
 
         Raises:
@@ -210,8 +211,7 @@ class GrpcClient(Client):
             raise errors.error("RD25", attempted, f"method_name is {errors.type_of(method_name)}", "Pass a text.")
         if args is not None and not isinstance(args, (list, tuple)):
             raise errors.error("RD25", attempted, f"args is {errors.type_of(args)}", "Pass a list of the arguments.")
-        result = self._result(method_name, args or (), {})
-        return result if result.error is not None else result.of(attempted, output_specs)
+        return self._result(method_name, args or (), {}).fitted(attempted, output_specs)
 
     def _result(self, method: str, args: Sequence[object], kwargs: dict[str, object]) -> StatusOrResult:
         try:
@@ -255,10 +255,11 @@ class StatusOrResult:
         error: what was raised, or None.
     """
 
-    __slots__ = ("_value", "error")
+    __slots__ = ("_misfit", "_value", "error")
 
     def __init__(self, value: object, error: Exception | None = None) -> None:
         self._value = value
+        self._misfit: Exception | None = None
         self.error = error
 
     def is_ok(self) -> np.bool_:
@@ -276,13 +277,17 @@ class StatusOrResult:
 
         Raises:
             Whatever the function has raised, as often as it is asked for.
+            RD25: the specs that were given to `call` are not those of the arrays.
         """
-        if self.error is not None:
-            raise self.error
+        wrong = self.error or self._misfit
+        if wrong is not None:
+            raise wrong
         return self._value
 
-    def of(self, attempted: str, specs: object) -> StatusOrResult:
-        """The same if the result is as the specs say, else an error."""
+    def fitted(self, attempted: str, specs: object) -> StatusOrResult:
+        """The same with the result in the structure of the specs; where it does not fit, asking for it is an error."""
+        if self.error is not None:
+            return self
         wanted = [] if specs is None else nest.flatten(specs)
         found = [] if self._value is None else nest.flatten(self._value)
         if len(wanted) != len(found):
@@ -291,9 +296,12 @@ class StatusOrResult:
                        if not isinstance(spec, TensorSpec) or not spec.is_compatible_with(array)]:
             said = f"output_specs has {wrong[0][0]!r} for {wrong[0][1]!r}"
         else:
+            self._value = None if specs is None else nest.pack_sequence_as(specs, found)
             return self
-        return StatusOrResult(None, errors.error("RD25", attempted, said, "Pass a TensorSpec for each array.",
-                                                 kind=errors.InvalidValueError))
+        # The function has run all the same, and went well.
+        self._misfit = errors.error("RD25", attempted, said, "Pass a TensorSpec for each array.",
+                                    kind=errors.InvalidValueError)
+        return self
 
 
 def _check(attempted: str, layer: object, address: object, timeout_in_ms: object = 0) -> None:
