@@ -44,6 +44,35 @@ def test_every_worker_has_its_own_copy_and_iter_begins_again() -> None:
                       kwargs={"k": 100}).fetch() == 106 and called == [0, 1]
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_function_of_the_strategy_is_called_on_each_worker(inside: bool) -> None:
+    c, called = coordinator(2), []
+
+    def dataset_fn(ctx: Any) -> Any:
+        called.append((int(index()), ctx.num_input_pipelines, ctx.input_pipeline_id))
+        return Dataset.range(9).shard(2, index())
+
+    made = lambda: c.strategy.distribute_datasets_from_function(dataset_fn)  # noqa: E731
+    dataset = made if inside else made()
+    assert called == []
+    it = iter(c.create_per_worker_dataset(dataset))
+    assert called == [(0, 1, 0), (1, 1, 0)]
+    assert c.fetch([c.schedule(lambda i: (int(index()), int(next(i))), args=(it,)) for _ in range(4)]) == [
+        (0, 0), (1, 1), (0, 2), (1, 3)]
+
+
+def test_a_dataset_from_a_function_of_the_strategy_is_a_distributed_dataset() -> None:
+    c, called = coordinator(2), []
+    dataset = c.strategy.distribute_datasets_from_function(lambda ctx: called.append(ctx) or batches())
+    assert isinstance(dataset, refdist.DistributedDataset) and called == []
+    assert dataset.element_spec.dtype == np.int64 and dataset.cardinality == 2 and len(called) == 1
+    with pytest.raises(ValueError, match=r"RD20.*create_per_worker_dataset"):
+        iter(dataset)
+    assert c.schedule(lambda: [one.tolist() for one in dataset]).fetch() == [[0, 1], [2, 3]] and len(called) == 2
+    with pytest.raises(TypeError, match=r"RD25.*dataset_fn is 5"):
+        c.strategy.distribute_datasets_from_function(5)
+
+
 def test_a_function_may_read_a_whole_dataset() -> None:
     c = coordinator(1)
     dataset = c.create_per_worker_dataset(lambda: Dataset.range(4))
@@ -74,6 +103,14 @@ def test_the_end_of_a_dataset_is_an_error() -> None:
     with pytest.raises(KeyError):
         c.join()
     assert first[0].fetch() == 0 and c.schedule(odd, args=(it,)).fetch() == 2, "the failed function has used one"
+
+
+def test_a_dataset_of_workers_is_not_made_into_another_one() -> None:
+    c = coordinator()
+    dataset = c.create_per_worker_dataset(batches())
+    for given in (dataset, lambda: dataset, dataset.build()):
+        with pytest.raises(ValueError, match=r"RD25.*create_per_worker_dataset: got a PerWorkerDataset"):
+            c.create_per_worker_dataset(given)
 
 
 @pytest.mark.parametrize("given", [[1, 2], None, lambda: [1, 2], lambda: None, iter([1]), lambda: iter(batches())])

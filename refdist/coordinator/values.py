@@ -147,6 +147,10 @@ class PerWorkerDataset(PerWorkerValue):
         not_on_a_worker("iterating over a per-worker dataset")
         return PerWorkerIterator(self._datasets, self._lives)
 
+    def build(self) -> PerWorkerDataset:
+        """What a scheduled function takes as an argument in TensorFlow: here the same."""
+        return self
+
     def _of(self, worker: int) -> Any:
         return self._datasets[worker]
 
@@ -233,8 +237,9 @@ def checked_dataset(found: object, attempted: str) -> Any:
     Raises:
         RD25: it is not.
     """
-    if isinstance(found, DistributedDataset) or (hasattr(found, "element_spec") and hasattr(found, "__iter__")
-                                                 and not hasattr(found, "__next__")):
+    if isinstance(found, DistributedDataset) or (
+            hasattr(found, "element_spec") and hasattr(found, "__iter__")
+            and not hasattr(found, "__next__") and not isinstance(found, PerWorkerDataset)):
         return found
     raise errors.error("RD25", attempted, f"got {errors.type_of(found)}",
                        "Pass a refdist.data.Dataset, a distributed dataset, or a function without arguments that "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sized
 from collections.abc import Iterator as PythonIterator
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -204,6 +205,31 @@ class DistributedDataset:
         return explanation
 
 
+class LateDataset(DistributedDataset):
+    """A distributed dataset that is made where it is read: a call makes the one of the worker that calls.
+
+    Args:
+        strategy: whose dataset it is.
+        make: makes it.
+    """
+
+    def __init__(self, strategy: Strategy, make: Callable[[], DistributedDataset]) -> None:
+        self._strategy = strategy
+        self._make = make
+
+    def __call__(self) -> DistributedDataset:
+        return self._make()
+
+    @cached_property
+    def _split(self) -> sharding.Split:  # type: ignore[override]
+        # What is asked without reading, such as `element_spec`, one made here tells.
+        return self._make()._split
+
+    def __iter__(self) -> DistributedIterator:
+        self._strategy.extended.check_reader("iterating over a distributed dataset")
+        return iter(self._make())
+
+
 def check(dataset: object, options: object, attempted: str) -> InputOptions:
     """The options, None replaced by the defaults, of a dataset that can be distributed.
 
@@ -239,32 +265,43 @@ def distribute(strategy: Strategy, dataset: Iterable[object], options: object) -
     return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
 
 
-def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputContext], Iterable[object]],
-                             options: object) -> DistributedDataset:
-    """What `Strategy.distribute_datasets_from_function` returns.
+def check_function(strategy: Strategy, dataset_fn: object, options: object) -> InputOptions:
+    """The options, None replaced by the defaults, with which a function can make a distributed dataset.
 
     Raises:
-        RD20: a mode that the strategy does not have.
-        RD25: bad arguments, or a dataset that cannot be iterated again.
+        RD20: a mode that the strategy does not have.  RD25: bad arguments.
     """
     attempted = "distribute_datasets_from_function"
     if not callable(dataset_fn):
         raise errors.error("RD25", attempted, f"dataset_fn is {dataset_fn!r}", "Pass a function of an InputContext.")
     options = _check_options(options, attempted)
-    extended = strategy.extended
-    local, workers = extended.layout.count, extended.layout.workers
     mode = _mode(options)
-    per_replica_mode = mode == "PER_REPLICA"
     if options.experimental_place_dataset_on_device and not (
-            per_replica_mode and not options.experimental_fetch_to_device):
-        found = "experimental_fetch_to_device is True too" if per_replica_mode else "the replication mode is PER_WORKER"
+            mode == "PER_REPLICA" and not options.experimental_fetch_to_device):
+        found = ("experimental_fetch_to_device is True too" if mode == "PER_REPLICA"
+                 else "the replication mode is PER_WORKER")
         raise errors.error("RD25", attempted, f"experimental_place_dataset_on_device is True, and {found}",
                            "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
                            "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
-    where = "one worker" if workers == 1 else "several workers"
+    where = "one worker" if strategy.extended.layout.workers == 1 else "several workers"
     rule = rules.MODES[f"{attempted}, {where}"][mode]
     if rule != "ok":
         raise errors.error(rule, attempted, f"the replication mode is {mode} on {where}", "Use PER_WORKER.")
+    return options
+
+
+def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputContext], Iterable[object]],
+                             options: object) -> DistributedDataset:
+    """What `Strategy.distribute_datasets_from_function` returns.
+
+    Raises:
+        RD20, RD25: as `check_function`.  RD25: a dataset that cannot be iterated again.
+    """
+    attempted = "distribute_datasets_from_function"
+    options = check_function(strategy, dataset_fn, options)
+    extended = strategy.extended
+    local, workers = extended.layout.count, extended.layout.workers
+    per_replica_mode = _mode(options) == "PER_REPLICA"
     # One pipeline for each replica, or for each host: a TPU may have several in one process.
     hosts = list(map(devices.host, extended.layout.devices))
     feeds = list(range(local)) if per_replica_mode else list(map([*dict.fromkeys(hosts)].index, hosts))

@@ -19,8 +19,9 @@ size.  A variable that is colocated with another one does not count, and is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -34,6 +35,8 @@ from refdist.cluster_resolver.cluster_spec import check_servers
 from refdist.core import context_stack, devices, rules
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
+from refdist.input import distributed
+from refdist.input.options import InputContext, InputOptions
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
 from refdist.strategies.job import joined
@@ -99,6 +102,21 @@ class ParameterServerStrategy(Strategy):
     def cluster_resolver(self) -> ClusterResolver:
         """What says which tasks there are."""
         return self._cluster_resolver
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
+                                          options: InputOptions | None = None) -> Any:
+        """A dataset for `ClusterCoordinator.create_per_worker_dataset`; the function is called on each worker.
+
+        Raises:
+            RD25: bad arguments.
+
+        Source: tf.distribute.ParameterServerStrategy.distribute_datasets_from_function.
+        """
+        if served.here.worker is not None:
+            return super().distribute_datasets_from_function(dataset_fn, options)
+        require(self, "distribute_datasets_from_function")
+        checked = distributed.check_function(self, dataset_fn, options)
+        return distributed.LateDataset(self, partial(distributed.distribute_from_function, self, dataset_fn, checked))
 
 
 _KINDS = {**StrategyExtended.kinds, rules.PLAIN: served.ServedVariable,

@@ -100,7 +100,7 @@ _FUNCTIONS = (
          "        step = [next(elements[i], _NOTHING) for i in feeds]\n",
          "        step = [next(elements[0], _NOTHING)] * len(feeds)\n"),
     Slip("the function is called for each replica", "dataset_functions.called-once-for-each-worker", _DISTRIBUTED,
-         '    per_replica_mode = mode == "PER_REPLICA"\n', "    per_replica_mode = workers == 1\n"),
+         '    per_replica_mode = _mode(options) == "PER_REPLICA"\n', "    per_replica_mode = workers == 1\n"),
     Slip("a pipeline's number is that of its first replica", "dataset_functions.a-context-shares-out-the-rows",
          _DISTRIBUTED,
          "(workers * here, extended.layout.worker * here)", "(workers * here, extended.layout.first * here)"),
@@ -132,7 +132,7 @@ _FUNCTIONS = (
          _SHARDING,
          "        if all(element is _NOTHING", "        if any(element is _NOTHING"),
     Slip("elements are fetched to devices where the dataset is", "dataset_functions.datasets-on-devices", _DISTRIBUTED,
-         "per_replica_mode and not options.experimental_fetch_to_device)", "per_replica_mode)"),
+         'mode == "PER_REPLICA" and not options.experimental_fetch_to_device)', 'mode == "PER_REPLICA")'),
     Slip("a worker that has ended repeats its last element", "dataset_functions.workers-end-together", _DISTRIBUTED,
          "        if step is None:\n            step = [sharding.empty_of(self._like)]",
          "        if step is not None:\n"
