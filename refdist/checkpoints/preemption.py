@@ -94,9 +94,9 @@ class PreemptionCheckpointHandler:
         manager.restore_or_initialize()
 
     @property
-    def total_run_calls(self) -> int:
+    def total_run_calls(self) -> np.int64:
         """The number of calls of `run`, including those before a restart."""
-        return int(self._counter.numpy())
+        return np.int64(self._counter.numpy())
 
     def run(self, distributed_train_function: Callable[..., _T], *args: object, **kwargs: object) -> _T:
         """Calls the function once; if any worker is to end, saves and ends afterwards.
