@@ -203,7 +203,7 @@ class ParameterServerExtended(StrategyExtended):
             raise errors.error("RD20", f"Variable(name={kwargs.get('name')!r})", f"it would be made on {self.job.task} "
                                "alone",
                                "Make variables in the program that schedules the functions.")
-        beside = kwargs.pop("colocate_with", None)
+        beside = kwargs.get("colocate_with")
         if kwargs.get("per_worker_variable"):
             return self._create_for_workers(next_creator, kwargs)
         if beside is not None:
