@@ -429,8 +429,12 @@ def test_tpus_by_name() -> None:
     assert named.cluster_spec().as_dict() == {"tpu": ["t:1"], "coordinator": ["c:2"]}
     service = SimpleNamespace(get_tpu=lambda tpu, zone, project: [f"{tpu}.{zone}:1"])
     assert resolvers.TPUClusterResolver("mine", zone="z", service=service).master() == "grpc://mine.z:1"
+    assert resolvers.TPUClusterResolver(["grpc://t:1"]).master() == "grpc://t:1"
     with pytest.raises(LookupError, match="RD27"):
         resolvers.TPUClusterResolver("mine")
+    for several in ([], ["grpc://t:1", "grpc://u:1"], [5], 5):
+        with pytest.raises(ValueError, match="RD25"):
+            resolvers.TPUClusterResolver(several)  # type: ignore[arg-type]
 
 
 def test_cluster_specs() -> None:

@@ -191,23 +191,28 @@ class TPUClusterResolver(ClusterResolver):
     to the tasks of `job_name`, which is the resolver's `task_type`, and can be set later like `task_id`.
 
     Args:
-        tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.
+        tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.  Or a list of
+            one of these.
         zone, project, credentials, discovery_url: for the service.
         job_name, coordinator_name, coordinator_address: names of jobs.
         service: an object with `get_tpu(tpu, zone, project)` that returns a list of addresses.
 
     Raises:
-        RD27: `tpu` is the name of a Cloud TPU, and no service was passed.
+        RD25: `tpu` is not one text.  RD27: it is the name of a Cloud TPU, and no service was passed.
 
     Source: tf.distribute.cluster_resolver.TPUClusterResolver.
     """
 
-    def __init__(self, tpu: str | None = None, zone: str | None = None, project: str | None = None,
+    def __init__(self, tpu: str | list[str] | None = None, zone: str | None = None, project: str | None = None,
                  job_name: str = "worker", coordinator_name: str | None = None,
                  coordinator_address: str | None = None, credentials: object = "default",
                  service: TPUService | None = None,
                  discovery_url: str | None = None) -> None:
-        self._tpu = "local" if tpu is None else tpu
+        named = tpu[0] if isinstance(tpu, list) and len(tpu) == 1 else tpu
+        if not isinstance(named, str | None):
+            raise errors.error("RD25", "TPUClusterResolver", f"tpu is {tpu!r}",
+                               "Pass the name or the address of one TPU.", kind=errors.InvalidValueError)
+        self._tpu = "local" if named is None else named
         self._coordinator = coordinator_name, coordinator_address
         self.task_type, self.task_id, self.rpc_layer = job_name, 0, "grpc"
         self._addresses: list[str] = []
