@@ -153,6 +153,7 @@ def test_accelerators_are_those_of_the_machine_and_of_tasks_that_there_are(monke
     resolver = resolvers.TFConfigClusterResolver()
     tpu = resolvers.TPUClusterResolver("local")
     assert (resolver.num_accelerators(), tpu.num_accelerators()) == ({}, {"TPU": 0})
+    assert resolver.num_accelerators()["GPU"] == 0
     with refdist.config.temporary_devices(cpu=2, gpu=3, tpu=4):
         assert resolver.num_accelerators() == resolver.num_accelerators("worker", 0) == {"GPU": 3, "TPU": 4}
         assert tpu.num_accelerators() == {"TPU": 4}

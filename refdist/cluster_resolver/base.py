@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import Any
 
 from refdist import config, errors
@@ -45,6 +46,8 @@ class ClusterResolver(ABC):
                          config_proto: object = None) -> dict[str, int]:
         """The number of devices of a task by type, without CPUs; all tasks are assumed to have those of this machine.
 
+        A type of which the machine has no device is 0.
+
         Args:
             task_type, task_id: the task; None for this one.
             config_proto: has no effect, as refdist does not use sessions.
@@ -57,11 +60,7 @@ class ClusterResolver(ABC):
         spec = self.cluster_spec()
         if spec and task_type is not None and task_id is not None:
             spec.task_address(task_type, task_id)
-        found: dict[str, int] = {}
-        for device in config.list_logical_devices():
-            if device.device_type != "CPU":
-                found[device.device_type] = found.get(device.device_type, 0) + 1
-        return found
+        return Counter(device.device_type for device in config.list_logical_devices() if device.device_type != "CPU")
 
     @property
     def environment(self) -> str | None:
