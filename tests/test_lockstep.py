@@ -192,7 +192,7 @@ def test_a_mode_set_without_a_block_ends_with_the_run(torch: Any) -> None:
 
 
 def test_whatever_runs_between_two_replicas_leaves_no_mode_behind(torch: Any) -> None:
-    """A function of merge_call, and a replica that ends; also where the run fails."""
+    """That is a function of merge_call, or the rest of a replica that returns or raises while the others wait."""
     strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(3)])
     seen: list[tuple[str, int, bool]] = []
 

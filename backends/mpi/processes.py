@@ -183,7 +183,7 @@ def memory_of_openmpi(pid: int) -> str:
 
 
 def folder_for_ucx(names: str, rank: int) -> str:
-    """Makes a folder in shared memory for UCX, a library of MPICH; returns its path, "" for none.
+    """Makes a folder in shared memory for UCX, the network library of MPICH; returns its path, or "" if it has none.
 
     UCX makes a file there and removes its name at once, but a process may be killed in between, and that name does not
     say which job it belongs to.

@@ -285,7 +285,7 @@ class StatusOrResult:
         return self._value
 
     def fitted(self, attempted: str, specs: object) -> StatusOrResult:
-        """The same with the result in the structure of the specs; where it does not fit, asking for it is an error."""
+        """Itself, with the result packed into the structure of the specs; if it does not fit, `get_value` raises."""
         if self.error is not None:
             return self
         wanted = [] if specs is None else nest.flatten(specs)

@@ -113,8 +113,8 @@ def _spec(datasets: list[Dataset], change: Callable[[list[object]], object]) -> 
 
 
 def _files(datasets: list[Dataset], paired: bool = False) -> int | Callable[[], int]:
-    # None if the rows of one are not in files: workers that divide the files would each read all of that one.  Rows
-    # that are paired keep their partners only if a worker reads as many files of each dataset.
+    # 0 if one of the datasets does not read files: workers that divide the files would each read all of its rows.  Rows
+    # that are paired keep their partners only if all datasets have the same number of files.
     def count() -> int:
         counts = [dataset._facts.file_count for dataset in datasets]
         return 0 if not all(counts) or (paired and len(set(counts)) > 1) else sum(counts)

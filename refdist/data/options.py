@@ -128,7 +128,7 @@ def merged(options: Iterable[Options]) -> Options:
 
 
 def kept(options: Options) -> Options:
-    """The options, which cannot be set any more: it would have no effect on the dataset."""
+    """Makes the options of a dataset read-only, because setting them would not change the dataset; returns them."""
     for one in (options, options.experimental_distribute):
         object.__setattr__(one, "_kept", True)
     return options

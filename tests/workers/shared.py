@@ -123,7 +123,7 @@ def too_little() -> None:
 
 
 def of_any_size() -> None:
-    """One exchange after another, of as much as fits into a header, into a slot, or nowhere, on one worker or both."""
+    """Exchanges of data that fit into a header, into a slot, or into neither, on one worker or on both."""
     sizes, context, kept = (0, 1, 20, 30, 300, 7_000, 9_000, 30_000), refdist.get_replica_context, []
     for turn in range(1, 8 * len(sizes) + 1):
         lengths = [sizes[turn % 8], sizes[turn // 8 % 8]]
