@@ -69,7 +69,7 @@ versions: $(VENV)/.made
 # Every mutant of the tables, of the source, and every mistake written by hand; half an hour.
 mutants: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check cosmic-ray
-	$(BIN)/python -m refdist.conformance.mutants --slips --cells --source 200
+	PYTHONPATH=tests $(BIN)/python -m mutants --slips --cells --source 200
 
 # Workers under the other MPI.
 openmpi:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from refdist.conformance.chapters import cases
-from refdist.conformance.mutants import reach, source
-from refdist.conformance.mutants.__main__ import tried
-from refdist.conformance.mutants.killing import CHECKOUT, Fork, with_source
-from refdist.conformance.mutants.slips import load
+from mutants import reach, source
+from mutants.__main__ import tried
+from mutants.forks import CHECKOUT, Fork, with_source
+from mutants.slips import load
 
 SLIPS = load()
 CASES = {case.name: case for case in cases()}

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from refdist.conformance.mutants.killing import CHECKOUT, with_source
+from mutants.forks import CHECKOUT, with_source
 
 FILES = ("refdist/core/agreement.py", "refdist/core/context_stack.py", "refdist/core/lockstep.py",
          "refdist/array/collectives.py", "refdist/array/ordered_sum.py", "refdist/array/operators.py",

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from refdist.conformance.mutants.killing import CHECKOUT, with_source
+from mutants.forks import CHECKOUT, with_source
 
 
 class Slip(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from refdist.conformance.mutants.killing import CHECKOUT, Fork, outcomes, with_source
+from mutants.forks import CHECKOUT, Fork, outcomes, with_source
 
 Reach = dict[str, list[str]]
 Line = tuple[str, int]

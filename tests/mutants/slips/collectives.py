@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.mutants.slips import Slip
+from mutants.slips import Slip
 
 _AGREEMENT = "refdist/core/agreement.py"
 _CALLS = "refdist/core/rules/calls.py"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.mutants.slips import Slip
+from mutants.slips import Slip
 
 _BASE = "refdist/strategies/base.py"
 _COLLECTIVES = "refdist/array/collectives.py"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.mutants.slips import Slip
+from mutants.slips import Slip
 
 _CHECKPOINT = "refdist/checkpoints/checkpoint.py"
 _MANAGER = "refdist/checkpoints/manager.py"

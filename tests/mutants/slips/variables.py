@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.mutants.slips import Slip
+from mutants.slips import Slip
 
 _ACCESS = "refdist/variables/access.py"
 _BACKEND = "backends/simulated/backend.py"

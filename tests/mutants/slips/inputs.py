@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.mutants.slips import Slip
+from mutants.slips import Slip
 
 _DISTRIBUTED = "refdist/input/distributed.py"
 _ELEMENTS = "refdist/data/elements.py"

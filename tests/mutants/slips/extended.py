@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.mutants.slips import Slip
+from mutants.slips import Slip
 
 _COMMUNICATION = "refdist/strategies/communication.py"
 _CROSS_DEVICE_OPS = "refdist/strategies/cross_device_ops.py"

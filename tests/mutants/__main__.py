@@ -1,4 +1,4 @@
-"""The command `python -m refdist.conformance.mutants`."""
+"""The command `PYTHONPATH=tests python -m mutants`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from refdist.conformance.chapters import cases
-from refdist.conformance.mutants import reach, slips, source
-from refdist.conformance.mutants.cells import Cell, cells
-from refdist.conformance.mutants.killing import Fork
+from mutants import reach, slips, source
+from mutants.cells import Cell, cells
+from mutants.forks import Fork
 
 SURVIVORS = Path(__file__).with_name("survivors.txt")
 
