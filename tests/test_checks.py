@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import refdist
-from refdist.core import rules
 from refdist.errors import RefdistError
 
 STRATEGY = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
@@ -290,16 +289,3 @@ def test_an_update_that_raises_half_way_is_undone() -> None:
     with pytest.raises(KeyError, match="half"):
         STRATEGY.extended.update(V[0], half)
     assert [copy.numpy() for copy in V[0].values] == [1.0] * 3
-
-
-def test_every_code_that_can_be_raised_is_in_the_catalogue_and_unknown_ones_are_not() -> None:
-    from pathlib import Path
-
-    root = Path(__file__).parents[1]
-    text = "".join(path.read_text() for folder in ("refdist", "backends") for path in (root / folder).rglob("*.py")
-                   if path.name != "errors.py")
-    used = set(re.findall(r'"(RD\d\d)"', text))
-    tables = [table for table in vars(rules).values() if isinstance(table, rules.Table)]
-    used |= {cell for table in tables for row in table.values() for cell in row.values()
-             if rules.is_code(cell)}
-    assert used == set(refdist.errors.CATALOGUE)

@@ -140,8 +140,3 @@ def test_files_of_a_folder_do_not_import_in_circles() -> None:
         TopologicalSorter(inside).prepare()
     except CycleError as error:
         raise AssertionError(" -> ".join(error.args[1])) from error
-
-
-def test_no_file_is_longer_than_it_should_be() -> None:
-    long = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
-    assert {name: count for name, count in long.items() if count > 420} == {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from refdist.conformance.chapters import cases
 from mutants import reach, source
 from mutants.__main__ import tried
 from mutants.forks import CHECKOUT, Fork, with_source
 from mutants.slips import load
+
+from refdist.conformance.chapters import cases
 
 SLIPS = load()
 CASES = {case.name: case for case in cases()}

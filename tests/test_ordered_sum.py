@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -173,5 +171,3 @@ def test_all_who_sum_with_numpy_use_the_one_definition(monkeypatch: Any) -> None
     for user in users:
         monkeypatch.setattr(user, "ordered_sum", lambda arrays: "asked")
     assert Simulated().sum([]) == "asked" and summed([[[]]]) == ["asked"]
-    for user in users:
-        assert not re.search(r"np\.add\(", Path(str(user.__file__)).read_text()), "another loop that adds"

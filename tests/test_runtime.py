@@ -2,221 +2,97 @@
 
 from __future__ import annotations
 
-import ast
+import itertools
 import os
-from collections.abc import Iterator
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
 
 import pytest
-from syntax import Modules, full_name, imported, sources
 
 import refdist
 from refdist.array.backend import chosen
+from refdist.conformance.adapters.simulated import Simulated
+from refdist.conformance.chapters import Case, cases
+from refdist.conformance.examples import program
+from refdist.core import call_site
 from refdist.runtime import process
 
-# What changes and is not a field of `process`, with the reason.
-ELSEWHERE = {
-    "refdist.core.context_stack.state": "belongs to a thread",
-    "refdist.core.lockstep._pool": "belongs to a thread",
-    "refdist.coordinator.cluster._mine": "belongs to a thread",
-    "refdist.core.pytorch._entered": "belongs to a thread",
-    "refdist.coordinator.rpc._servers": "a field, to whose object servers are added",
-    "refdist.coordinator.strands._parked": "threads that are used again",
-    "refdist.variables.served.here": "belongs to a thread",
-    "refdist.backends.mpi.supervised._supervisor": "a process has one supervisor, or none",
-    "refdist.backends.mpi.supervised._several_hosts": "a process is started once",
-    "refdist.backends.mpi.reports._claims": "names that a process keeps until it ends",
-    "refdist.core.call_site._interned": "a cache",
-    "refdist.core.call_site._known": "a cache",
-    "refdist.insight.stream._sites": "sites by their ids, which are kept anyway",
-}
-# Functions that remember what they have returned, which is the same every time.
-CACHED = {
-    "refdist.array.ordered_sum._keeps_first", "refdist.array.summaries._type_of", "refdist.insight.lines._device",
-    "refdist.array.convert._standard_name", "refdist.array.convert.kind_of", "refdist.core.agreement.signature_of",
-    "refdist.core.devices._canonical", "refdist.core.devices.parse", "refdist.core.devices.short",
-    "refdist.coordinator.steady._names", "refdist.core.pytorch._reader",
-    "refdist.strategies.replica_context._checked_signature",
-    "refdist.backends.gpu.kernels.on_device", "refdist.backends.gpu.kernels.stored",
-    "refdist.backends.mpi.shared_memory._pagemap",
-}
-CHANGES = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "discard", "popitem",
-           "__setitem__", "__setattr__", "sort", "reverse", "appendleft", "popleft", "rotate", "move_to_end", "fill",
-           "set", "reset", "put", "send"}
-
-# Functions that change their first argument.
-GIVEN = {".next", ".setattr", ".delattr", "heapq.heappush", "heapq.heappop", "random.shuffle"}
+# What programs may leave behind: caches, and threads that are used again.
+LEFT = {"refdist.core.call_site._interned", "refdist.core.call_site._known", "refdist.nest._kind_of",
+        "refdist.coordinator.strands._parked"}
 
 
-def of_modules(modules: Modules) -> set[str]:
-    """Full names of what modules keep: all they assign outside functions, and their functions and classes."""
-    return {f"{module}.{name}" for module, tree in modules.items() for name in kept(tree)}
+def state() -> dict[str, Any]:
+    """What the modules of refdist hold, by name: the object, and the items of a container.
+
+    Attributes of classes and functions, default arguments and the fields of the process are looked at too.
+    """
+    held: dict[str, Any] = {f"field: {field.what}": getattr(field, "value", None) for field in process.fields}
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "refdist" and not name.startswith("refdist.conformance"):
+            for attribute, value in vars(module).items():
+                held |= dict(parts(f"{name}.{attribute}", value, name))
+    return {name: (id(value), [*map(id, value)] if isinstance(value, (dict, list, set, deque)) else None)
+            for name, value in held.items() if value is not sys.modules and "__" not in name}
 
 
-def kept(tree: ast.Module | ast.ClassDef) -> Iterator[str]:
-    """What the body of a module or class assigns or defines; of a class in it by a dotted name."""
-    for statement in tree.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield statement.name
-            if isinstance(statement, ast.ClassDef):
-                yield from (f"{statement.name}.{name}" for name in kept(statement))
-            continue
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
+def parts(name: str, value: Any, module: str) -> Iterator[tuple[str, Any]]:
+    """A value of a module, and what is kept in it where it is a class or a function of that module."""
+    yield name, value
+    if isinstance(value, (type, FunctionType)) and value.__module__ == module:
+        for attribute, inner in list(vars(value).items()):
+            yield from parts(f"{name}.{attribute}", inner, module)
+    if isinstance(value, FunctionType):
+        yield from ((f"{name}({i})", default) for i, default in enumerate(value.__defaults__ or ()))
 
 
-def functions(tree: ast.AST, around: str = "") -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """Every function, with the dotted name of the innermost class that it is in, or ""."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node, around
-        yield from functions(node, f"{around}.{node.name}".lstrip(".") if isinstance(node, ast.ClassDef) else around)
+def left_behind(run: Callable[[], object]) -> set[str]:
+    """What differs after something has run in a fresh process, of what was there before."""
+    before = state()
+    with process.fresh():
+        run()
+    after = state()
+    return {name for name in before if before[name] != after.get(name)} - LEFT
 
 
-def changed(modules: Modules) -> Iterator[str]:
-    """Full names of what functions assign to, or call a method of that changes it."""
-    for module, tree in modules.items():
-        names = dict(imported(tree))
-        for function, around in functions(tree):
-            here = names | other_names(function, module, names, around)
-            for node in ast.walk(function):
-                if isinstance(node, ast.Global):
-                    yield from (f"{module}.{name}" for name in node.names)
-                elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-                    yield full_name(of_class(node.value), module, here)
-                    yield full_name(node, module, here)
-                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
-                    yield full_name(of_class(node.func.value), module, here)
-                elif isinstance(node, ast.Call) and node.args and full_name(node.func, "", here) in GIVEN:
-                    yield full_name(of_class(node.args[0]), module, here)
+@pytest.mark.filterwarnings("ignore")
+def test_programs_leave_nothing_behind() -> None:
+    known = [case for case in cases() if not case.example.parameters]
+    some: list[Case] = [case for _, chapter in itertools.groupby(known, lambda case: case.clause.name.split(".")[0])
+                        for case in itertools.islice(chapter, 0, None, 15)]
+    assert len(some) > 150
+
+    def run() -> None:
+        adapter = Simulated()
+        for case in some:
+            adapter.run(program(case))
+
+    with process.fresh():
+        run()  # imports what is imported when it is needed
+    assert left_behind(run) == set()
 
 
-def of_class(node: ast.expr) -> ast.expr:
-    """`type(self)` and `self.__class__` as the name `cls`."""
-    if isinstance(node, ast.Attribute):
-        if node.attr == "__class__":
-            return ast.Name("cls")
-        return ast.Attribute(of_class(node.value), node.attr)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type":
-        return ast.Name("cls")
-    return node
-
-
-def other_names(function: ast.FunctionDef | ast.AsyncFunctionDef, module: str, names: dict[str, str],
-                around: str) -> dict[str, str]:
-    """What the names in a function mean that are not the module's: its own, and those that `mine = theirs` makes."""
-    outside = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
-    own = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    found = dict.fromkeys(own - outside, "")
-    found |= {"cls": f"{module}.{around}"} if around else {}
-    return found | {target.id: full_name(node.value, module, names | {"self": ""}) for node in ast.walk(function)
-                    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute))
-                    for target in node.targets if isinstance(target, ast.Name)}
-
-
-def kept_and_changed(modules: Modules) -> set[str]:
-    """What modules keep and functions change, fields apart."""
-    # What is changed may be in something that is kept: `mine.field.append(1)`.
-    found = {name[:i] for name in set(changed(modules)) for i in range(len(name) + 1) if name[i:i + 1] in ("", ".")}
-    return of_modules(modules) & found - set(declared(modules))
-
-
-def declared(modules: Modules) -> Iterator[str]:
-    """Full names of the fields of the process, and of what higher layers set at import."""
-    yield "refdist.runtime.process"
-    for module, tree in modules.items():
-        names = dict(imported(tree))
-        yield from (f"{module}.{node.target.id}" for node in tree.body
-                    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-                    and isinstance(node.value, ast.Call)
-                    and full_name(node.value.func, "", names) in ("refdist.runtime.Field", "refdist.runtime.Late"))
-
-
-def test_what_changes_is_in_one_object() -> None:
-    assert kept_and_changed(sources("refdist", "backends")) == set(ELSEWHERE)
-
-
-def lasting(modules: Modules) -> Iterator[str]:
-    """What else outlives a call: caches, default arguments and attributes of classes that can change, closures."""
-    for module, tree in modules.items():
-        names = dict(imported(tree))
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield from (f"{module}.{node.name}" for one in node.decorator_list if full_name(
-                    one.func if isinstance(one, ast.Call) else one, module, names) in REMEMBER)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                yield from (f"{module}:{one.lineno} default" for one in (*node.args.defaults, *node.args.kw_defaults)
-                            if one is not None and can_change(one, module, names))
-            elif isinstance(node, ast.Nonlocal):
-                yield f"{module}:{node.lineno} nonlocal"
-            elif isinstance(node, ast.ClassDef):
-                yield from (f"{module}.{node.name} attribute" for one in node.body
-                            if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None
-                            and can_change(one.value, module, names))
-
-
-REMEMBER = {"functools.cache", "functools.lru_cache"}
-
-
-def can_change(value: ast.expr, module: str, names: dict[str, str]) -> bool:
-    """Whether an expression makes a list, a dict or a set, or calls what may make an object that changes."""
-    if isinstance(value, ast.Call):
-        return full_name(value.func, "", names) not in ("dataclasses.field", ".frozenset", ".object")
-    return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp))
-
-
-def test_functions_and_classes_keep_nothing() -> None:
-    assert set(lasting(sources("refdist", "backends"))) == CACHED
-
-
-@pytest.mark.parametrize("source", [
-    "import functools\n@functools.cache\ndef f(): ...", "from functools import lru_cache as c\n@c(1)\ndef f(): ...",
-    "def f(x=[]): ...", "def f(*, x={}): ...", "f = lambda x=set(): 1", "class A:\n    x = []",
-    "class A:\n    x: dict[int, int] = {}", "class A:\n    x = dict()",
-    "def f():\n    x = 0\n    def g():\n        nonlocal x\n        x = 1\n    return g",
-])
-def test_every_way_to_keep_something_counts(source: str) -> None:
-    assert len(set(lasting({"refdist.mine": ast.parse(source)}))) == 1
-
-
-@pytest.mark.parametrize(("source", "kept"), [
-    ("def f(): f.count = 1", {"f"}), ("def f():\n    def g(): f.seen[1] = 2", {"f", "f.seen"}),
-    ("class A:\n    x = 0\n    def f(self): A.x += 1", {"A", "A.x"}),
-    ("class A:\n    x = 0\n    @classmethod\n    def f(cls): cls.x = 1", {"A", "A.x"}),
-    ("class A:\n    x = 0\n    def f(self): type(self).x = 1", {"A", "A.x"}),
-    ("class A:\n    x = 0\n    def f(self): self.__class__.x = 1", {"A", "A.x"}),
-    ("class A:\n    x = 0\nclass B(A):\n    def f(self): A.x.append(1)", {"A", "A.x"}),
-    ("import itertools\nn = itertools.count()\ndef f(): return next(n)", {"n"}),
-    ("from refdist import other\ndef f(): setattr(other, 'x', 1)", set()),
-    ("n = []\ndef f(): setattr(n, 'x', 1)", {"n"}),
-    ("from heapq import heappush\nn = []\ndef f(): heappush(n, 1)", {"n"}),
-    ("from contextvars import ContextVar\nn = ContextVar('n')\ndef f(): n.set(1)", {"n"}),
-    ("n = []\ndef f(n): n.append(1)", set()), ("n = []\ndef f():\n    n = []\n    n.append(1)", set()),
-    ("class A:\n    x = 0\n    def f(self): self.x = 1", set()),
-])
-def test_functions_and_classes_are_kept_too(source: str, kept: set[str]) -> None:
-    found = kept_and_changed({"refdist.mine": ast.parse(source)})
-    assert found <= {f"refdist.mine.{name}" for name in kept} and bool(found) == bool(kept)
-
-
-@pytest.mark.parametrize("change", [
-    "def f(): mine[:] = [1]", "def f(): mine[0] = 1", "def f(): mine.append(1)", "def f(): del mine[0]",
-    "def f(): mine.field.more.append(1)",
-    "def f():\n    global mine\n    mine = 2", "class A:\n    def f(self): mine.field = 1", "def f(): mine[0] += 1",
-    "def f():\n    def g(): mine.update(a=1)", "async def f(): mine.clear()",
-    "def f():\n    here = also = mine\n    also.field = 1",
-])
-@pytest.mark.parametrize("where", ["", "from refdist.other import mine\n", "from refdist import other\n"])
-def test_every_way_to_change_it_counts(change: str, where: str) -> None:
-    if "global" in change and where:
-        change = "def f(): other.mine = 2" if "import other" in where else "def f(): mine.x = 2"
-    if "import other" in where:
-        change = change.replace("mine", "other.mine").replace("other.other", "other")
-    mine = ast.parse(where + ("" if where else "mine = []\n") + change)
-    other = ast.parse("try:\n    mine = []\nexcept ValueError:\n    pass")
-    module = "refdist.other" if where else "refdist.mine"
-    assert kept_and_changed({"refdist.mine": mine, "refdist.other": other}) == {f"{module}.mine"}
+def test_what_is_left_behind_is_seen() -> None:
+    """Wherever it is kept: a module, a class, a function, a default argument, a field."""
+    kept: dict[str, Callable[[], object]] = {
+        "refdist.strategies.base.kept": lambda: refdist.strategies.base.kept.append(1),  # type: ignore[attr-defined]
+        "refdist.strategies.base.Strategy.kept": lambda: refdist.Strategy.kept.append(1),  # type: ignore[attr-defined]
+        "refdist.core.call_site.of.kept": lambda: call_site.of.kept.append(1),  # type: ignore[attr-defined]
+        "field: kept by a test": lambda: setattr(field, "value", 1)}
+    field = refdist.runtime.Field("kept by a test", lambda: 0, kept=True)
+    owners: list[Any] = [refdist.strategies.base, refdist.Strategy, call_site.of]
+    for owner in owners:
+        owner.kept = []
+    try:
+        for name, keep in kept.items():
+            assert left_behind(keep) == {name}
+    finally:
+        process.fields.remove(field)
+        for owner in owners:
+            del owner.kept
 
 
 def test_a_fresh_process_has_forgotten_everything_and_the_old_one_is_put_back() -> None:

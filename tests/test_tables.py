@@ -5,10 +5,8 @@ The tables of calls and of variables have their own tests.
 
 from __future__ import annotations
 
-import ast
-import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -425,93 +423,3 @@ def test_every_action_is_explained_and_used(table: rules.Table) -> None:
     cells = {cell for row in table.values() for cell in row.values() if not rules.is_code(cell)}
     assert cells == set(table.actions)
     assert all(cell in CATALOGUE for row in table.values() for cell in row.values() if rules.is_code(cell))
-
-
-LISTED = rules.__doc__ or ""
-# Codes of what is wrong with one argument, one file or the start of a program.
-OF_ARGUMENTS = {"RD17", *(f"RD{number}" for number in range(24, 32))}
-ROOT = Path(refdist.__file__).parent
-
-
-def listed() -> dict[str, list[str]]:
-    """The functions in the list of what is not in the tables, by file."""
-    found: dict[str, list[str]] = {}
-    for path, names in re.findall(r"^    ([\w/]+\.py): ([^(\n]+)", LISTED, flags=re.MULTILINE):
-        found.setdefault(path, []).extend(names.strip().split(", "))
-    return found
-
-
-def definitions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.AST]]:
-    """The names of functions and classes, with those they are in, and the nodes that are theirs alone."""
-    for node in ast.iter_child_nodes(tree):
-        inner = outer
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            inner = f"{outer}.{node.name}" if outer else node.name
-        yield inner, node
-        yield from definitions(node, inner)
-
-
-def test_every_function_in_the_list_exists() -> None:
-    assert sum(map(len, listed().values())) > 50
-    for path, names in listed().items():
-        known = {name for name, _ in definitions(ast.parse((ROOT / path).read_text()))}
-        assert set(names) <= known, path
-
-
-def test_every_decision_outside_the_tables_is_in_the_list() -> None:
-    """Wherever a code that is not about one argument is written in the code."""
-    [elsewhere] = re.findall(r"^Not of tf.distribute[^:]*: ([^:]*)\.$", LISTED, flags=re.MULTILINE)
-    skipped = tuple(elsewhere.replace("\n", " ").split(", "))
-    assert all((ROOT / path).exists() or (ROOT.parent / path).exists() for path in skipped)
-    missing = []
-    for path in sorted(ROOT.rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        if name.startswith((*skipped, "core/rules/", "core/callers.py", "errors.py")):
-            continue
-        for function, node in definitions(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and re.fullmatch(r"RD\d\d", str(node.value)):
-                if node.value not in OF_ARGUMENTS and not any(
-                        function == one or function.startswith(f"{one}.") for one in listed().get(name, ())):
-                    missing.append(f"{name}: {function} {node.value}")
-    assert missing == []
-
-
-# What decisions about contexts, replicas and workers are taken by.
-ASKED_ABOUT = {"OUTSIDE", "CROSS", "UPDATE", "REPLICA", "OTHER_CROSS", "OTHER_REPLICA", "num_replicas_in_sync",
-               "workers", "replica_id", "count", "total", *context_stack.SITUATIONS, *rules.KINDS}
-# They choose words, check one argument, name the parts of a device, or wait for the last replica.
-NO_DECISION = {"core/context_stack.py: describe", "core/interfaces.py: Layout.__str__",
-               "core/devices.py: DeviceSpec.to_string", "core/lockstep.py: run",
-               "input/distributed.py: DistributedDataset.explain",
-               "variables/values.py: check_count", "strategies/replica_context.py: ReplicaContext.__init__"}
-
-
-def decided(node: ast.AST) -> ast.expr | None:
-    """What an `if`, a `match` or a comparison asks about."""
-    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
-        return node.test
-    return node if isinstance(node, ast.Compare) else node.subject if isinstance(node, ast.Match) else None
-
-
-def test_decisions_without_a_code_are_in_the_list_too() -> None:
-    """Wherever code compares a context, a number of replicas or of workers, and looks nothing up."""
-    [elsewhere] = re.findall(r"^Not of tf.distribute[^:]*: ([^:]*)\.$", LISTED, flags=re.MULTILINE)
-    skipped = (*elsewhere.replace("\n", " ").split(", "), "core/rules/", "core/callers.py", "cluster_resolver/")
-    missing = set()
-    for path in sorted(ROOT.rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        if name.startswith(skipped):
-            continue
-        nodes: dict[str, list[ast.AST]] = {}
-        for function, node in definitions(ast.parse(path.read_text())):
-            nodes.setdefault(function, []).append(node)
-        for function, own in nodes.items():
-            parts = [part for node in map(decided, own) if node is not None for part in ast.walk(node)]
-            asked = {part.attr for part in parts if isinstance(part, ast.Attribute)}
-            asked |= {part.id for part in parts if isinstance(part, ast.Name)}
-            asked |= {str(part.value) for part in parts if isinstance(part, ast.Constant)}
-            looks_up = any(isinstance(node, ast.Name) and node.id == "rules" for node in own)
-            if asked & ASKED_ABOUT and not looks_up and not any(
-                    function == one or function.startswith(f"{one}.") for one in listed().get(name, ())):
-                missing.add(f"{name}: {function}")
-    assert missing == NO_DECISION

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from collections.abc import Iterator
@@ -14,20 +13,16 @@ import packages
 import pytest
 import toy_transport
 from packages import Offer
-from test_workers import NAMES, PROGRAMS
 
 import refdist
 from refdist.array import connection, transport
 from refdist.array.transport import LoneWorker, Transport
-from refdist.backends.simulated.workers import SimulatedWorker
 from refdist.conformance.adapters import workers
 from refdist.core.rules import ReduceOp
 
 ROOT = Path(__file__).parents[1]
 TOY = Path(toy_transport.__file__).read_text()
 GROUP = connection.TRANSPORTS.group
-# Where the layout of a strategy is made, where a strategy connects, and where a transport is compared with its group.
-ASK = {"refdist/array/connection.py", "refdist/array/transport.py", "refdist/strategies/multi_worker.py"}
 
 
 @pytest.fixture
@@ -320,34 +315,3 @@ def test_a_recording_has_the_transfers_inside_each_worker(workers: int) -> None:
                        for event in recording.events if event.kind == "transfer")
         assert found == [(worker, f"worker:{worker} GPU:{gpu}", f"worker:{worker} GPU:{1 - gpu}", nbytes)
                          for worker in range(workers) for gpu in range(2)]
-
-
-def test_no_caller_asks_how_many_workers_there_are() -> None:
-    asked = []
-    for path in sorted((ROOT / "refdist").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr == "size" and "transport" in ast.unparse(node.value):
-                asked.append(path.relative_to(ROOT).as_posix())
-    assert set(asked) <= ASK
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_no_caller_is_seen_to_ask(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    # By whatever name it has the transport.
-    asked: set[str] = set()
-
-    class Watched:
-        def __set__(self, owner: Any, value: int) -> None:
-            vars(owner)["size"] = value
-
-        def __get__(self, owner: Any, kind: Any) -> int:
-            found = Path(sys._getframe(1).f_code.co_filename)
-            if found.is_relative_to(ROOT / "refdist"):
-                asked.add(found.relative_to(ROOT).as_posix())
-            return int(vars(owner).get("size", 1))
-
-    for kind in (LoneWorker, SimulatedWorker):
-        monkeypatch.setattr(kind, "size", Watched(), raising=False)
-    for name in NAMES:
-        refdist.simulate_workers(getattr(PROGRAMS, name), workers, 2)
-    assert "refdist/array/transport.py" in asked and asked <= ASK
