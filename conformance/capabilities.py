@@ -12,6 +12,7 @@ What is in no capability, an implementation must have to be tested at all: `BASI
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -92,15 +93,26 @@ _PATTERNS = [(name, re.compile(pattern)) for name, _, pattern in ROWS]
 
 def needs(program: Program) -> frozenset[str]:
     """The capabilities without which a program cannot be run."""
-    found = words(program)
-    return frozenset(name for name, pattern in _PATTERNS if any(map(pattern.fullmatch, found)))
+    return frozenset[str]().union(*map(_needs_of, words(program)))
 
 
-def words(program: Program) -> set[str]:
+@functools.cache
+def _needs_of(word: str) -> frozenset[str]:
+    return frozenset(name for name, pattern in _PATTERNS if pattern.fullmatch(word))
+
+
+def words(program: Program) -> frozenset[str]:
     """What stands in a program; see the head of the file."""
-    found, defined = {f"@{program.strategy}"}, dict[str, ast.stmt]()
-    pending: list[ast.AST] = list(ast.parse(program.example.source).body)
-    for statement in ast.parse(program.preamble.source).body if program.preamble else ():
+    preamble = program.preamble.source if program.preamble else ""
+    return _words_of(program.example.source, preamble) | {f"@{program.strategy}"}
+
+
+@functools.cache
+def _words_of(example: str, preamble: str) -> frozenset[str]:
+    # The same on every strategy.
+    found, defined = set[str](), dict[str, ast.stmt]()
+    pending: list[ast.AST] = list(ast.parse(example).body)
+    for statement in ast.parse(preamble).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) and not statement.decorator_list:
             defined[statement.name] = statement
         else:
@@ -110,7 +122,7 @@ def words(program: Program) -> set[str]:
             found.add(word)
             if word in defined:
                 pending.append(defined.pop(word))
-    return found
+    return frozenset(found)
 
 
 def _words(tree: ast.AST) -> Iterator[str]:

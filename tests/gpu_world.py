@@ -195,5 +195,6 @@ def program(*command: str, gpus: int = 0, **environment: str) -> subprocess.Comp
     found = {**os.environ, **environment}
     if gpus:
         skip_without_compiler()
-        found |= {"PYTHONPATH": str(STAND_IN), "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
+        path = os.pathsep.join(map(str, (STAND_IN, ROOT / "tests")))
+        found |= {"PYTHONPATH": path, "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
     return subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=300, check=False)

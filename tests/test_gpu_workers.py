@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import worlds
 from gpu_world import SUM, device_of, host, mirrored, number, program, replica, stand_in
 
 import refdist
@@ -198,7 +199,8 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
         assert (tmp_path / f"cupy {task}").read_text() == (tmp_path / f"numpy {task}").read_text()
 
 
-@pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}], ids=str)
+@pytest.mark.worlds
+@pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}][:1 + worlds.EVERY], ids=str)
 def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
     done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable, "-W", "ignore", "-m",
                    "refdist.conformance.adapters.workers", "--expected-failures", "tests/expected/gpu_workers.txt",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import worlds
 
 import refdist
 from refdist.conformance import dump, trace
@@ -24,7 +25,7 @@ from refdist.conformance.properties import drawn
 from refdist.conformance.record import record
 from refdist.conformance.replay import Replaying
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")]
+pytestmark = [pytest.mark.worlds, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")]
 
 SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 # What other languages cannot run; a program is added here only with a reason that holds for every language.
@@ -43,13 +44,17 @@ def devices() -> Iterator[None]:
         yield
 
 
-LINES: dict[str, list[str]] = {}
+@functools.cache
+def in_the_file() -> dict[str, list[dict[str, Any]]]:
+    """The lines of the file of cases, by chapter."""
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for line in map(json.loads, dump.FILE.read_text(encoding="utf-8").splitlines()):
+        lines.setdefault(line["clause"].split(".")[0], []).append(line)
+    return lines
 
 
-def lines_of(chapter: Chapter) -> list[str]:
-    if chapter.name not in LINES:
-        LINES[chapter.name] = list(dump.lines(cases((chapter,))))
-    return LINES[chapter.name]
+def each_in_the_file(chapter: Chapter) -> dict[str, dict[str, Any]]:
+    return {case["name"]: case for line in in_the_file()[chapter.name] for case in dump.cases_of(json.dumps(line))}
 
 
 def replayed(case: Case, recorded: dict[str, Any], adapter: type[Replaying] = Replayed) -> Verdict:
@@ -62,13 +67,17 @@ chapters = pytest.mark.parametrize("chapter", load(), ids=[chapter.name for chap
 
 
 @chapters
-def test_refdist_passes_every_record(chapter: Chapter) -> None:
-    known = {case.name: case for one in cases((chapter,))
+def test_refdist_passes_every_record_which_is_that_of_the_file(chapter: Chapter) -> None:
+    """The values that a property is drawn with depend on the version of Hypothesis."""
+    taken = worlds.some(cases((chapter,)))
+    known = {case.name: case for one in taken
              for case in (drawn(one, dump.DRAWS) if one.example.parameters else [one])}
-    done = set()
-    for line in lines_of(chapter):
+    plain = {case.name for case in taken if not case.example.parameters}
+    there, done = each_in_the_file(chapter), set()
+    for line in dump.lines(taken):
         for one in dump.cases_of(line):
             done.add(one["name"])
+            assert one["name"] not in plain or there.get(one["name"]) == one, f"{one['name']}: run `make cases`"
             if "programs" in one:
                 verdict = replayed(known[one["name"]], one)
                 assert verdict.outcome == "passed", f"{one['name']}: {verdict.message}"
@@ -76,9 +85,25 @@ def test_refdist_passes_every_record(chapter: Chapter) -> None:
 
 
 @chapters
+def test_every_case_is_in_the_file_and_no_other(chapter: Chapter) -> None:
+    plain, properties = [], set()
+    for case in cases((chapter,)):
+        if case.example.parameters:
+            properties.add(case.clause.name)
+        else:
+            plain.append(case.name)
+    there = each_in_the_file(chapter)
+    assert [name for name in plain if name not in there] == [], "run `make cases`"
+    assert {case["clause"] for name, case in there.items() if name not in set(plain)} <= properties, "run `make cases`"
+
+
+def test_every_chapter_is_in_the_file_and_no_other() -> None:
+    assert set(in_the_file()) == {chapter.name for chapter in load()}, "run `make cases`"
+
+
+@chapters
 def test_few_programs_are_for_python_only(chapter: Chapter) -> None:
-    reasons = [case["only_python"] for line in lines_of(chapter) for case in dump.cases_of(line)
-               if "only_python" in case]
+    reasons = [case["only_python"] for case in each_in_the_file(chapter).values() if "only_python" in case]
     assert set(reasons) <= ONLY_PYTHON
     # What functions look like only Python can answer; clients of services are objects of it, and so are its signals.
     own = ("names", "cluster_resolvers", "preemption")
@@ -87,8 +112,8 @@ def test_few_programs_are_for_python_only(chapter: Chapter) -> None:
 
 @chapters
 def test_lines_are_as_the_schema_says(chapter: Chapter) -> None:
-    for line in lines_of(chapter):
-        assert fault(json.loads(line), SCHEMA) is None, line[:100]
+    for line in in_the_file()[chapter.name]:
+        assert fault(line, SCHEMA) is None, str(line)[:100]
 
 
 # The schema: what of JSON Schema it uses, checked.
@@ -131,7 +156,7 @@ def fault(value: Any, schema: dict[str, Any], path: str = "") -> str | None:
 
 
 def test_the_schema_refuses_what_is_not_a_line() -> None:
-    good = json.loads(lines_of(next(chapter for chapter in load() if chapter.name == "contexts"))[0])
+    good = in_the_file()["contexts"][0]
     assert fault(good, SCHEMA) is None
     for path, value in ((("level",), "MAY"), (("observe",), "1"), (("cases", 0, "strategy", "kind"), "Many"),
                         (("programs", 0, 0, 0, "steps"), [{"operator": "?"}]), (("more",), 1),
@@ -470,11 +495,3 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert "5 cases" in capsys.readouterr().out
     assert dump.main([]) == 4
 
-
-def test_the_file_of_cases_is_what_the_chapters_say() -> None:
-    """The values that a property is drawn with depend on the version of Hypothesis."""
-    there = dump.FILE.read_text(encoding="utf-8").splitlines()
-    properties = {case.clause.name for case in cases() if case.example.parameters}
-    made = set(dump.lines(case for case in cases() if not case.example.parameters))
-    assert made <= set(there), "run `make cases`"
-    assert {json.loads(line)["clause"] for line in set(there) - made} <= properties

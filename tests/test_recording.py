@@ -17,6 +17,7 @@ from recorded import PATH, recorded
 import refdist
 from refdist.array.summaries import in_words, nbytes, of, packed, taken, unpacked
 from refdist.insight.events import BEGINNINGS, COMMON, KINDS, SUMMARY, Event, checked
+from refdist.insight.stream import places_of
 from refdist.notebook import parts
 
 
@@ -217,6 +218,13 @@ def test_lines_of_what_has_called_the_program_are_left_out() -> None:
         strategy.run(lambda: None)
     line = test_lines_of_what_has_called_the_program_are_left_out.__code__.co_firstlineno + 3
     assert recording.events[0]["site"] == [f"{__file__}:{line}"] and list(recording.sources) == [__file__]
+
+
+def test_lines_of_a_program_that_is_a_text_are_kept_and_those_of_one_that_starts_a_launcher_are_not() -> None:
+    """`python -c "..."`, and what `python -c` started before it called the program."""
+    launcher = str(Path(pytest.__file__).parent / "main.py")
+    assert places_of(("<string>:3", "<string>:1")) == ["<string>:3", "<string>:1"]
+    assert places_of(("program.py:3", f"{launcher}:7", "<string>:8", "<string>:1")) == ["program.py:3"]
 
 
 def test_an_array_that_is_written_to_later_was_recorded_before() -> None:

@@ -133,7 +133,9 @@ def _become(arguments: list[str], folder: Path, printed: int) -> NoReturn:
     try:
         os.chdir(folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-        os.environ.pop("PYTEST_ADDOPTS", None)  # options of these tests, which are not the suite's
+        # Options of these tests, and that one of several processes runs them, which is not the suite's.
+        for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+            os.environ.pop(name, None)
         sys.path.insert(0, str(folder))
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(printed, number)

@@ -73,24 +73,18 @@ VARIANTS: list[dict[str, str]] = [{}] * len(WORLDS) + [
     {"REFDIST_SUMS": "sent"}, {"REFDIST_SUMS": "sent"}, {"REFDIST_CHECKS": "first"}]
 
 
-@pytest.fixture(scope="module", params=zip([*WORLDS, (2, 3), (3, 1), (2, 2)], VARIANTS, strict=True),
-                ids=lambda world: "-".join([f"{world[0][0]}x{world[0][1]}", *world[1].values()]))
-def world(request: Any, tmp_path_factory: Any) -> Any:
-    (workers, replicas), variant = request.param
-    folder = tmp_path_factory.mktemp("mpi")
+@pytest.mark.parametrize(("world", "variant"), zip([*WORLDS, (2, 3), (3, 1), (2, 2)], VARIANTS, strict=True), ids=str)
+def test_simulated_and_real_workers_give_the_same_bits(world: tuple[int, int], variant: dict[str, str],
+                                                       tmp_path: Path) -> None:
+    workers, replicas = world
     devices = {"REFDIST_DEVICES": f"CPU:1,GPU:{replicas}"} if replicas > 1 else {}
-    done = mpiexec(workers, str(HERE / "under_mpi.py"), str(folder), *NAMES, **devices, **variant)
-    return workers, replicas, folder, done
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_simulated_and_real_workers_give_the_same_bits(world: Any, name: str) -> None:
-    workers, replicas, folder, done = world
+    done = mpiexec(workers, str(HERE / "under_mpi.py"), str(tmp_path), *NAMES, **devices, **variant)
     assert done.returncode == 0, done.stderr
-    simulated = refdist.simulate_workers(getattr(PROGRAMS, name), workers, replicas)
-    real = [pickle.loads((folder / f"{name}.{rank}").read_bytes()) for rank in range(workers)]
-    for rank, (one, other) in enumerate(zip(simulated, real, strict=True)):
-        assert equal(one, other), f"worker {rank}: {one} and {other}"
+    for name in NAMES:
+        simulated = refdist.simulate_workers(getattr(PROGRAMS, name), workers, replicas)
+        real = [pickle.loads((tmp_path / f"{name}.{rank}").read_bytes()) for rank in range(workers)]
+        for rank, (one, other) in enumerate(zip(simulated, real, strict=True)):
+            assert equal(one, other), f"{name}, worker {rank}: {one} and {other}"
 
 
 BOUND = """

@@ -294,10 +294,18 @@ def _places(error: BaseException) -> Site:
 
 
 def places_of(site: tuple[object, ...]) -> list[str]:
-    """The places of a site, "file:line", without what has called the program: a launcher, a notebook, pytest."""
+    """The places of a site, "file:line", without what has called the program: a launcher, a notebook, pytest.
+
+    Where a launcher was itself started by `python -c`, as the processes of pytest-xdist are, that text goes with it.
+    """
     places = [str(place) for place in site]
-    while len(places) > 1 and places[-1].startswith(("<frozen ", *_INSTALLED)):
-        places.pop()
+    while len(places) > 1:
+        end = len(places)
+        while end > 1 and places[end - 1].startswith("<string>:"):
+            end -= 1
+        if end == 1 or not places[end - 1].startswith(("<frozen ", *_INSTALLED)):
+            break
+        del places[end - 1:]
     return places
 
 
