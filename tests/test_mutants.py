@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import reach, source
-from mutants.__main__ import tried
-from mutants.forks import CHECKOUT, Fork, with_source
-from mutants.slips import load
+from typing import Any
 
+import pytest
+from mutants import reach, slips, source
+from mutants.__main__ import tried
+from mutants.forks import CHECKOUT, DOES_NOT_WORK, Fork, with_source
+
+import refdist
 from refdist.conformance.chapters import cases
 
-SLIPS = load()
+SLIPS = slips.load()
 CASES = {case.name: case for case in cases()}
 
 
-@pytest.mark.slow
+def by_clause(killed: dict[str, str | None]) -> dict[str, str | None]:
+    """What kills each slip, a clause by its name."""
+    return {name: CASES[killer].clause.name if killer in CASES else killer for name, killer in killed.items()}
+
+
 def test_every_slip_is_killed_by_the_clause_that_it_names() -> None:
-    found = tried(SLIPS, 2)
-    killers = {name: CASES[killer].clause.name if killer in CASES else killer for name, killer in found.items()}
-    assert killers == {slip.name: slip.clause for slip in SLIPS}
+    assert by_clause(tried(SLIPS, 2)) == {slip.name: slip.clause for slip in SLIPS}
 
 
-def test_slips_name_what_is_there() -> None:
-    assert len({slip.name for slip in SLIPS}) == len(SLIPS)
+def test_a_slip_is_killed_for_its_mistake_and_not_because_functions_are_replaced() -> None:
+    """The clauses pass where the functions in their places hand everything on."""
+    for start in range(0, len(SLIPS), 8):
+        some = SLIPS[start:start + 8]
+        killer = Fork(slips.harmless(some), sorted({slip.clause for slip in some})).killer()
+        assert killer is None, [slip.name for slip in some]
+
+
+def test_slips_have_names_of_their_own_and_name_clauses() -> None:
+    assert len({slip.name for slip in SLIPS}) == len(SLIPS) > 480
     assert {slip.clause for slip in SLIPS} <= {case.clause.name for case in CASES.values()}
-    for slip in SLIPS:
-        assert slip.old != slip.new and slip.mutate, slip.name
+
+
+def test_a_slip_that_does_not_work_kills_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> None:
+        @slips.instead(refdist.ReplicaContext, "all_reduce")
+        def all_reduce(right: Any, self: Any, *arguments: Any) -> Any:
+            return right(self, *arguments).no_such_name
+
+    broken = slips.Slip("broken", "all_reduce.sum", make)
+    killer = Fork(broken.mutate, [broken.clause]).killer()
+    assert killer is not None and killer.startswith(DOES_NOT_WORK) and "no_such_name" in killer
+    assert tried([broken], 1) == {"broken": None}
+
+
+def test_a_slip_replaces_public_names_only() -> None:
+    with pytest.raises(ValueError, match="_require is not public"):
+        slips.instead(refdist.ReplicaContext, "_require")
 
 
 def test_what_is_not_wrong_survives() -> None:

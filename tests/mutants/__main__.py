@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from refdist.conformance.chapters import cases
 from mutants import reach, slips, source
 from mutants.cells import Cell, cells
-from mutants.forks import Fork
+from mutants.forks import DOES_NOT_WORK, Fork
+from refdist.conformance.chapters import cases
 
 SURVIVORS = Path(__file__).with_name("survivors.txt")
 
@@ -52,8 +52,9 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
             if case in order:
                 order.remove(case)
                 order.insert(0, case)
-            if case is None:
-                print(f"survives: {name}", flush=True)
+            if case is None or case.startswith(DOES_NOT_WORK):
+                print(f"survives: {name}{f' ({case})' if case else ''}", flush=True)
+                found[name] = None
     return found
 
 

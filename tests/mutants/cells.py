@@ -7,8 +7,10 @@ code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from cells import cells as of_table
 
 from refdist.core import rules
 from refdist.core.rules import variables
@@ -36,9 +38,9 @@ class Cell(NamedTuple):
     def mutate(self) -> Callable[[], None]:
         """What changes it, in a fork."""
         def change() -> None:
-            table: MutableMapping[Any, Any] = getattr(rules, self.table)
-            row = table if self.column is None else table[self.row]
-            row[self.row if self.column is None else self.column] = self.value
+            where = self.row if self.column is None else (self.row, self.column)
+            [(row, key)] = [(row, key) for cell, row, key in of_table(getattr(rules, self.table)) if cell == where]
+            row[key] = self.value
             # Variables look in rows that were made of these tables.
             for key, reads in variables._reads().items():
                 rules.READS_OF[key].update(reads)
@@ -58,18 +60,16 @@ def cells() -> Iterator[Cell]:
     for name, table in vars(rules).items():
         if isinstance(table, Table):
             values = {value for row in table.values() for value in row.values()}
-            for row, columns in table.items():
-                for column, was in columns.items():
-                    yield from (Cell(name, row, column, was, value) for value in _others(was, values))
+            for (row, column), holder, key in of_table(table):
+                yield from (Cell(name, row, column, holder[key], value) for value in _others(holder[key], values))
     means: Mapping[str, str] = rules.MEAN_DTYPE
-    for row, was in means.items():
+    for row, holder, key in of_table(means):
         if not re.search("int[24]$", row):
-            yield from (Cell("MEAN_DTYPE", row, None, was, value) for value in sorted(set(means.values()) - {was}))
+            yield from (Cell("MEAN_DTYPE", row, None, holder[key], value)
+                        for value in sorted(set(means.values()) - {holder[key]}))
 
 
 def _others(was: str, values: set[str]) -> Iterator[str]:
-    if was == "-":
-        return
     codes = sorted(filter(_CODE.fullmatch, values))
     if not _CODE.fullmatch(was):
         yield from codes[:1] or ["RD22"]

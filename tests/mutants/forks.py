@@ -24,6 +24,10 @@ FOLDERS = ("refdist", "backends")
 # What reads the chapters imports nothing of refdist, and what it has read holds for every mutant.
 READERS = {f"refdist.conformance.{name}" for name in ("chapters", "programs", "notation", "results")}
 
+# What went wrong in a mutant itself, and not in what it makes of refdist; such a mutant is not killed.
+DOES_NOT_WORK = "the mutant does not work"
+FAULTS: list[str] = []
+
 
 class _Patched(importlib.machinery.SourceFileLoader):
     """Loads a module from another source; nothing is cached."""
@@ -120,7 +124,8 @@ def _first_failure(mutate: Callable[[], None], names: Sequence[str]) -> str | No
         from refdist.conformance.adapters import simulated  # noqa: F401
     except Exception as error:
         return f"importing it: {type(error).__name__}"
-    return next((name for name, outcome in outcomes(names) if outcome != "passed"), None)
+    killer = next((name for name, outcome in outcomes(names) if outcome != "passed"), None)
+    return f"{DOES_NOT_WORK}: {FAULTS[0]}" if FAULTS else killer
 
 
 def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -2,81 +2,340 @@
 
 from __future__ import annotations
 
-from mutants.slips import Slip
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
-_CHECKPOINT = "refdist/checkpoints/checkpoint.py"
-_MANAGER = "refdist/checkpoints/manager.py"
-_GENERATOR = "refdist/random/generator.py"
-_STATE = "refdist/random/state.py"
+import numpy as np
 
-SLIPS = (
-    Slip("a variable that is made later keeps its initial value", "checkpoints.made-later", _CHECKPOINT,
-         "            _assign(found, pending)\n", ""),
-    Slip("shapes are compared while variables are assigned", "checkpoints.shapes-must-agree", _CHECKPOINT,
-         "            variables.append((one, value))", "            one.assign(value)"),
-    Slip("a value is converted to the dtype of the variable", "checkpoints.dtypes-must-agree", _CHECKPOINT,
-         "            if value.dtype != one.dtype or not fits(",
-         "            value = value.astype(one.dtype)\n            if not fits("),
-    Slip("replicas write checkpoints", "checkpoints.not-in-replicas", _CHECKPOINT,
-         "    if context_stack.frame().kind in (context_stack.REPLICA, context_stack.UPDATE):",
-         "    if context_stack.frame().kind == context_stack.UPDATE:"),
-    Slip("files are numbered from 0", "checkpoints.numbered", _CHECKPOINT,
-         '        path = self._write(f"{prefix}-{number}", attempted, writes)',
-         '        path = self._write(f"{prefix}-{number - 1}", attempted, writes)'),
-    Slip("restore goes on with the numbers from before", "checkpoints.numbered", _CHECKPOINT,
-         '        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}\n'
-         "        return own if self._save_counter is None else",
-         '        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}\n'
-         "        return own if True else"),
-    Slip("a manager keeps one file more than it should", "checkpoints.manager", _MANAGER,
-         "len(self._managed) > self._keep:", "len(self._managed) > self._keep + 1:"),
-    Slip("a manager knows only the files that it saved itself", "checkpoints.manager", _MANAGER,
-         'for name in index.get("all", [])}', "for name in ()}"),
-    Slip("a manager initializes also what it has restored", "checkpoints.manager-of-an-empty-folder", _MANAGER,
-         "        if path is None and self._init is not None:", "        if self._init is not None:"),
-    Slip("saving leaves the sum in each copy", "checkpoints.saving-changes-nothing", _CHECKPOINT,
-         "            array = np.asarray(one.numpy())\n",
-         "            array = np.asarray(one.numpy())\n"
-         "            for part in one._copies:\n"
-         "                part._array = one._read()\n"),
-    Slip("replicas draw the same numbers", "random_numbers.replicas-differ", _GENERATOR,
-         "            key = int(philox.bits(key, replica.replica_id_in_sync_group, 1, 8)[0])\n",
-         "            key = key\n"),
-    Slip("the stream of a replica depends on how many there are", "random_numbers.numbers-of-replicas", _GENERATOR,
-         "philox.bits(key, replica.replica_id_in_sync_group, 1, 8)",
-         "philox.bits(key, replica.num_replicas_in_sync, 1, 8)"),
-    Slip("outside of replicas the stream is replica 0's", "random_numbers.outside-of-replicas", _GENERATOR,
-         "        strategy, replica = self._state._strategy, context_stack.frame().replica\n",
-         "        strategy, replica = self._state._strategy, context_stack.frame().replica\n"
-         "        if strategy is not None and replica is None:\n"
-         "            key = int(philox.bits(key, 0, 1, 8)[0])\n"),
-    Slip("a draw advances by the numbers that were drawn", "random_numbers.state", _STATE,
-         "+ count * philox.RESERVED", "+ count"),
-    Slip("the key is the first number of the state", "random_numbers.states-of-replicas", _STATE,
-         "    return frozen(np.array([counter & _MASK, counter >> 64 & _MASK, key],",
-         "    return frozen(np.array([key, counter & _MASK, counter >> 64 & _MASK],"),
-    Slip("a state that is passed is copied", "random_numbers.shared-variable", _GENERATOR,
-         "        if isinstance(state, Variable):\n", "        if state is None:\n"),
-    Slip("the upper bound is drawn, too", "random_numbers.uniform", _GENERATOR,
-         "words.dtype.type(high - low)", "words.dtype.type(high - low + 1)"),
-    Slip("a generator is split without going on", "random_numbers.split", _GENERATOR,
-         '        keys = to_numpy(self._bits("Generator.split", [count], np.dtype(np.int64)))\n',
-         "        keys = [int(self.key) + i for i in range(count)]\n"),
-    Slip("the global generator is not replaced", "random_numbers.global", _GENERATOR,
-         "    _global.value = generator\n", "    _global.value = _global.value or Generator.from_seed(0)\n"),
-    Slip("skip counts blocks of four numbers", "random_numbers.skip", _GENERATOR,
-         "        return self._skip(int(steps))", "        return self._skip(-(-int(steps) // 4))"),
-    Slip("of a sum the first copy is saved", "checkpoints.on-read-sum", _CHECKPOINT,
-         "np.asarray(one.numpy())\n", "np.asarray(one._copies[0]._array)\n"),
-    Slip("without aggregation the first copy is saved", "checkpoints.on-read-none", _CHECKPOINT,
-         "np.asarray(one.numpy())\n", "np.asarray(one._copies[0]._array)\n"),
-    Slip("what was read waits for the next reading", "checkpoints.on-read-made-later", _CHECKPOINT,
-         '        if not name.startswith("_"):\n            self._give(name, value)\n', ""),
-    Slip("a seed of a reset is drawn from the old stream", "random_numbers.reset", _GENERATOR,
-         "        self._state.assign(create_rng_state(seed, self._alg))",
-         "        self._state.assign(create_rng_state(seed, self._alg) + self._state.read_value())"),
-    Slip("the state of a generator is one for all replicas", "random_numbers.replicas-draw-independently", _GENERATOR,
-         "synchronization=VariableSynchronization.ON_READ,", "synchronization=VariableSynchronization.AUTO,"),
-    Slip("an unknown algorithm is the default one", "random_numbers.unknown-algorithms", _STATE,
-         "    if found is None:\n", "    found = found or Algorithm.PHILOX\n    if found is None:\n"),
-)
+import refdist
+from mutants.slips import instead, slip
+from refdist import SyncOnReadVariable, Variable, VariableAggregation
+from refdist.random import Generator
+from refdist.train import Checkpoint, CheckpointManager, load_checkpoint
+
+
+def _in_replica() -> bool:
+    """Whether one of a strategy's replicas runs, and not the code around them."""
+    return refdist.has_strategy() and refdist.get_replica_context() is not None
+
+
+# --- Checkpoint ----------------------------------------------------------------------------------------------
+
+
+def _attributes(checkpoint: Any, kind: type) -> dict[str, Any]:
+    """The attributes of a checkpoint that are of this kind."""
+    return {name: value for name, value in vars(checkpoint).items() if name[0] != "_" and isinstance(value, kind)}
+
+
+def _first_copy_is_saved(aggregation: VariableAggregation) -> None:
+    """Of a variable that is synchronized on read with this aggregation the first copy is written."""
+    @instead(Checkpoint, "write")
+    def write(right: Any, self: Any, file_prefix: Any, options: Any = None) -> Any:
+        first = {name: Variable(variable.values[0].read_value())
+                 for name, variable in _attributes(self, SyncOnReadVariable).items()
+                 if variable.aggregation is aggregation}
+        saved = Checkpoint(**{**_attributes(self, object), **first}) if first else self
+        return right(saved, file_prefix, options)
+
+
+@slip("a variable that is made later keeps its initial value", "checkpoints.made-later")
+def _() -> None:
+    were_read: WeakSet[Any] = WeakSet()
+
+    @instead(Checkpoint, "read")
+    def read(right: Any, self: Any, save_path: Any, options: Any = None) -> Any:
+        were_read.add(self)
+        return right(self, save_path, options)
+
+    @instead(Checkpoint, "__setattr__")
+    def set_attribute(right: Any, self: Any, name: str, value: Any) -> None:
+        is_late = isinstance(value, Variable) and self in were_read
+        initial = value.read_value() if is_late else None
+        right(self, name, value)
+        if is_late:
+            value.assign(initial)
+
+
+@slip("what was read waits for the next reading", "checkpoints.on-read-made-later")
+def _() -> None:
+    @instead(Checkpoint, "__setattr__")
+    def set_attribute(right: Any, self: Any, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+@slip("shapes are compared while variables are assigned", "checkpoints.shapes-must-agree")
+def _() -> None:
+    @instead(Checkpoint, "read")
+    def read(right: Any, self: Any, save_path: Any, options: Any = None) -> Any:
+        try:
+            return right(self, save_path, options)
+        except ValueError:
+            saved = load_checkpoint(save_path)
+            for name, variable in _attributes(self, Variable).items():
+                if saved.has_tensor(name):
+                    variable.assign(saved.get_tensor(name))  # raises where the shape is another one
+            raise
+
+
+@slip("a value is converted to the dtype of the variable", "checkpoints.dtypes-must-agree")
+def _() -> None:
+    @instead(Checkpoint, "read")
+    def read(right: Any, self: Any, save_path: Any, options: Any = None) -> Any:
+        saved = load_checkpoint(save_path)
+        variables = _attributes(self, Variable)
+        others = {name: variable for name, variable in variables.items()
+                  if saved.has_tensor(name) and saved.get_tensor(name).dtype != variable.dtype}
+        if not others:
+            return right(self, save_path, options)
+        same = {name: value for name, value in _attributes(self, object).items() if name not in others}
+        status = right(Checkpoint(**same), save_path, options)
+        for name, variable in others.items():
+            variable.assign(saved.get_tensor(name).astype(variable.dtype))
+        return status
+
+
+@slip("replicas write checkpoints", "checkpoints.not-in-replicas")
+def _() -> None:
+    @instead(Checkpoint, "write")
+    def write(right: Any, self: Any, file_prefix: Any, options: Any = None) -> Any:
+        context = refdist.get_replica_context()
+        if context is None or not refdist.has_strategy():
+            return right(self, file_prefix, options)
+        return context.merge_call(lambda strategy: right(self, file_prefix, options))
+
+
+@slip("files are numbered from 0", "checkpoints.numbered")
+def _() -> None:
+    have_saved: WeakSet[Any] = WeakSet()
+
+    @instead(Checkpoint, "save")
+    def save(right: Any, self: Any, file_prefix: Any, options: Any = None) -> Any:
+        if self not in have_saved and int(self.save_counter) == 0:
+            self.save_counter.assign(-1)
+        have_saved.add(self)
+        return right(self, file_prefix, options)
+
+
+@slip("restore goes on with the numbers from before", "checkpoints.numbered")
+def _() -> None:
+    @instead(Checkpoint, "restore")
+    def restore(right: Any, self: Any, save_path: Any, options: Any = None) -> Any:
+        number = int(self.save_counter)
+        status = right(self, save_path, options)
+        self.save_counter.assign(number)
+        return status
+
+
+@slip("saving leaves the sum in each copy", "checkpoints.saving-changes-nothing")
+def _() -> None:
+    @instead(Checkpoint, "write")
+    def write(right: Any, self: Any, file_prefix: Any, options: Any = None) -> Any:
+        path = right(self, file_prefix, options)
+        for variable in _attributes(self, SyncOnReadVariable).values():
+            variable.distribute_strategy.extended.update(
+                variable, lambda copy, total: copy.assign(total), args=(variable.read_value(),))
+        return path
+
+
+@slip("of a sum the first copy is saved", "checkpoints.on-read-sum")
+def _() -> None:
+    _first_copy_is_saved(VariableAggregation.SUM)
+
+
+@slip("without aggregation the first copy is saved", "checkpoints.on-read-none")
+def _() -> None:
+    _first_copy_is_saved(VariableAggregation.NONE)
+
+
+# --- CheckpointManager ---------------------------------------------------------------------------------------
+
+
+@slip("a manager keeps one file more than it should", "checkpoints.manager")
+def _() -> None:
+    @instead(CheckpointManager, "__init__")
+    def made(right: Any, self: Any, checkpoint: Any, directory: Any, max_to_keep: Any, *args: Any,
+             **kwargs: Any) -> None:
+        most = max_to_keep + 1 if isinstance(max_to_keep, int) else max_to_keep
+        right(self, checkpoint, directory, most, *args, **kwargs)
+
+
+@slip("a manager knows only the files that it saved itself", "checkpoints.manager")
+def _() -> None:
+    own: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
+
+    @instead(CheckpointManager, "save")
+    def save(right: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        path = right(self, *args, **kwargs)
+        own.setdefault(self, []).append(path)
+        return path
+
+    @instead(CheckpointManager, "checkpoints")
+    def checkpoints(right: Any, self: Any) -> Any:
+        return [path for path in right(self) if path in own.get(self, [])]
+
+
+@slip("a manager initializes also what it has restored", "checkpoints.manager-of-an-empty-folder")
+def _() -> None:
+    initialize: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    @instead(CheckpointManager, "__init__")
+    def made(right: Any, self: Any, *args: Any, init_fn: Any = None, **kwargs: Any) -> None:
+        right(self, *args, init_fn=init_fn, **kwargs)
+        if init_fn is not None:
+            initialize[self] = init_fn
+
+    @instead(CheckpointManager, "restore_or_initialize")
+    def restore_or_initialize(right: Any, self: Any) -> Any:
+        path = right(self)
+        if path is not None and self in initialize:
+            initialize[self]()
+        return path
+
+
+# --- Generator -----------------------------------------------------------------------------------------------
+
+
+def _draws(draw: Callable[[Any, Any, str, Any, Any], Any]) -> None:
+    """Each method that draws numbers does `draw(right, generator, its name, args, kwargs)`."""
+    def replace(name: str) -> None:
+        @instead(Generator, name)
+        def method(right: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            return draw(right, self, name, args, kwargs)
+
+    for name in ("normal", "truncated_normal", "uniform", "uniform_full_int"):
+        replace(name)
+
+
+def _states_after_draws(change: Callable[[Any, Any, int], Any]) -> None:
+    """After a draw the state is what `change` makes of the one before, of the right one, and of how many numbers were
+    drawn; but not in a replica that draws from a generator of no strategy, whose state it cannot replace."""
+    def draw(right: Any, generator: Any, name: str, args: Any, kwargs: Any) -> Any:
+        before = generator.state.read_value()
+        numbers = right(generator, *args, **kwargs)
+        if generator.state.distribute_strategy is not None or not _in_replica():
+            generator.reset(change(before, generator.state.read_value(), np.size(numbers)))
+        return numbers
+
+    _draws(draw)
+
+
+@slip("replicas draw the same numbers", "random_numbers.replicas-differ")
+def _() -> None:
+    # What was drawn first from a state, by a generator and by the state and the call.
+    drawn: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+    def draw(right: Any, generator: Any, name: str, args: Any, kwargs: Any) -> Any:
+        call = f"{generator.state.read_value()} {name} {args} {kwargs}"
+        numbers = right(generator, *args, **kwargs)
+        return drawn.setdefault(generator, {}).setdefault(call, numbers) if _in_replica() else numbers
+
+    _draws(draw)
+
+
+@slip("the stream of a replica depends on how many there are", "random_numbers.numbers-of-replicas")
+def _() -> None:
+    # The replicas that have begun to draw from a generator.
+    begun: WeakKeyDictionary[Any, set[int]] = WeakKeyDictionary()
+
+    def draw(right: Any, generator: Any, name: str, args: Any, kwargs: Any) -> Any:
+        context = refdist.get_replica_context()
+        if _in_replica() and generator.state.distribute_strategy is context.strategy:
+            replicas = begun.setdefault(generator, set())
+            if context.replica_id_in_sync_group not in replicas:
+                generator.skip(context.num_replicas_in_sync - 1)
+            replicas.add(context.replica_id_in_sync_group)
+        return right(generator, *args, **kwargs)
+
+    _draws(draw)
+
+
+@slip("outside of replicas the stream is replica 0's", "random_numbers.outside-of-replicas")
+def _() -> None:
+    def draw(right: Any, generator: Any, name: str, args: Any, kwargs: Any) -> Any:
+        strategy = generator.state.distribute_strategy
+        if strategy is None or _in_replica():
+            return right(generator, *args, **kwargs)
+        return strategy.experimental_local_results(strategy.run(lambda: right(generator, *args, **kwargs)))[0]
+
+    _draws(draw)
+
+
+@slip("a draw advances by the numbers that were drawn", "random_numbers.state")
+def _() -> None:
+    _states_after_draws(lambda before, after, count: before + np.array([count, 0, 0]))
+
+
+@slip("the key is the first number of the state", "random_numbers.states-of-replicas")
+def _() -> None:
+    _states_after_draws(lambda before, after, count: after[[2, 0, 1]])
+
+
+@slip("a state that is passed is copied", "random_numbers.shared-variable")
+def _() -> None:
+    @instead(Generator, "__init__")
+    def made(right: Any, self: Any, copy_from: Any = None, state: Any = None, alg: Any = None) -> None:
+        right(self, copy_from, state.read_value() if isinstance(state, Variable) else state, alg)
+
+
+@slip("the state of a generator is one for all replicas", "random_numbers.replicas-draw-independently")
+def _() -> None:
+    @instead(Generator, "__init__")
+    def made(right: Any, self: Any, copy_from: Any = None, state: Any = None, alg: Any = None) -> None:
+        if isinstance(state, np.ndarray):
+            state = Variable(state, trainable=False, aggregation=VariableAggregation.ONLY_FIRST_REPLICA)
+        right(self, copy_from, state, alg)
+
+
+@slip("the upper bound is drawn, too", "random_numbers.uniform")
+def _() -> None:
+    @instead(Generator, "uniform")
+    def uniform(right: Any, self: Any, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = np.float32,
+                name: Any = None) -> Any:
+        high = maxval + 1 if isinstance(maxval, int) and str(dtype) in ("int32", "int64") else maxval
+        return right(self, shape, minval, high, dtype, name)
+
+
+@slip("a generator is split without going on", "random_numbers.split")
+def _() -> None:
+    @instead(Generator, "split")
+    def split(right: Any, self: Any, count: Any = 1) -> Any:
+        before = self.state.read_value()
+        generators = right(self, count)
+        self.reset(before)
+        return generators
+
+
+@slip("skip counts blocks of four numbers", "random_numbers.skip")
+def _() -> None:
+    @instead(Generator, "skip")
+    def skip(right: Any, self: Any, delta: Any) -> Any:
+        return right(self, -(-delta // 4) if isinstance(delta, int) else delta)
+
+
+@slip("a seed of a reset is drawn from the old stream", "random_numbers.reset")
+def _() -> None:
+    @instead(Generator, "reset_from_seed")
+    def reset_from_seed(right: Any, self: Any, seed: Any) -> None:
+        before = self.state.read_value()
+        right(self, seed)
+        self.reset(before + self.state.read_value())
+
+
+@slip("the global generator is not replaced", "random_numbers.global")
+def _() -> None:
+    @instead(refdist.random, "set_global_generator")
+    def set_global_generator(right: Any, generator: Any) -> None:
+        if isinstance(generator, Generator):
+            refdist.random.get_global_generator()  # the one that there is, or else a new one
+        else:
+            right(generator)
+
+
+@slip("an unknown algorithm is the default one", "random_numbers.unknown-algorithms")
+def _() -> None:
+    known = {algorithm.name.lower() for algorithm in refdist.random.Algorithm}
+
+    @instead(Generator, "from_seed")
+    def from_seed(right: Any, cls: Any, seed: Any, alg: Any = None) -> Any:
+        return right(cls, seed, None if isinstance(alg, str) and alg.lower() not in known else alg)
