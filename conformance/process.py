@@ -28,6 +28,7 @@ from typing import Any
 from refdist.conformance.notation import cut, on_one_line, printable
 
 GRACE = 2.0  # seconds between being asked to end and being killed
+ENDING = 5.0  # seconds in which a process ends whose output has ended, on a busy machine
 LARGEST = 8 << 20  # bytes of a line
 KEPT = 4000  # bytes of what is printed that are kept
 PIECE = 1 << 16
@@ -191,7 +192,7 @@ class Process:
         self._count += len(piece)
 
     def _how_it_ended(self, otherwise: str) -> str:
-        self._wait(GRACE / 4)
+        self._wait(ENDING)
         status = self._process.returncode
         if status is None:
             return otherwise

@@ -59,7 +59,7 @@ LEFT = (r"\[workers 0, 2\] .*\[RD02\] rendezvous of all workers: workers 0, 2 at
         r"\[worker 1\] \[RD02\]")
 EXIT = r"\[worker 1\] ended with exit status {} before the end of its program"
 EARLY = r"\[worker 1\] {} before it joined the others"
-ABSENT = r"\[workers 0, 2\] \[RD01\] starting: not all workers arrived within 8 s\."
+ABSENT = r"\[workers 0, 2\] \[RD01\] starting: not all workers arrived within 4 s\."
 TOLD = r"\[workers 0-2\] ended by {}, which the launcher passed on"
 LOST = r"\[launcher\] {}"
 PROXY = r"hydra_pmi_proxy \(process \d+\) died"
@@ -115,7 +115,7 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
 # Under OpenMPI's plain mpiexec with fault tolerance (--with-ft ulfm), where processes have no supervisors: each text is
 # printed at least once.  mpiexec may return 0 when a process has died.
 EACH = r"\[worker [02]\] .*\[RD01\] all_reduce \(.*" + LINE + r"\): "
-TOO_LATE = (r"\[worker [02]\] \[RD01\] starting: not all workers arrived within 8 s",)
+TOO_LATE = (r"\[worker [02]\] \[RD01\] starting: not all workers arrived within 4 s",)
 OPENMPI_PLAIN: dict[str, tuple[int | None, tuple[str, ...]]] = {
     **dict.fromkeys(("none", "threads"), (0, ())),
     **dict.fromkeys(("kill", "segv", "term", "os._exit", "os._exit 0", "exit in C"),
@@ -190,7 +190,7 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
         status, says = OPENMPI_PLAIN[row.kind] if alone else OPENMPI.get(row.kind, (status, says))
     try:
         done = start(3, FAULTS, row.kind, "1", limit=90, SECONDS="2", REFDIST_TEST_RUN=run, SHM=str(memory),
-                     REFDIST_TIMEOUT="8" if row.kind.startswith("early") else "60")
+                     READY=str(tmp_path / "ready"), REFDIST_TIMEOUT="4" if row.kind.startswith("early") else "60")
     except subprocess.TimeoutExpired as late:
         # When a worker has died, and the others have reported and ended, OpenMPI's own mpiexec at times does not end.
         if not alone or status is not None:

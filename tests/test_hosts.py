@@ -20,7 +20,7 @@ from test_workers import HERE, NAMES, PROGRAMS, ROOT, equal
 
 import refdist
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("machine")]
 
 
 @pytest.fixture(scope="module")

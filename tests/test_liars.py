@@ -24,7 +24,8 @@ from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, array, in
 CASES = [case for case in worlds.some(cases()) if not any(one.holds for statement in case.example.statements
                                              for one in statement.expectations)]
 Leaf = Callable[[dict[str, Any]], Result]
-pytestmark = [pytest.mark.worlds, pytest.mark.filterwarnings("ignore")]
+# One process of those that run tests asks refdist for the answers, once.
+pytestmark = [pytest.mark.worlds, pytest.mark.xdist_group("liars"), pytest.mark.filterwarnings("ignore")]
 
 
 @functools.cache

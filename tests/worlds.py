@@ -70,6 +70,12 @@ def some(of: Iterable[Case]) -> list[Case]:
     return [case for case in of if EVERY or case.name in chosen()]
 
 
+def clauses(strategy: str) -> list[str]:
+    """Options for a command that takes clauses: those of the chosen cases on strategies that begin so."""
+    kept = {case.clause.name for case in cases() if case.name in chosen() and case.strategy.startswith(strategy)}
+    return [] if EVERY else [word for name in sorted(kept) for word in ("--clause", name)]
+
+
 def counts(printed: str) -> dict[str, int]:
     """How many cases passed, were skipped and so on, of the last line that the suite prints."""
     return {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", printed.splitlines()[-1])}

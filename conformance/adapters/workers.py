@@ -19,6 +19,7 @@ from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import judge
+from refdist.conformance.options import select
 from refdist.conformance.programs import size
 
 DRAWS = 5  # cases that are made of a property; the same ones in every process
@@ -51,14 +52,16 @@ def main() -> int:
     """Runs the cases; 1 when there are none for so many processes, or one fails unexpectedly."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--expected-failures", metavar="FILE")
-    path = parser.parse_args().expected_failures
-    known = expected_failures.read(path, cases()) if path else {}
+    parser.add_argument("--clause", action="append", default=[], metavar="PREFIX",
+                        help="only the clauses whose name begins so; may be repeated")
+    options = parser.parse_args()
+    known = expected_failures.read(options.expected_failures, cases()) if options.expected_failures else {}
     refdist.config.set_simulated_devices(gpu=1)
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank, processes = strategy.extended.transport.rank, strategy.num_replicas_in_sync
-    multi = [one for case in cases() if case.strategy.startswith("MultiWorker")
-             for one in (properties.drawn(case, DRAWS) if case.example.parameters else [case])]
-    mine = [case for case in multi if size(case.strategy)[0] == processes]
+    multi = [case for case in select(cases(), options.clause, [], None) if case.strategy.startswith("MultiWorker")]
+    mine = [one for case in multi if size(case.strategy)[0] == processes
+            for one in (properties.drawn(case, DRAWS) if case.example.parameters else [case])]
     if not mine:
         # Most likely the launcher of the transport did not start this process, which is alone then.
         sizes = ", ".join(map(str, sorted({size(case.strategy)[0] for case in multi})))

@@ -1,6 +1,7 @@
 """Goes wrong on one worker: faults.py KIND VICTIM, in several processes; SECONDS is how long the others wait for it.
 
-With a SHM, every worker appends the names of its shared memory to that file.
+With a SHM, every worker appends the names of its shared memory to that file.  READY is a folder in which processes
+wait for each other before they start.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 import signal
 import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 
@@ -64,6 +67,14 @@ def fault(kind: str) -> None:
         signal.pause()
 
 
+def come(folder: Path) -> None:
+    """Waits until all processes are here, so that the limit of the start begins when the slowest can start, too."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(launched().rank)).touch()
+    while len(list(folder.iterdir())) < launched().size:
+        time.sleep(0.01)
+
+
 class Stuck:
     """A request that keeps whoever asks whether it is done."""
 
@@ -73,6 +84,8 @@ class Stuck:
 
 if __name__ == "__main__":
     kind, victim = sys.argv[1], int(sys.argv[2])
+    if kind.startswith("early ") and "READY" in os.environ:
+        come(Path(os.environ["READY"]))
     if kind.startswith("early ") and launched().rank == victim:
         fault(kind.removeprefix("early "))
     if kind == "threads":
