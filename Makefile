@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LINT := .venv-lint/bin
 
-# Processes that run tests.  Half of the time they wait for processes of their own, so there are two for each core.
-JOBS ?= $(shell $(PYTHON) -c "import os; print(min(2 * (os.cpu_count() or 1), 8))")
+# Processes that run tests: three for two cores, because they often wait for processes of their own.
+JOBS ?= $(shell $(PYTHON) -c "import os; print(min(3 * (os.cpu_count() or 2) // 2, 8))")
 # Tests of one group, which own something of the machine, take turns.
 PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 

@@ -30,7 +30,7 @@ def test_a_program_arrives_as_it_was_sent() -> None:
 
 
 def test_a_program_is_that_of_the_chapter_without_its_results() -> None:
-    for case in CASES:
+    for case in {id(case.example): case for case in CASES}.values():  # the same on every strategy
         preamble = case.chapter.preamble
         sent = program(case)
         for code, example in [(sent.example, case.example), *([(sent.preamble, preamble)] if preamble else [])]:

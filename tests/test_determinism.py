@@ -130,6 +130,7 @@ def test_sums_are_taken_from_left_to_right(rows: list[list[float]]) -> None:
     assert strategy.reduce("SUM", refdist.PerReplica(array), axis=None).tobytes() == expected.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 100_000, pytest.param((1 << 22) + 1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "complex64"])
 def test_large_sums_are_taken_in_the_same_order(size: int, dtype: str) -> None:

@@ -65,6 +65,7 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["simulated", "mpi"])
 def test_the_readme_s_program_runs_on_workers_with_the_change_it_names(world: str, tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text()

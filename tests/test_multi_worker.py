@@ -296,6 +296,7 @@ def test_the_command_says_its_version() -> None:
     assert done.stdout.strip() == f"refdist {refdist.__version__}"
 
 
+@pytest.mark.slow
 def test_the_command_runs_a_script_once_per_worker(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)
@@ -338,6 +339,7 @@ print(f"worker {resolver.task_id} {task} {rows} {type(resolver).__name__}\\n", e
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_counts_its_workers_in_tf_config_finds_them_in_every_world(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(OFFICIAL)
@@ -362,6 +364,7 @@ def after_import(**environment: str) -> str:
                           text=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_tf_config_is_set_under_a_launcher_only_and_where_it_is_missing() -> None:
     assert after_import() == "None"
     assert [after_import(**LAUNCHED, TF_CONFIG=text) for text in ("mine", "")] == ["mine", ""]
@@ -426,6 +429,7 @@ def test_simulated_workers_that_each_train_a_model_are_warned() -> None:
         refdist.simulate_workers(lambda: alone("central"), 2)
 
 
+@pytest.mark.slow
 def test_workers_under_mpi_that_each_train_a_model_are_warned_once() -> None:
     code = "import refdist\nfor _ in range(2):\n    refdist.MirroredStrategy(['CPU:0'])\n"
     assert mpiexec(2, "-c", code).stderr.count("2 processes train 2 models") == 1
@@ -451,6 +455,7 @@ def test_without_mpi4py_the_error_says_how_to_get_it(tmp_path: Path) -> None:
     assert "[RD27]" in wrong.stderr and "`pip install mpi4py mpich`" in wrong.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["REFDIST_CHECKS", "REFDIST_SUMS", "REFDIST_TIMEOUT"])
 def test_settings_that_are_none_are_refused(variable: str) -> None:
     wrong = mpiexec(2, "-c", "import refdist; refdist.MultiWorkerMirroredStrategy()", **{variable: "much"})

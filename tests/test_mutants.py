@@ -21,10 +21,12 @@ def by_clause(killed: dict[str, str | None]) -> dict[str, str | None]:
     return {name: CASES[killer].clause.name if killer in CASES else killer for name, killer in killed.items()}
 
 
+@pytest.mark.slow
 def test_every_slip_is_killed_by_the_clause_that_it_names() -> None:
     assert by_clause(tried(SLIPS, 2)) == {slip.name: slip.clause for slip in SLIPS}
 
 
+@pytest.mark.slow
 def test_a_slip_is_killed_for_its_mistake_and_not_because_functions_are_replaced() -> None:
     """The clauses pass where the functions in their places hand everything on."""
     for start in range(0, len(SLIPS), 8):

@@ -25,7 +25,7 @@ from refdist.conformance.session import InProcess, Reply
 
 WORKED = Path(chapters.__file__).parent / "testees" / "worked.py"
 FILE = Path(__file__).parent.parent / "conformance" / "expected" / "tensorflow_random.txt"
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")]
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +172,6 @@ def test_two_lies_are_two_sorts_of_differences_and_what_is_printed_shows_them(tm
     assert len(shrunk) == 2
 
 
-@pytest.mark.slow
 def test_the_same_seed_prints_the_same() -> None:
     def printed(start: int) -> str:
         return page(compared(Liar(REDUCE), 60, start, one_each("reduce")), {}, start)
@@ -290,7 +289,6 @@ def test_what_is_not_run_is_counted_apart() -> None:
     assert comparison.left_out > 2 and comparison.done + comparison.left_out == 60 and not comparison.found
 
 
-@pytest.mark.slow
 def test_a_testee_is_asked_recorded_programs(tmp_path: Path) -> None:
     """With the worked testee, and with one that adds wrongly."""
     def found(source: Path) -> Comparison:

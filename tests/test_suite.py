@@ -26,6 +26,8 @@ from refdist.conformance.examples import program
 from refdist.conformance.judging import Verdict
 from refdist.conformance.options import OPTIONS, select
 
+pytestmark = pytest.mark.slow
+
 ADAPTERS = '''
 from refdist import tf
 from refdist.conformance.adapters.simulated import Simulated
@@ -388,7 +390,6 @@ def summary(printed: str) -> list[str]:
     return sorted(printed[printed.index(" conformance of "):].splitlines()[:-1])
 
 
-@pytest.mark.slow
 @needs_xdist
 def test_several_processes_lose_nothing(suite, tmp_path: Path) -> None:
     arguments = ("--adapter", "own:Ending", "--clause", "all_reduce.mean", "--clause", "all_reduce.sum",
@@ -404,7 +405,6 @@ def test_several_processes_lose_nothing(suite, tmp_path: Path) -> None:
     assert tables[0] == tables[1] and reports[0] == reports[1]
 
 
-@pytest.mark.slow
 @needs_xdist
 def test_what_cannot_be_started_is_said_once_also_in_several_processes(suite) -> None:
     status, printed = suite("--adapter", "own:Nothing", "--clause", "all_reduce.mean", "-n", "2")

@@ -181,6 +181,7 @@ def test_a_transport_has_to_be_for_the_workers_of_its_group(offer: Offer, monkey
     assert not connection.joined()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "code"), [
     ("me().all_reduce('SUM', 1.0) if rank else me().all_gather(np.zeros(1, np.float32), 0)", "RD02"),
     ("me().all_reduce('SUM', np.zeros(rank, np.float32))", "RD04"),
@@ -206,6 +207,7 @@ def test_a_program_that_trains_a_model_in_every_process_is_warned(offer: Offer,
         refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 
 
+@pytest.mark.slow
 def test_a_program_that_has_connected_is_not_warned(offer: Offer) -> None:
     site = offer("refdist-toy", TOY, toy="Toy")
     source = "import refdist; refdist.MultiWorkerMirroredStrategy(); refdist.MirroredStrategy(['GPU:0', 'GPU:1'])"

@@ -76,6 +76,7 @@ def made(strategy: Any, initial: Any, options: dict[str, Any]) -> Any:
         return refdist.Variable(initial, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("where", "strategy", "options"), [
     ("outside", TWO, {}), ("outside", CENTRAL, {"aggregation": Agg.MEAN}), ("outside", PLACE, {}),

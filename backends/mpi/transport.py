@@ -18,8 +18,9 @@ additions and their order are the same in all of them.
 No wait is without a limit.  There is no blocking call: every request is polled with `Test`.  While each process has a
 core it spins, which takes as long as a blocking call (3 us for a scalar).  Where processes share cores it yields after
 every look; spinning there would keep the very process from running that is waited for (2 ms).  Every 50 ms it looks
-whether a process has died or another worker has given up (`failure`).  Time in which this process itself was stopped
-does not count, and a request that is complete by then is.
+whether a process has died or another worker has given up (`failure`).  From the first of these on it rests for 0.1 ms
+between two questions: a wait that long is for a worker that computes, which yielding alone would keep from half of a
+core.  Time in which this process itself was stopped does not count, and a request that is complete by then is.
 
 MPI's own fault tolerance is not used.  In MPICH its calls are missing, or do not return after a death.  OpenMPI started
 with `--with-ft ulfm` raises by itself, which `_wait` translates.
@@ -71,6 +72,7 @@ _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
 _UNCHECKED = 0
 _LOOK = 0.05  # seconds between two looks at the others
+_REST = 1e-4  # seconds between two questions to MPI, once the first look has passed
 _LONGEST_LOOK = 1.0  # of which at most so many count: in the rest, this process was stopped, not waiting
 
 T = TypeVar("T")
@@ -148,18 +150,19 @@ class MPITransport(ConnectableTransport):
     def _poll(self, request: Request) -> None:
         if request.Test():
             return
-        spin, test = self._spin, request.Test
+        spin, test, rest = self._spin, request.Test, 0.0
         waited, before = 0.0, time.monotonic()
         while True:
             for _ in range(64):
                 if test():
                     return
-                if not spin:
-                    time.sleep(0)
+                if rest or not spin:
+                    time.sleep(rest)
             now = time.monotonic()
             if now > before + _LOOK:
                 waited, before = waited + min(now - before, _LONGEST_LOOK), now
                 self._watch.looks += 1
+                rest = _REST
                 if waited > self.timeout or self._watch.is_in_vain():
                     if test():
                         return
