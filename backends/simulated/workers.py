@@ -12,7 +12,8 @@ Simulated workers stand in for processes, so they must not be able to tell the d
   the run.  Every worker raises an exception of its own, because tracebacks of several workers in one object would mix.
 * What differs from process to process is put back whenever a worker goes on: TF_CONFIG, the state of Python's, NumPy's
   and PyTorch's global random generators, and the fields of the process of which every worker has its own
-  (`runtime.Field`).  The context stack needs nothing, because lock step keeps one for each unit.
+  (`runtime.Field`).  The context stack and context variables need nothing, because lock step keeps those
+  of each unit.
 
 What remains shared is what the process has once: imported modules and what a program keeps in them, files, the working
 directory, the rest of the environment.  Results are shared on purpose.  A sum is taken once, over the arrays of all

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from refdist import errors, nest
 from refdist.array.convert import HoldsArray, copied, is_array, to_array
 from refdist.coordinator.strands import Turn
-from refdist.core import context_stack
+from refdist.core import context_stack, inherited
 from refdist.core.call_site import Place
 from refdist.variables.values import is_splittable
 
@@ -27,6 +26,7 @@ class Closure:
     Attributes:
         call: the function with its arguments, called with the number of the worker; for a worker that is a process,
             what it is sent.
+        context: makes the context that it runs in, as it was where the function was scheduled.
         name: of the function, for messages.
         made: the line that scheduled it.
         done, value, error: what came of it.
@@ -45,7 +45,7 @@ class Closure:
         self.name = name
         self.made = made
         self.frame = frame
-        self.context = contextvars.copy_context()
+        self.context = inherited.contexts()
         self.done = False
         self.value: Any = None
         self.error: BaseException | None = None

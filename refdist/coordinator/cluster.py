@@ -215,7 +215,7 @@ class Cluster(Functions):
         _mine.closure, here.worker = closure, worker.number
         context_stack.state.top = closure.frame
         try:
-            value = settled(closure.context.copy().run(closure.call, worker.number))
+            value = settled(closure.context().run(closure.call, worker.number))
             if not closure.fate:
                 closure.finish(value, None)
         except Stopped:

@@ -26,7 +26,7 @@ from refdist.cluster_resolver.cluster_spec import ClusterSpec
 from refdist.coordinator.closures import Stopped, settled
 from refdist.coordinator.parcels import Incoming, by_value
 from refdist.coordinator.processes import DONE, FAILED, STOPPED
-from refdist.core import context_stack, tracebacks
+from refdist.core import context_stack, inherited, tracebacks
 from refdist.strategies.job import Job, met
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.variables.remote import Store
@@ -95,7 +95,7 @@ class _Worker:
         context_stack.state.top = self._frame
         try:
             fn, args, kwargs = self._incoming.unpacked(call)
-            return _packed((DONE, settled(fn(*args, **kwargs))))
+            return _packed((DONE, settled(inherited.contexts()().run(fn, *args, **kwargs))))
         except Stopped:
             return _packed((STOPPED, None))
         except BaseException as error:

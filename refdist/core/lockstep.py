@@ -10,6 +10,10 @@ a run and used again, because a new greenlet costs 10 microseconds: CPython maps
 What thousands of waiting replicas cost is mostly the garbage collector's: each of them should keep as few objects
 alive as possible.
 
+Context variables.  Each replica has a copy of the context in which `run` was called (`inherited`): what is set around
+`run` holds in every replica, and what a replica sets is its own and ends with it.  The calls of all replicas at a
+rendezvous are one call, which is carried out in a copy of replica 0's context.
+
 Stacks.  A greenlet keeps only its own part of the C stack.  While it runs, what lies above that part belongs to the
 code that switched to it last.  Code that walks up the stack (NumPy, for every temporary array of 256 KiB or more; the
 backtrace in an error of PyTorch; a profiler) leaves the greenlet's part after a few frames and reads on there: in a
@@ -44,7 +48,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
-from refdist.core import call_site, context_stack, history, pytorch
+from refdist.core import call_site, context_stack, history, inherited, pytorch
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.interfaces import ReplicaSwitchHooks
 from refdist.runtime import Field
@@ -215,6 +219,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
     replicas: list[Any] = [None] * count
     calls: list[Any] = [None] * count
     together = f"{count} replicas"
+    own_context = inherited.contexts()
     waiting = 0
     try:
         for i in order:
@@ -225,6 +230,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 # A greenlet keeps what it is started with as long as it lives, so not with a job.
                 replica.switch(None)
             replicas[i] = replica
+            replica.gr_context = own_context()
             calls[i] = call = replica.switch((current, body, i))
             if call is not None:
                 waiting += 1
@@ -246,7 +252,8 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 journal.history.value.append((together, call.kind, call.signature, call.call_site))
                 sink = journal.recording.value
             waiting = 0
-            answers = calls[0].execute(calls) if sink is None else sink.combine(current, calls)
+            within = replicas[0].gr_context.copy().run
+            answers = within(calls[0].execute, calls) if sink is None else within(sink.combine, current, calls)
             pool.places = place.inside
             following: list[Any] = [None] * count
             for i in order:
@@ -322,6 +329,7 @@ def _replica(_: None) -> None:
         scheduler = run.scheduler
         # A parked replica must not keep the arrays of its last run alive.
         del run, body
+        getcurrent().gr_context = None
 
 
 call_site.end_at(_replica.__code__)

@@ -1,7 +1,8 @@
 """Threads for datasets: elements read ahead, and functions applied to several elements at once.
 
 A thread lives as long as the iterator that started it: it ends when the iterator has ended or is garbage collected.
-An exception in a thread is raised to the reader, in place of the element that caused it.
+An exception in a thread is raised to the reader, in place of the element that caused it.  The functions of a program
+have copies of the reader's context variables.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from refdist.core import inherited
 from refdist.data.iterators import noted
 
 _END = object()
@@ -32,7 +34,9 @@ class ReadAhead:
         stop = threading.Event()
         # The thread holds the queue and the event, never this object: so it can be collected, which ends the thread.
         weakref.finalize(self, _finish, self._queue, stop)
-        threading.Thread(target=_read, args=(read, self._queue, stop), daemon=True, name="refdist prefetch").start()
+        context = inherited.contexts()()
+        threading.Thread(target=context.run, args=(_read, read, self._queue, stop), daemon=True,
+                         name="refdist prefetch").start()
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -79,7 +83,12 @@ def map_in_threads(make: Callable[[_T], _U], stream: Iterable[_T], threads: int)
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="refdist map") as pool:
         elements = iter(stream)
-        waiting = deque(pool.submit(make, element) for element in itertools.islice(elements, threads))
+        own_context = inherited.contexts()
+
+        def started(count: int) -> Iterator[Future[_U]]:
+            return (pool.submit(own_context().run, make, element) for element in itertools.islice(elements, count))
+
+        waiting = deque(started(threads))
         number = 0
         try:
             while waiting:
@@ -88,7 +97,7 @@ def map_in_threads(make: Callable[[_T], _U], stream: Iterable[_T], threads: int)
                     result = future.result()
                 except Exception as error:
                     raise noted(error, "map", number) from None
-                waiting.extend(pool.submit(make, element) for element in itertools.islice(elements, 1))
+                waiting.extend(started(1))
                 yield result
                 number += 1
         finally:

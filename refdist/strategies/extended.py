@@ -15,7 +15,7 @@ from typing import Any
 from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
-from refdist.core import context_stack, lockstep, pytorch, rules
+from refdist.core import context_stack, inherited, lockstep, pytorch, rules
 from refdist.core.callers import require
 from refdist.data.dataset import Dataset
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
@@ -219,7 +219,7 @@ class StrategyExtended(OneOfAKind, Updates):
         mode = pytorch.mode() if "torch" in modules else None
         try:
             if layout.count == 1:
-                results = [body(0, None)]
+                results = [inherited.contexts()().run(body, 0, None)]
             else:
                 results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", first)
         except BaseException as raised:

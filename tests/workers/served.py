@@ -76,7 +76,13 @@ def results(strategy: Any, c: Any) -> None:
         return (refdist.get_strategy() is strategy, refdist.in_cross_replica_context(),
                 strategy.run(lambda: refdist.get_replica_context().replica_id_in_sync_group))
 
+    def strict() -> str:
+        before = np.geterr()["divide"]
+        np.seterr(divide="raise")
+        return before
+
     assert c.schedule(where).fetch() == (True, True, 0)
+    assert {c.schedule(strict).fetch() for _ in range(6)} == {"warn"}, "a function's context variables end with it"
     assert c.done() and c.join() is None
 
 
