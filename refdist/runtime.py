@@ -1,9 +1,9 @@
 """The state of this process: what it keeps is declared where it is used, and can be put back as a whole.
 
-A program sets what holds for all that comes after: the backend, the size of the machine, the strategy of
-`experimental_set_strategy`, the journal that is being recorded.  Each of these is a `Field`, declared by the module
-whose idea it is and typed with that module's classes, so nothing here knows the layers above.  `process` knows all
-fields, and `with process.fresh():` runs its block as if refdist had just been imported.
+A program sets what holds for all that comes after: the backend, the size of the machine, the journal that is being
+recorded.  Each of these is a `Field`, declared by the module whose idea it is and typed with that module's classes, so
+nothing here knows the layers above.  `process` knows all fields, and `with process.fresh():` runs its block as if
+refdist had just been imported.
 
 What lower layers ask of higher ones is a `Late`: set once, when refdist is imported.
 

@@ -251,6 +251,32 @@ def test_set_strategy_lasts_until_another_one_is_set() -> None:
         refdist.experimental_set_strategy("mirrored")
 
 
+def test_each_simulated_worker_sets_its_strategy() -> None:
+    def program() -> tuple[Any, ...]:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        refdist.experimental_set_strategy(strategy)
+        total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+        current = refdist.get_strategy() is strategy
+        refdist.experimental_set_strategy(None)
+        return float(total), current, refdist.has_strategy()
+
+    assert refdist.simulate_workers(program, 2) == [(2.0, True, False)] * 2
+
+
+def test_a_strategy_that_cannot_be_entered_is_not_set() -> None:
+    class Broken(refdist.OneDeviceStrategy):
+        def scope(self) -> Any:
+            raise KeyError("broken")
+
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    refdist.experimental_set_strategy(strategy)
+    with pytest.raises(KeyError):
+        refdist.experimental_set_strategy(Broken("CPU:0"))
+    assert refdist.get_strategy() is strategy
+    refdist.experimental_set_strategy(None)
+    assert not refdist.has_strategy()
+
+
 def test_scopes_are_left_in_the_reverse_order() -> None:
     strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
     before = context_stack.state.top

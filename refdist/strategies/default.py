@@ -13,7 +13,6 @@ from refdist.core.callers import default_strategy, require
 from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
-from refdist.runtime import Field
 from refdist.strategies.base import Scope, Strategy
 from refdist.strategies.extended import StrategyExtended
 from refdist.strategies.replica_context import ReplicaContext, default_replica
@@ -130,12 +129,11 @@ class DefaultExtended(StrategyExtended):
 
 _default = DefaultStrategy()
 default_strategy.value, default_replica.value = _default, ReplicaContext(_default, 0)
-_set_strategy: Field[context_stack.Frame | None] = Field(
-    "the frame that `experimental_set_strategy` has pushed; None where it has not", lambda: None)
+_BELOW_SET = context_stack.Frame(context_stack.BOTTOM, None, context_stack.OUTSIDE)  # what a strategy is set on
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:
-    """Makes `strategy` current until another one is set; None goes back to the default one.
+    """Makes `strategy` current in this thread until another one is set; None goes back to the default one.
 
     Raises:
         RD09: inside the scope of a strategy.  RD25: not a strategy.
@@ -144,13 +142,16 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
     """
     if not (strategy is None or isinstance(strategy, Strategy)):
         raise errors.error("RD25", "experimental_set_strategy", f"got {strategy!r}", "Pass a strategy or None.")
-    if context_stack.frame() is not (_set_strategy.value or context_stack.BOTTOM):
+    top = context_stack.frame()
+    if top is not context_stack.BOTTOM and top.parent is not _BELOW_SET:
         raise errors.error("RD09", "experimental_set_strategy", f"it was called {context_stack.describe()}",
                            "Call it outside any `with strategy.scope():`.")
-    context_stack.state.top, _set_strategy.value = context_stack.BOTTOM, None
+    top = context_stack.BOTTOM
     if strategy is not None and not isinstance(strategy, DefaultStrategy):
-        strategy.scope().__enter__()
-        _set_strategy.value = context_stack.frame()
+        with context_stack.pushed(_BELOW_SET):
+            strategy.scope().__enter__()
+            top = context_stack.frame()
+    context_stack.state.top = top
 
 
 def array_module() -> Any:
