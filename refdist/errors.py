@@ -172,7 +172,9 @@ CATALOGUE: dict[str, Code] = {
     "RD06": Code(
         "the same call at different source lines", InvalidContextError,
         "Replicas meet at the same line of the program; equal calls at different lines are probably swapped.",
-        "Write the call once, outside the branch, and let only its argument depend on the replica."),
+        "Where every replica comes to both lines, make the calls in the same order on all. Where each comes to one of "
+        "them only, write the call once, outside the branch, and let its argument depend on the replica. Where some "
+        "come to both, make both calls on all."),
     "RD07": Code(
         "gather: other dimensions differ", InvalidArgumentError,
         "Arrays are gathered along one axis; all their other dimensions must be equal.",

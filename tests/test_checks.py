@@ -193,6 +193,65 @@ def test_the_lines_of_a_swap_are_those_of_the_two_calls() -> None:
     assert lines == [5, 3]
 
 
+SAME_ORDER = "Where every replica comes to both lines, make the calls in the same order on all."
+ONCE = ("Where each comes to one of them only, write the call once, outside the branch, and let its argument depend on "
+        "the replica.")
+BOTH = "Where some come to both, make both calls on all."
+
+
+def sum_of(value: float) -> float:
+    return float(me().all_reduce("SUM", np.float32(value)))
+
+
+def another_order() -> tuple[float, float]:
+    if rank() % 2 == 0:
+        loss = sum_of(rank())
+        count = sum_of(100)
+    else:
+        count = sum_of(100)
+        loss = sum_of(rank())
+    return loss, count
+
+
+def the_same_order() -> tuple[float, float]:
+    loss = sum_of(rank())
+    count = sum_of(100)
+    return loss, count
+
+
+def one_line_each() -> tuple[float, float]:
+    loss = sum_of(rank()) if rank() % 2 == 0 else sum_of(-rank())
+    return loss, sum_of(100)
+
+
+def one_line() -> tuple[float, float]:
+    loss = sum_of(rank() if rank() % 2 == 0 else -rank())
+    return loss, sum_of(100)
+
+
+def both_lines_on_some() -> tuple[float, float]:
+    loss = sum_of(rank()) if rank() % 2 == 0 else 0.0
+    return loss, sum_of(100)
+
+
+def both_lines() -> tuple[float, float]:
+    loss = sum_of(rank())
+    return loss, sum_of(100)
+
+
+@pytest.mark.parametrize(("wrong", "advice", "right", "loss"), [
+    (another_order, SAME_ORDER, the_same_order, 3.0), (one_line_each, ONCE, one_line, 1.0),
+    (both_lines_on_some, BOTH, both_lines, 3.0)])
+def test_what_an_error_about_two_lines_advises_is_right(
+        wrong: Callable[[], Any], advice: str, right: Callable[[], Any], loss: float) -> None:
+    with pytest.raises(RuntimeError, match="RD06") as caught:
+        STRATEGY.run(wrong)
+    assert advice in str(caught.value)
+    both = set(re.findall(r"called from \S*?(test_checks\.py:\d+(?:, column \d+)?)", str(caught.value)))
+    assert len(both) == 2, caught.value
+    assert STRATEGY.experimental_local_results(STRATEGY.run(right)) == ((loss, 300.0),) * 3
+
+
 def test_the_first_replica_s_own_exception_wins_and_later_ones_do_not_start() -> None:
     started = []
 
