@@ -12,6 +12,7 @@ from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import constant, current_backend
 from refdist.array.convert import as_array, astype, dtype_of, native, on_device_of, to_array, xp_of
+from refdist.array.float_errors import Reported
 from refdist.array.types import Array
 from refdist.core import context_stack, rules
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
@@ -169,7 +170,7 @@ def _size(value: object, attempted: str) -> int:
 def _quotient(losses: Array, size: int) -> Any:
     own = dtype_of(losses)
     dtype = np.dtype(rules.MEAN_DTYPE.get(own.name, own))
-    with on_device_of(losses), np.errstate(all="ignore"):
+    with on_device_of(losses), Reported("add"):
         total = as_array(xp_of(losses).sum(losses, dtype=native(dtype, losses)))
     # The size in the dtype of the losses, which may round it.
     return current_backend().divide(total, size if dtype.kind == "c" else float(dtype.type(size)))

@@ -45,6 +45,7 @@ import numpy as np
 from refdist import errors, journal
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
+from refdist.array.float_errors import Noted, Reported, report
 from refdist.array.messages import Task
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
@@ -286,9 +287,19 @@ class MPITransport(ConnectableTransport):
         parts = _numpy(columns)
         with journal.span("exchange", called=call, contributed=parts):
             if sum(part.nbytes for column in parts for part in column) <= Slots.nbytes:
-                return self._sum_small(call, parts)
+                with Reported("add"):
+                    return self._sum_small(call, parts)
             self._rendezvous(call, b"")
-            return self._reducer.sum(parts, ordered)
+            with Noted() as noted:
+                totals = self._reducer.sum(parts, ordered)
+            report(self._of_all(noted.bits), "add")
+            return totals
+
+    def _of_all(self, bits: int) -> int:
+        # Each worker has added a part of the sums.
+        everyone = np.empty(self.size, np.uint8)
+        self._wait(self._comm.Iallgather(np.array([bits], np.uint8), everyone))
+        return int(np.bitwise_or.reduce(everyone))
 
     def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]]) -> list[HostArray]:
         mine = b"".join([part.tobytes() for column in columns for part in column])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, kind_of, read_only
+from refdist.array.float_errors import Reported
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
 
@@ -50,28 +51,29 @@ class Simulated(Backend):
 
     def sum(self, arrays: Sequence[Array]) -> Any:
         mine: Any = arrays
-        return ordered_sum(mine)
+        with Reported("add"):
+            return ordered_sum(mine)
 
     def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
         return [array] * len(devices)
 
-    @np.errstate(all="ignore")
     def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
         mine: Any = array
         rows: Any = indices
         new: Any = values
         changed = mine.copy()
-        if operation == "update":
-            changed[rows] = new
-        elif operation == "div" and kind_of(mine.dtype) in "iu":
-            _divide_integers(changed, rows, new)
-        else:
-            _AT[operation].at(changed, rows, new)
+        with Reported(f"scatter_{operation}"):
+            if operation == "update":
+                changed[rows] = new
+            elif operation == "div" and kind_of(mine.dtype) in "iu":
+                _divide_integers(changed, rows, new)
+            else:
+                _AT[operation].at(changed, rows, new)
         return frozen(changed)
 
-    @np.errstate(all="ignore")
     def difference(self, array: Array, other: Array) -> Any:
-        return super().difference(array, other)
+        with Reported("subtract"):
+            return super().difference(array, other)
 
     @np.errstate(all="ignore")
     def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:

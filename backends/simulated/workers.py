@@ -36,6 +36,7 @@ from greenlet import getcurrent
 from refdist import config, errors, journal
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
+from refdist.array.float_errors import Noted, report
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, history, lockstep, pytorch
@@ -95,8 +96,10 @@ class SimulatedWorker(ConnectableTransport):
             try:
                 agreement.compare(calls, unit_name="worker")
             except errors.RefdistError as error:
-                return [(None, error)] * len(calls)
-            return [(combine([one.contribution for one in calls]), None)] * len(calls)
+                return [(None, error, 0)] * len(calls)
+            with Noted() as noted:
+                combined = combine([one.contribution for one in calls])
+            return [(combined, None, noted.bits)] * len(calls)
 
         # The program may have set TF_CONFIG to something else.
         config_of_mine = os.environ.get("TF_CONFIG")
@@ -104,7 +107,7 @@ class SimulatedWorker(ConnectableTransport):
         mine = random.getstate(), np.random.get_state(), pytorch.random_state()
         journal.history.value.append((f"worker {self.rank}", call.kind, call.signature, call.call_site))
         try:
-            answered: tuple[T, errors.RefdistError | None] = lockstep.rendezvous(
+            answered: tuple[T, errors.RefdistError | None, int] = lockstep.rendezvous(
                 self._session, CollectiveCall(call.kind, call.signature, contribution, answer, call.call_site))
         finally:
             for one in put_back:
@@ -113,9 +116,10 @@ class SimulatedWorker(ConnectableTransport):
             random.setstate(mine[0])
             np.random.set_state(mine[1])
             pytorch.set_random_state(mine[2])
-        combined, error = answered
+        combined, error, float_errors = answered
         if error is not None:
             raise history.explained(on_every_worker(type(error)(str(error), error.code)))
+        report(float_errors, "add")
         return combined
 
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:

@@ -15,6 +15,7 @@ from refdist import errors
 from refdist.array import convert
 from refdist.array.backend import Backend, current_backend
 from refdist.array.convert import as_array, dtype_of, kind_of, numpy_dtype, on_device_of, xp_of
+from refdist.array.float_errors import Reported
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import rules
@@ -263,5 +264,5 @@ def reduce_axes(part: Array, axes: tuple[int, ...], attempted: str) -> tuple[Any
     dtype = part.dtype
     if isinstance(dtype, np.dtype):
         dtype = dtype.newbyteorder("=")  # NumPy takes no other
-    with on_device_of(part), np.errstate(all="ignore"):
+    with on_device_of(part), Reported("add"):
         return as_array(xp_of(part).sum(part, axis=tuple(positive), dtype=dtype)), count

@@ -16,8 +16,8 @@ float32 NumPy's takes the first in whole vectors and the second in what is left 
 would depend on where a transport cuts it.  So the end of a sum is looked at for NaNs, and all of it where vectors take
 the second, too, or where arrays are not contiguous.  To look at all of every sum would cost 10 % of it.
 
-A sum that is too large is infinite, as on a GPU and in TensorFlow; NumPy's warning about that would name a line of this
-file.
+A sum that is too large is infinite, as on a GPU and in TensorFlow.  What NumPy says about that is for the callers to
+note (`float_errors`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _VECTORS = 64  # numbers that fill whole vectors of any processor
 _LARGE = 1 << 24  # bytes; below, blocks are not worth it where memory for the sum is allocated too
 
 
-@np.errstate(all="ignore")
 def ordered_sum(arrays: Sequence[npt.NDArray[np.generic]],
                 out: npt.NDArray[np.generic] | None = None) -> npt.NDArray[np.generic]:
     """The sum of arrays of one shape and dtype, left to right.

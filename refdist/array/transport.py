@@ -40,6 +40,7 @@ from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.collectives import Part
 from refdist.array.convert import frozen, to_numpy
+from refdist.array.float_errors import Reported
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
@@ -91,7 +92,9 @@ class Transport(ABC):
         Returns:
             Read-only arrays.
         """
-        return summed(self.all_gather_object(call, columns))
+        everyone = self.all_gather_object(call, columns)
+        with Reported("add"):
+            return summed(everyone)
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         """For each column the local arrays of all workers one after another; lengths along `axis` may differ."""

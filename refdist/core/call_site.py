@@ -17,9 +17,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from contextvars import ContextVar
 from itertools import islice, zip_longest
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from refdist import notebook
 
@@ -41,6 +42,7 @@ class Place(NamedTuple):
 
 
 Site = tuple[Place, ...]
+Error = TypeVar("Error", bound=BaseException)
 
 _interned: dict[Place, Place] = {}
 
@@ -65,6 +67,11 @@ _OURS, _ROOT = "ours", "root"
 _known: dict[int, tuple[dict[int, Place] | str, CodeType]] = {}
 
 
+# The site of the collective that is carried out; () where none is.
+meeting: ContextVar[Site] = ContextVar("meeting", default=())
+_carriers: set[CodeType] = set()
+
+
 def is_ours(module: str) -> bool:
     """Whether a module is part of refdist."""
     return module == _PACKAGE or module.startswith(_PACKAGE + ".")
@@ -73,6 +80,11 @@ def is_ours(module: str) -> bool:
 def end_at(code: CodeType) -> None:
     """Below frames of `code` there is nothing that a user wrote."""
     _known[id(code)] = _ROOT, code
+
+
+def carry_out_in(code: CodeType) -> None:
+    """What frames of `code` lead to, the calls at `meeting` have led to."""
+    _carriers.add(code)
 
 
 def of(frame: FrameType | None) -> Site:
@@ -110,10 +122,32 @@ def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warns at the user's line that led here, however many frames of refdist lie between."""
-    frame, level = sys._getframe(1), 2
+    level, place = _outwards(sys._getframe(1))
+    if place is None:
+        warnings.warn(text, category, stacklevel=level + 1)
+    else:
+        warnings.warn_explicit(text, category, place.file, place.line, registry=_told.setdefault(place.file, {}))
+
+
+def noted(error: Error) -> Error:
+    """The error with the line of the collective that is carried out, of which its traceback has no frame."""
+    place = _outwards(sys._getframe(1))[1]
+    if place is not None:
+        error.add_note(f"in the call of all replicas at {place}")
+    return error
+
+
+_told: dict[str, dict[object, object]] = {}  # what was warned of at a collective, by file
+
+
+def _outwards(frame: FrameType) -> tuple[int, Place | None]:
+    # How many frames out the program is; or where it made the call that is carried out for all replicas.
+    level = 1
     while frame.f_back is not None and is_ours(frame.f_globals.get("__name__", "")):
+        if frame.f_code in _carriers and meeting.get():
+            return level, meeting.get()[0]
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    return level, None
 
 
 def tell_apart(sites: Sequence[Site]) -> list[str]:

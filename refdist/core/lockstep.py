@@ -253,6 +253,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 sink = journal.recording.value
             waiting = 0
             within = replicas[0].gr_context.copy().run
+            within(call_site.meeting.set, calls[0].call_site)
             answers = within(calls[0].execute, calls) if sink is None else within(sink.combine, current, calls)
             pool.places = place.inside
             following: list[Any] = [None] * count
@@ -333,3 +334,4 @@ def _replica(_: None) -> None:
 
 
 call_site.end_at(_replica.__code__)
+call_site.carry_out_in(run.__code__)

@@ -95,6 +95,27 @@ def many_large_sums() -> Any:
     return [plain(one) for one in kept + again]
 
 
+def overflows() -> Any:
+    """Every worker reports the overflow of an element that one of them has added, and nothing is written."""
+    s = strategy()
+    said = []
+    for size in (3, 50_000, 5_000_000):
+        large = np.ones(size, np.float16)
+        large[-1] = 65504
+        with s.scope():
+            v = refdist.Variable(large, aggregation=Aggregation.SUM)
+        for write in (lambda large=large: me().all_reduce("SUM", large), lambda v=v, large=large: v.assign_add(large)):
+            try:
+                with np.errstate(over="raise"):
+                    s.run(write)
+            except FloatingPointError as error:
+                said.append(str(error))
+        with np.errstate(over="call", call=lambda error, bits: said.append((error, bits))):
+            s.run(lambda large=large: me().all_reduce("MEAN", large))
+        said.append(float(np.asarray(v, np.float64).max()))
+    return said
+
+
 def mixed_nest() -> Any:
     s = strategy()
 

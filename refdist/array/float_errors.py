@@ -1,0 +1,89 @@
+"""Floating-point errors in additions of refdist's own: what the program's `np.errstate` asks for is done about them.
+
+NumPy would warn at the line of refdist that adds, or raise there, in the middle of a sum that other workers go on with.
+So the errors are only noted while refdist adds, and when all of it is done they are reported: a warning names the line
+of the program, and an exception comes before anything is written.  Workers that each add a part tell each other what
+they noted, so that all of them report the same.
+
+Additions on a GPU note nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+import numpy as np
+
+from refdist.core import call_site
+
+# NumPy's bits and names, by the words of `np.errstate`.
+_ERRORS = {"divide": (1, "divide by zero"), "over": (2, "overflow"), "under": (4, "underflow"),
+           "invalid": (8, "invalid value")}
+
+
+class Noted:
+    """Notes the errors of the arithmetic in a `with` block.
+
+    Attributes:
+        bits: the errors.
+    """
+
+    __slots__ = ("_state", "bits")
+
+    def __init__(self) -> None:
+        self.bits = 0
+        self._state = np.errstate(all="call", call=self._note)
+
+    def _note(self, error: str, bits: int) -> None:
+        self.bits |= bits
+
+    def __enter__(self) -> Noted:
+        self._state.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._state.__exit__(kind, error, trace)
+
+
+class Reported(Noted):
+    """Notes the errors of the arithmetic in a `with` block, and reports them at its end."""
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: str) -> None:
+        super().__init__()
+        self._operation = operation
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        super().__exit__(kind, error, trace)
+        if error is None:
+            report(self.bits, self._operation)
+
+
+def report(bits: int, operation: str) -> None:
+    """Does what `np.errstate` asks for about these errors, in NumPy's words.
+
+    Raises:
+        FloatingPointError: where it asks for that.
+    """
+    if not bits:
+        return
+    asked = np.geterr()
+    for name, (bit, error) in _ERRORS.items():
+        how = asked[name]  # type: ignore[literal-required]
+        if not bits & bit or how == "ignore":
+            continue
+        text = f"{error} encountered in {operation}"
+        if how == "raise":
+            raise call_site.noted(FloatingPointError(text))
+        if how == "warn":
+            call_site.warn(text, RuntimeWarning)
+        elif how == "print":
+            print(f"Warning: {text}", file=sys.stderr)
+        elif how == "log":
+            np.geterrcall().write(f"Warning: {text}\n")
+        else:
+            np.geterrcall()(error, bits)
