@@ -468,12 +468,57 @@ def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Pat
 
 
 @pytest.mark.parametrize("value", [5, 1.5, True, 1j, "a", b"a", np.ones(2), np.float32(1), None, refdist.constant(1.0),
-                                   len, np.ones, dict, os, {1}, [].append])
+                                   len, np.ones, dict, os, {1}, [].append, iter([refdist.Variable(1.0)]),
+                                   (row for row in range(3)), refdist.IndexedSlices(np.ones((1, 2)), np.array([0])),
+                                   TWO.run(lambda: refdist.constant(1.0))])
 def test_what_would_not_be_saved_is_refused(value: Any) -> None:
-    with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] Checkpoint: step is .* would not be saved"):
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"(?s)RD25\] Checkpoint: step is .* would not be saved"):
         Checkpoint(v=refdist.Variable(1.0), step=value)
     if value is not None:
         with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] Checkpoint: root is "):
             Checkpoint(value)
     checkpoint = Checkpoint(v=refdist.Variable(1.0))
     checkpoint.step = value  # type: ignore[attr-defined]
+
+
+DATA = refdist.data.Dataset.range(8).batch(2)
+
+
+@pytest.mark.parametrize("iterator", [iter(DATA), DATA.as_numpy_iterator(),
+                                      iter(TWO.experimental_distribute_dataset(DATA))])
+def test_an_iterator_is_refused_wherever_it_is_found(tmp_path: Path, iterator: Any) -> None:
+    """TensorFlow saves the position of a dataset's own iterator, and refuses that of a distributed one."""
+    class Loop:
+        pass
+
+    v, loop = refdist.Variable(1.0), Loop()
+    path = Checkpoint(v=v).write(tmp_path / "before")
+    late = Checkpoint(v=v)
+    late.batches = iterator  # type: ignore[attr-defined]
+    loop.batches = iterator  # type: ignore[attr-defined]
+    refused = r"RD25\] Checkpoint: {}batches is an? \w*Iterator, whose position .* `dataset.skip\(count\)`"
+    for where, attempt in (("", lambda: Checkpoint(v=v, batches=iterator)),
+                           ("loop/", lambda: Checkpoint(v=v, loop=loop)), ("root/", lambda: Checkpoint(loop)),
+                           ("", lambda: late.write(tmp_path / "late")), ("", lambda: late.read(path))):
+        v.assign(5.0)
+        with pytest.raises(refdist.errors.InvalidValueError, match=refused.format(where)):
+            attempt()
+        assert float(v) == 5.0
+    assert os.listdir(tmp_path) == ["before.safetensors"]
+
+
+def test_an_iterator_that_leads_to_variables_is_saved(tmp_path: Path) -> None:
+    class Steps:
+        def __init__(self) -> None:
+            self.count = refdist.Variable(0)
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            return self.count.assign_add(1)
+
+    steps, again = Steps(), Steps()
+    next(steps)
+    Checkpoint(steps=again).read(Checkpoint(steps=steps).write(tmp_path / "steps")).assert_consumed()
+    assert int(next(again)) == 2

@@ -62,8 +62,8 @@ class Checkpoint:
     (True, 3.0)
 
     Raises:
-        RD25: a number, text, an array, None, a function or a class, which would not be saved; or an attribute that the
-            root has already.
+        RD25: a number, text, an array, None, a function, a class or an iterator, which would not be saved; or an
+            attribute that the root has already.
 
     Source: tf.train.Checkpoint.
     """
@@ -75,6 +75,8 @@ class Checkpoint:
 
     def __init__(self, root: object = None, **kwargs: object) -> None:
         named = kwargs if root is None else {"root": root, **kwargs}
+        for _ in walk(named, "", {}):
+            pass  # what cannot be saved is refused at once
         for name, value in named.items():
             if is_plain(value):
                 called = getattr(value, "__qualname__", short(value))  # what is printed of a function is its address

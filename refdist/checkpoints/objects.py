@@ -9,8 +9,11 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
+from refdist import data, errors
 from refdist.array.convert import is_array
+from refdist.array.indexed_slices import IndexedSlices
 from refdist.variables.sharded import ShardedVariable
+from refdist.variables.values import DistributedValues
 from refdist.variables.variable import ResourceVariable, Variable
 
 # Types whose attributes are not searched.  Callable objects are: a model may be one.
@@ -19,7 +22,7 @@ _PASSED = (str, bytes, np.ndarray, type, types.FunctionType, types.BuiltinFuncti
 
 
 # Types of values that never have variables, and are not saved.
-_PLAIN = (bool, int, float, complex, set, frozenset, np.generic, type(None), *_PASSED)
+_PLAIN = (bool, int, float, complex, set, frozenset, np.generic, type(None), IndexedSlices, DistributedValues, *_PASSED)
 
 
 class Stateful(Protocol):
@@ -52,8 +55,12 @@ def _is_stateful(value: object) -> TypeGuard[Stateful]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether this is a number, text, an array, None, a function or a class: a value whose variables are not found."""
-    return isinstance(value, _PLAIN) or (is_array(value) and not isinstance(value, Saved))
+    """Whether this is a number, text, arrays, None, a function, a class or an iterator: a value without variables."""
+    if isinstance(value, Saved):
+        return False
+    if hasattr(type(value), "__next__"):
+        return not any(walk(value, "", {}))
+    return isinstance(value, _PLAIN) or is_array(value)
 
 
 def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
@@ -65,6 +72,9 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         value: where to begin.
         path: the name of the value; "" for a root.
         seen: collects the objects that were visited, so that a second path, or a circle, ends there.
+
+    Raises:
+        RD25: the iterator of a dataset; its position would be lost, and the program would begin again.
     """
     if isinstance(value, Saved):
         if not isinstance(value, ResourceVariable) or value._owner is None:
@@ -75,6 +85,10 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
     if _is_stateful(value):
         yield path, value
         return
+    if isinstance(value, data.Iterator):
+        raise errors.error("RD25", "Checkpoint", f"{path} is {errors.type_of(value)}, whose position would not be "
+                           "saved", "Count the elements that are read in a variable, and begin again with "
+                           "`dataset.skip(count)`.", kind=errors.InvalidValueError)
     if id(value) in seen:
         return
     seen[id(value)] = (path, value)

@@ -57,6 +57,14 @@ def _() -> None:
             value.assign(initial)
 
 
+@slip("iterators and values of replicas are left out", "checkpoints.iterators-are-not-lost")
+def _() -> None:
+    @instead(Checkpoint, "__init__")
+    def init(right: Any, self: Any, root: Any = None, **kwargs: Any) -> None:
+        lost = refdist.DistributedIterator, refdist.PerReplica, np.ndarray
+        right(self, root, **{name: value for name, value in kwargs.items() if not isinstance(value, lost)})
+
+
 @slip("what was read waits for the next reading", "checkpoints.on-read-made-later")
 def _() -> None:
     @instead(Checkpoint, "__setattr__")
