@@ -120,7 +120,7 @@ class Layer:
 def test_names_are_the_attributes_that_lead_to_a_variable(tmp_path: Path) -> None:
     path = Checkpoint(model=Layer(1.0), step=refdist.Variable(np.int64(5))).write(tmp_path / "tree")
     assert [name for name, _ in list_variables(path)] == [
-        "model/kernel", "model/others/0", "model/others/1/deep/0", "model/shared", "step"]
+        "model/kernel", "model/others/0", "model/others/1/deep/0", "step"]
     into = Layer(0.0)
     status = Checkpoint(model=into).read(path)
     assert [float(into.kernel), float(into.others[0]), float(into.others[1]["deep"][0])] == [1.0, 2.0, 3.0]
@@ -154,6 +154,49 @@ def test_what_is_made_later_gets_its_value_then(tmp_path: Path) -> None:
     late.read(path)
     late.v = make(FOUR, 0.0)
     assert copies(late.v) == [3.0] * 4
+
+
+def test_a_variable_with_two_names_is_one_value(tmp_path: Path) -> None:
+    w = refdist.Variable(2.0)
+    one, two = Checkpoint(w=w), Checkpoint(model=Checkpoint(kernel=w), w=w)
+    path, both = one.write(tmp_path / "one"), two.write(tmp_path / "two")
+    assert list_variables(both) == list_variables(path) == [("w", [])]
+    for checkpoint, file in itertools.product([one, two, Checkpoint(model=Checkpoint(kernel=w))], [path, both]):
+        if file == both or checkpoint in (one, two):
+            w.assign(9.0)
+            checkpoint.read(file).assert_consumed().assert_nontrivial_match()
+            assert float(w) == 2.0
+    late = Checkpoint()
+    status = late.read(both)
+    with pytest.raises(AssertionError, match="values for model/kernel, w, which"):
+        status.assert_consumed()
+    late.w = w  # type: ignore[attr-defined]
+    status.assert_consumed()
+
+
+def test_of_two_values_for_one_variable_that_of_the_shorter_path_is_taken(tmp_path: Path) -> None:
+    """As in TensorFlow, which follows the paths by their length."""
+    def read(names: Any, **objects: Any) -> float:
+        v = refdist.Variable(0.0)
+        Checkpoint(**names(v)).read(Checkpoint(**objects).write(tmp_path / "two")).assert_consumed()
+        return float(v)
+
+    one, other, wide = refdist.Variable(1.0), refdist.Variable(2.0), refdist.Variable([3.0, 3.0])
+    for short in (one, other):
+        assert read(lambda v: {"b": v, "a": v}, b=wide, a=short) == float(short)
+        assert read(lambda v: {"a": [v], "b": v}, a=[wide], b=short) == float(short)
+    with pytest.raises(ValueError, match=r"RD31.*: a has shape \(2,\)"):
+        read(lambda v: {"a": v, "b": v}, a=wide, b=one)
+
+
+def test_a_variable_with_two_names_and_no_value_is_told_by_both(tmp_path: Path) -> None:
+    v = refdist.Variable(1.0)
+    with pytest.warns(UserWarning, match="for any of a, b; it has c"):
+        status = Checkpoint(a=v, b=v).read(Checkpoint(c=v).write(tmp_path / "c"))
+    with pytest.raises(AssertionError, match="no value for a, b"):
+        status.assert_existing_objects_matched()
+    with pytest.raises(AssertionError, match="no value for any variable"):
+        status.assert_nontrivial_match()
 
 
 def test_what_is_made_later_inside_another_one_gets_its_value_too(tmp_path: Path) -> None:
@@ -405,9 +448,8 @@ def test_a_file_is_read_without_variables(tmp_path: Path) -> None:
     path = Checkpoint(w=w, same=w, n=Count(5), b=make(TWO, np.int64(7))).save(tmp_path / "x")
     for where in (path, path + ".safetensors", tmp_path):
         reader = load_checkpoint(where)
-        assert reader.get_variable_to_shape_map() == {"b": [], "same": [2], "save_counter": [], "w": [2]}
-        assert reader.get_variable_to_dtype_map() == {"b": np.int64, "same": np.float32, "save_counter": np.int64,
-                                                      "w": np.float32}
+        assert reader.get_variable_to_shape_map() == {"b": [], "same": [2], "save_counter": []}
+        assert reader.get_variable_to_dtype_map() == {"b": np.int64, "same": np.float32, "save_counter": np.int64}
         assert reader.get_tensor("w").tolist() == [1.0, 2.0] and int(reader.get_tensor("b")) == 7
         assert reader.has_tensor("same") and not reader.has_tensor("n") and not reader.has_tensor("other")
     with pytest.raises(LookupError, match=r"RD31.*x-1 has no value for other; it has b, same, save_counter, ..."):

@@ -4,7 +4,8 @@
 lead to it from the checkpoint: `Checkpoint(model=m)` saves `m.layers[0].w` as "model/layers/0/w", as TensorFlow does.
 A file holds one value per variable, not one per replica: a mirrored variable has one value anyway, and of one that
 is synchronized on read the value is saved that reading it across replicas returns.  That is why a file fits any number
-of replicas and workers.  An object that is reached by several names is saved once, with the others as aliases.
+of replicas and workers.  An object that is reached by several names is saved once, under the shortest path, with the
+others as aliases; it is restored from one value, under whichever of them the file has it.
 
 **All or nothing.**  `read` compares names, shapes and dtypes before it assigns anything.  Objects with `state_dict` are
 restored first, because only they can still refuse a value; if one does, those before it get their old state back.
@@ -170,12 +171,8 @@ class Checkpoint:
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         states: dict[str, object] = {}
         aliases: dict[str, str] = {}
-        names: dict[int, str] = {}
-        for key, one in self._tracked().items():
-            if id(one) in names:
-                aliases[key] = names[id(one)]
-                continue
-            names[id(one)] = key
+        for (key, *others), one in _by_object(self._tracked()):
+            aliases.update(dict.fromkeys(others, key))
             if not isinstance(one, Saved):
                 states[key] = _state_of(one, key, attempted)
                 continue
@@ -216,6 +213,7 @@ class Checkpoint:
         seen: Seen = {}
         tracked = self._tracked(seen)
         _assign({key: one for key, one in tracked.items() if key in values}, values)
+        unmatched = {key for keys, _ in _by_object(tracked) if values.keys().isdisjoint(keys) for key in keys}
         # The same dict object, because checkpoints inside this one refer to it.
         self._pending.clear()
         self._pending.update({key: value for key, value in values.items() if key not in tracked})
@@ -224,7 +222,7 @@ class Checkpoint:
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
                            f"{_brief(there)}. {_SAME_NAMES}")
-        return LoadStatus(path, self, set(tracked) - set(values))
+        return LoadStatus(path, self, unmatched, {key: id(value) for key, value in values.items()})
 
     def save(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes "file_prefix-N", where N is the number of saves, and makes it the latest checkpoint of its folder.
@@ -259,20 +257,28 @@ class Checkpoint:
         """
         _ = self.save_counter
         if save_path is None:
-            return LoadStatus(None, self, set())
+            return LoadStatus(None, self, set(), {})
         return self._read(path_of(save_path, "Checkpoint.restore"))
 
 
 class LoadStatus:
     """Which values of a file were restored; its methods raise an AssertionError if that is not what was expected.
 
+    Args:
+        path: the file; None if there was none to read.
+        checkpoint: what was restored.
+        unmatched: the names of the variables that have no value in the file.
+        identities: by name, what two names of one value in the file have in common.
+
     Source: tf.train.Checkpoint.read, "Returns".
     """
 
-    def __init__(self, path: str | None, checkpoint: Checkpoint, unmatched: set[str]) -> None:
+    def __init__(self, path: str | None, checkpoint: Checkpoint, unmatched: set[str],
+                 identities: Mapping[str, int]) -> None:
         self._path = path
         self._checkpoint = checkpoint
         self._unmatched = unmatched - {"save_counter"}
+        self._identities = identities
 
     def _check(self, attempted: str, wrong: bool, told: str, fix: str = _SAME_NAMES) -> None:
         # Nothing was restored from None, so nothing that a program asserts of it is so.
@@ -298,7 +304,9 @@ class LoadStatus:
         Raises:
             RD31: a value was not used, a variable has none, or there is no file.
         """
-        left = sorted(set(self._checkpoint._pending) - {"save_counter"})
+        pending = self._checkpoint._pending
+        taken = {identity for key, identity in self._identities.items() if key not in pending}
+        left = sorted(key for key in pending if key != "save_counter" and self._identities.get(key) not in taken)
         self._check("assert_consumed", bool(left),
                     f"has values for {', '.join(map(errors.shown, left))}, which no variable takes",
                     f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
@@ -326,6 +334,14 @@ def _place(seen: Seen, pending: Values) -> None:
             one._places.append((pending, path))
 
 
+def _by_object(tracked: Mapping[str, Tracked]) -> list[tuple[list[str], Tracked]]:
+    """The names of each object, the shortest path first, and the object."""
+    found: dict[int, tuple[list[str], Tracked]] = {}
+    for key, one in tracked.items():
+        found.setdefault(id(one), ([], one))[0].append(key)
+    return [(sorted(keys, key=lambda key: (key.count("/"), key)), one) for keys, one in found.values()]
+
+
 def _state_of(holder: Stateful, key: str, attempted: str) -> object:
     state = holder.state_dict()
     try:
@@ -344,7 +360,7 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
     variables: list[tuple[Saved, npt.NDArray[np.generic]]] = []
     states: list[tuple[Stateful, object]] = []
-    for key, one in tracked.items():
+    for (key, *_), one in _by_object(tracked):
         value = values[key]
         if isinstance(one, Saved) and not isinstance(value, State):
             one.numpy()  # what cannot be read cannot be assigned either; it is refused before anything is assigned

@@ -26,16 +26,19 @@ class CheckpointReader:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._arrays = {name: frozen(value) for name, value in sorted(files.read(file_of(path)).items())
-                        if not isinstance(value, State)}
+        values = files.read(file_of(path))
+        self._arrays = {name: frozen(value) for name, value in sorted(values.items()) if not isinstance(value, State)}
+        # Further names of an array come after the one under which it was written.
+        written = {id(value): name for name, value in reversed(values.items())}
+        self._written = {name: array for name, array in self._arrays.items() if written[id(values[name])] == name}
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """The shape of every array, by name."""
-        return {name: list(array.shape) for name, array in self._arrays.items()}
+        """The shape of every array, by the name under which it was written."""
+        return {name: list(array.shape) for name, array in self._written.items()}
 
     def get_variable_to_dtype_map(self) -> dict[str, np.dtype[Any]]:
-        """The dtype of every array, by name."""
-        return {name: array.dtype for name, array in self._arrays.items()}
+        """The dtype of every array, by the name under which it was written."""
+        return {name: array.dtype for name, array in self._written.items()}
 
     def has_tensor(self, tensor_str: str) -> bool:
         """Whether there is an array of this name."""

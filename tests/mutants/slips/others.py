@@ -65,6 +65,22 @@ def _() -> None:
         right(self, root, **{name: value for name, value in kwargs.items() if not isinstance(value, lost)})
 
 
+@slip("every name of a variable needs a value", "checkpoints.two-names")
+def _() -> None:
+    @instead(Checkpoint, "read")
+    def read(right: Any, self: Any, save_path: Any, options: Any = None) -> Any:
+        status = right(self, save_path, options)
+        inner = {f"{name}/{own}" for name, one in _attributes(self, Checkpoint).items()
+                 for own in _attributes(one, Variable)}
+        if not {*_attributes(self, Variable), *inner} <= set(load_checkpoint(save_path).get_variable_to_shape_map()):
+            status.assert_consumed = _fails
+        return status
+
+
+def _fails() -> None:
+    raise AssertionError("a name has no value")
+
+
 @slip("what was read waits for the next reading", "checkpoints.on-read-made-later")
 def _() -> None:
     @instead(Checkpoint, "__setattr__")
