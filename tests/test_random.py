@@ -165,6 +165,27 @@ def test_a_variable_as_the_state_is_used_as_it_is() -> None:
     assert generator.state is state and state.numpy().tolist() == [257, 2, 3]
 
 
+def test_a_variable_from_elsewhere_is_shared_as_it_was_and_the_generator_has_its_own_streams() -> None:
+    one, plain = refdist.OneDeviceStrategy("CPU:0"), Generator.from_seed(42)
+    with one.scope():
+        generator = Generator.from_state(plain.state, "philox")
+    assert one.run(lambda: words(generator, 2)).tolist() == [3621202046, 3406854068]
+    with THREE.scope():
+        generator = Generator.from_state(plain.state, "philox")
+    assert lists(THREE.run(lambda: words(generator, 2))) == [
+        [1351651700, 3439177961], [2614285735, 1142340123], [1304524594, 1928047318]]
+    assert generator.skip(1).tolist() == [42 + 4 * 512, 0, 0]
+    assert plain.state.numpy().tolist() == [42 + 4 * 512 + 256, 0, 0]
+    with pytest.raises(RuntimeError, match=r"RD10.*belongs to a MirroredStrategy, and the code runs in replica 0 of 1"):
+        one.run(lambda: words(generator, 1))
+    assert plain.state.numpy().tolist() == [42 + 4 * 512 + 256, 0, 0]
+    generator = Generator.from_state(seeded(THREE).state, "philox")
+    assert len({str(drawn) for drawn in lists(THREE.run(lambda: words(generator, 2)))}) == 1
+    assert [copy.numpy().tolist() for copy in generator.state.values] == [[42 + 512, 0, 0]] * 3
+    with pytest.raises(RuntimeError, match=r"RD10.*belongs to a MirroredStrategy, and the code runs in replica 0 of 1"):
+        one.run(lambda: words(generator, 1))
+
+
 def test_split_generators_are_tensorflow_s() -> None:
     generator = Generator.from_seed(5)
     one, other = generator.split(2)

@@ -6,7 +6,8 @@ nothing else to keep, save or send, which decides how generators behave under a 
 
 * The state is a variable, so it is saved with a checkpoint, and the scope in which a generator is made decides which
   replicas share it.  Made outside any scope, it is one stream, from which replicas draw in turn in the order in which
-  they run.
+  they run.  Of a variable that is passed as the state, its own scope decides who shares it, and that of the generator
+  still decides whether the replicas' numbers differ.
 * Made in the scope of a strategy, it is synchronized on read: every replica has a copy of the same state and advances
   it alone, without waiting for the others.  A replica that draws more than the others is not an error, because
   copies need not be equal.
@@ -83,6 +84,7 @@ class Generator:
 
     def __init__(self, copy_from: Generator | None = None, state: object = None, alg: object = None) -> None:
         attempted = "Generator"
+        self._strategy = context_stack.frame().strategy
         if copy_from is not None:
             if state is not None or alg is not None or not isinstance(copy_from, Generator):
                 raise errors.error("RD25", attempted, f"copy_from is {copy_from!r}, state {state!r}, alg {alg!r}",
@@ -179,17 +181,17 @@ class Generator:
 
     def _skip(self, count: int) -> Any:
         state, strategy = self._state, self._state._strategy
+        for owner in filter(None, (self._strategy, strategy)):
+            if context_stack.situation(owner) in (context_stack.OTHER_CROSS, context_stack.OTHER_REPLICA):
+                raise errors.error("RD10", "drawing random numbers", f"the generator belongs to a "
+                                   f"{type(owner).__name__}, and the code runs {context_stack.describe()}",
+                                   "Make the generator in the scope of the strategy that uses it.")
         if strategy is None:
-            # One stream for all callers, replicas included, in the order of the calls.
+            # One state for all callers, replicas included, in the order of the calls.
             before, only = state._read(), state._primary
             only._store(current_backend().put(random_state.advanced(before, count), only._device))
             return before
-        situation = context_stack.situation(strategy)
-        if situation in (context_stack.OTHER_CROSS, context_stack.OTHER_REPLICA):
-            raise errors.error("RD10", "drawing random numbers", f"the generator belongs to a "
-                               f"{type(strategy).__name__}, and the code runs {context_stack.describe()}",
-                               "Make the generator in the scope of the strategy that uses it.")
-        if situation == context_stack.REPLICA:
+        if context_stack.situation(strategy) == context_stack.REPLICA:
             before = state._read()
             state.assign(random_state.advanced(before, count))
             return before
@@ -205,8 +207,8 @@ class Generator:
         # The key and the counter for `count` numbers, which are now reserved.
         before = self._skip(count)
         low, high, key = map(int, to_numpy(before._read() if isinstance(before, Mirrored) else before).view(np.uint64))
-        strategy, replica = self._state._strategy, context_stack.frame().replica
-        if strategy is not None and replica is not None and context_stack.situation(strategy) == context_stack.REPLICA:
+        replica = context_stack.frame().replica
+        if self._strategy is not None and replica is not None:
             key = int(philox.bits(key, replica.replica_id_in_sync_group, 1, 8)[0])
         return key, low | high << 64
 

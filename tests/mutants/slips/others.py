@@ -363,3 +363,11 @@ def _() -> None:
     @instead(Generator, "from_seed")
     def from_seed(right: Any, cls: Any, seed: Any, alg: Any = None) -> Any:
         return right(cls, seed, None if isinstance(alg, str) and alg.lower() not in known else alg)
+
+
+@slip("replicas copy a variable that is given as the state", "random_numbers.streams-of-a-given-variable")
+def _() -> None:
+    @instead(Generator, "from_state")
+    def from_state(right: Any, cls: Any, state: Any, alg: Any) -> Any:
+        is_shared = isinstance(state, Variable) and refdist.has_strategy()
+        return right(cls, state.numpy() if is_shared else state, alg)
