@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import refdist
@@ -163,6 +163,9 @@ KEYS = st.one_of(st.integers(-7, 6), st.slices(7), st.tuples(st.slices(7), st.in
                  st.tuples(st.none(), st.integers(0, 6)), st.tuples(st.just(Ellipsis), st.integers(0, 1)))
 
 
+# NumPy's True is a new axis, and not row 1, although Python calls it an int.
+@example(True, [4, 0, 0])
+@example((False, 3), [4, 0, 0])
 @given(KEYS, st.lists(st.integers(0, 3), min_size=3, max_size=3).filter(lambda counts: sum(counts) <= 7))
 def test_indexing_is_that_of_the_whole_array(key: Any, counts: list[int]) -> None:
     whole = np.arange(14.0).reshape(7, 2)

@@ -14,7 +14,6 @@ A checkpoint holds one value, so it is restored into any other number of shards,
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -39,6 +38,7 @@ from refdist.array.convert import (
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
+from refdist.core.integers import as_integer
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import fits
 from refdist.variables.values import copies_in_words, is_splittable
@@ -131,10 +131,12 @@ class ShardedVariable(ArrayOperators):
             if isinstance(first, slice):
                 chosen = chosen[first]
                 low, high = (min(chosen), max(chosen)) if chosen else (0, 0)
+            elif (row := as_integer(first)) is None:
+                return super().__getitem__(key)  # by an array, a bool, None or ...
             else:
-                low = high = chosen[operator.index(first)]
+                low = high = chosen[row]
         except TypeError:
-            return super().__getitem__(key)  # by an array, None or ...
+            return super().__getitem__(key)  # raises, and says what is no index
         except IndexError:
             return super().__getitem__(key)  # raises, and says what the variable has
         begin, end = self._shard_of(low), self._shard_of(high) + 1
