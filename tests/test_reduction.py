@@ -499,15 +499,16 @@ def test_the_sum_of_a_plain_value_is_never_taken_of_one_worker(workers: int, rep
 
 @pytest.mark.parametrize(("workers", "replicas"), WORLDS)
 def test_gather_of_a_plain_value(workers: int, replicas: int) -> None:
-    """Where a worker has one replica, the value is that replica's; where it has several, it is everybody's."""
-    equal = every_worker(lambda s, i: s.gather(np.array([7]), axis=0).tolist(), workers, replicas)
-    assert equal == [[7] * (workers if replicas == 1 else 1)] * workers
-    if replicas == 1:
-        different = every_worker(lambda s, i: s.gather(np.array([i]), axis=0).tolist(), workers, replicas)
-        assert different == [[*range(workers)]] * workers
-    else:
-        with pytest.raises(ValueError, match=r"RD12.*Strategy.gather.*worker 0 has.*worker 1 has"):
-            every_worker(lambda s, i: s.gather(np.array([i]), axis=0), workers, replicas)
+    """It is one contribution of each worker, however many replicas share it; also in a nest, and of a variable."""
+    def program(strategy: Any, worker: int) -> Any:
+        gathered = strategy.gather({"lengths": np.arange(worker), "same": (np.array([[7, 8]]),)}, axis=-1)
+        variable = strategy.gather(refdist.Variable([worker]), axis=0)
+        return gathered["lengths"].tolist(), gathered["same"][0].tolist(), variable.tolist()
+
+    lengths = [number for worker in range(workers) for number in range(worker)]
+    assert every_worker(program, workers, replicas) == [(lengths, [[7, 8] * workers], [*range(workers)])] * workers
+    with pytest.raises(ValueError, match=r"RD07.*Strategy.gather"):
+        every_worker(lambda s, i: s.gather(np.ones((1 + i, 2)), axis=1), workers, replicas)
 
 
 def test_texts_of_any_length_are_gathered() -> None:

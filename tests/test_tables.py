@@ -194,7 +194,8 @@ def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
         if column == rules.ALONG:
             return [REFUSED]
         if column == rules.GATHER:
-            return [rules.EACH, rules.AGREEMENT, REFUSED]
+            # What each worker has is all that there is where one has no more than one replica.
+            return [rules.EACH, rules.ITSELF, REFUSED, *[rules.OF_WORKERS] * cell[0].endswith("several")]
         if cell[0] == "not distributed, one per worker":
             # A contribution of each replica is one of each worker.
             return [rules.AGREEMENT, rules.ITSELF, REFUSED]

@@ -216,8 +216,8 @@ class Strategy(OneOfAKind, Deprecated):
 
         Args:
             value: a PerReplica of arrays of rank 1 or more, or a nest of them; only the length along `axis`
-                may differ.  A value that is not distributed is the contribution of the replica where each worker
-                has one replica; otherwise all replicas share it, and it is returned as it is.
+                may differ.  A value that is not distributed is one contribution of each worker, whose replicas share
+                it; on one worker it is returned as it is.
             axis: an int in [-rank, rank).
 
         Returns:
@@ -225,8 +225,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Raises:
             RD05, RD07: dtypes or other dimensions differ.  RD08: no such axis.
-            RD09, RD10: wrong context.  RD12: a shared value differs between workers.
-            RD20: IndexedSlices.  RD25: bad arguments.
+            RD09, RD10: wrong context.  RD20: IndexedSlices.  RD25: bad arguments.
 
         Source: tf.distribute.Strategy.gather.
         """

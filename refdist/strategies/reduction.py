@@ -260,7 +260,6 @@ class Reduction:
 
         Raises:
             RD05, RD07, RD08, RD20: contributions that cannot be put one after another.
-            RD12: a value that is not distributed differs between workers.
         """
         action = self._action(rules.GATHER, value, attempted)
         parts = as_parts(self._contributions(value), attempted)
@@ -270,7 +269,9 @@ class Reduction:
         call = self._transport.call(attempted, like=parts[0], varying=axis)
         if action == rules.EACH:
             return self.gather(parts, axis, call)
-        self._transport.check_same_bits(call, parts[0], _brief)
+        if action == rules.OF_WORKERS and self._total > self._count:
+            [gathered] = self._transport.all_gather(call, [parts[:1]], axis % parts[0].ndim)
+            return gathered
         return value
 
 

@@ -16,16 +16,16 @@ REDUCE = Table(
     "worker.  Variables with one copy are not distributed.  Columns: SUM and MEAN across replicas (`Strategy.reduce` "
     "with `axis=None`, `reduce_to`, `batch_reduce_to`), both along an axis too, and `Strategy.gather`.  A value "
     "that is not distributed is the replica's own where a worker has one; where it has several, they share it, and a "
-    "sum would count it as often as there are replicas.  Source: tf.distribute.Strategy.reduce; observed, TensorFlow "
-    "2.21.",
+    "sum would count it as often as there are replicas; gathered is what each worker has.  Source: "
+    "tf.distribute.Strategy.reduce; observed, TensorFlow 2.21.",
     {EACH: "every replica contributes its component, or the value where there are no components",
      AGREEMENT: "the value, which must have the same bits on all workers",
-     ITSELF: "the value, whose copies are equal",
-     OF_WORKERS: "the mean of what the workers have"}, """
+     ITSELF: "the value, which is the only one, or whose copies are equal",
+     OF_WORKERS: "the mean of what the workers have, or that of each worker; of one worker it is the value"}, """
                                                 SUM     MEAN          along an axis    gather
-        not distributed, one                    each    each          each             agreed
+        not distributed, one                    each    each          each             itself
         not distributed, one per worker         each    each          each             each
-        not distributed, several                RD16    of workers    each             agreed
+        not distributed, several                RD16    of workers    each             of workers
         PerReplica, one                         each    each          each             each
         PerReplica, one per worker              each    each          each             each
         PerReplica, several                     each    each          each             each
