@@ -33,9 +33,22 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refdist import config, errors
-from refdist.array.convert import as_array, astype, copied, declare, dtype_of, frozen, kind_of, native, to_array, xp_of
+from refdist.array.convert import (
+    as_array,
+    astype,
+    copied,
+    declare,
+    dtype_of,
+    frozen,
+    kind_of,
+    native,
+    to_array,
+    to_numpy,
+    xp_of,
+)
 from refdist.array.plugins import Plugins
 from refdist.array.types import Array
 from refdist.core import context_stack, lockstep
@@ -233,9 +246,19 @@ def _row(xp: ModuleType, operation: str, before: Array, value: Array) -> Any:
     if operation == "div" and kind_of(dtype_of(old)) in "iu":
         # Towards zero, as TensorFlow does; the standard's // rounds down.
         return xp.sign(old) * xp.sign(new) * (abs(old) // abs(new))
+    if operation == "mul" and kind_of(dtype_of(old)) == "c":
+        return xp.asarray(_product(to_numpy(old), to_numpy(new)), device=old.device)
     return {"add": lambda: old + new, "sub": lambda: old - new, "mul": lambda: old * new, "div": lambda: old / new,
             "min": lambda: xp.minimum(old, new), "max": lambda: xp.maximum(old, new),
             "update": lambda: new}[operation]()
+
+
+def _product(one: NDArray[np.complexfloating], other: NDArray[np.complexfloating]) -> Any:
+    # Each product of two parts is rounded, as `np.multiply.at` does; `*` fuses some with the sum, and others not.
+    product = np.empty_like(one)
+    product.real = one.real * other.real - one.imag * other.imag
+    product.imag = one.real * other.imag + one.imag * other.real
+    return product
 
 
 chosen: Field[Backend | None] = Field("the backend in use; None until one is chosen or needed", lambda: None)
