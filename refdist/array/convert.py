@@ -4,6 +4,7 @@ An array is NumPy's or of a type that a backend has declared.  Everything else t
 here: Python numbers and lists as `tf.constant` would make them, float32, int32 or complex128, because they have no
 width of their own; NumPy scalars, arrays of other libraries and objects with `__array__` in their own dtype.  `put`
 makes them arrays of the backend later, where a device is known.  Nothing here knows replicas, devices or strategies.
+A subclass of NumPy's array means more than its numbers, such as a mask, a unit or another product, and is refused.
 
 dtypes are compared, named and looked up in tables as NumPy's.  The standard promises of a dtype only that it equals
 itself; `dtype_of` finds NumPy's dtype of the same name.  Extension dtypes (bfloat16, int4) are NumPy's too, but NumPy
@@ -170,7 +171,7 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
 
     Raises:
         RD05: a value that does not become that dtype.
-        RD25: a value that is not an array, a ragged list, one of numbers and text,
+        RD25: a value that is not an array, or more than one, a ragged list, one of numbers and text,
             or an int that int64 cannot hold.
     """
     if dtype is None:
@@ -193,6 +194,10 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
             array = library.adopt(value)
             if array is not None:
                 return array if dtype is None else cast(array, dtype, attempted)
+    weak = isinstance(value, (bool, int, float, complex, range)) or (
+        isinstance(value, (list, tuple)) and not _has_array(value))
+    for leaf in () if weak else nest.flatten(value):
+        _check_class(leaf, argument, attempted)
     try:
         array = np.asarray(value)
     except errors.RefdistError:
@@ -203,8 +208,6 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
         raise _not_an_array(value, argument, attempted, fix) from error
     if array.dtype == object:
         raise _not_an_array(value, argument, attempted)
-    weak = isinstance(value, (bool, int, float, complex, range)) or (
-        isinstance(value, (list, tuple)) and not _has_array(value))
     if array.dtype.kind in "US" and _has_number(value):
         raise errors.error("RD25", attempted, f"{argument} is {short(value)}, which has numbers beside text",
                            "Pass a list of numbers or a list of texts.", kind=errors.InvalidValueError)
@@ -326,6 +329,14 @@ def _has_number(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_has_number, value))
     return isinstance(value, (int, float, complex)) or (has_dtype(value) and np.asarray(value).dtype.kind not in "US")
+
+
+def _check_class(value: object, argument: str, attempted: str) -> None:
+    # Of a memmap nothing is lost: it is an array that lies in a file.
+    if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
+        raise errors.error("RD25", attempted, f"{argument} is {errors.type_of(value)}, and what it has beside its "
+                           "numbers would be lost", "Pass an array: `np.asarray(x)`, or of a masked one "
+                           "`x.filled(number)`.", kind=errors.InvalidTypeError)
 
 
 def _not_an_array(value: object, argument: str, attempted: str, fix: str = "") -> errors.RefdistError:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.array.convert import is_array, to_numpy
+from refdist.array.convert import is_array, to_array, to_numpy
 from refdist.coordinator.closures import Closure, snapshot
 from refdist.coordinator.functions import Functions
 from refdist.input.distributed import DistributedDataset
@@ -34,6 +34,7 @@ class RemoteValue:
         Raises:
             Whatever the function has raised, as often as it is asked for.
             RD32: the function was cancelled.  RD33: no worker is left.  RD09: called in a scheduled function.
+            RD25: an array of the result is more than NumPy's, a masked one for example; `get` returns it.
 
         Source: tf.distribute.coordinator.RemoteValue.fetch.
         """
@@ -76,7 +77,7 @@ def kept(leaf: object) -> Any:
 
 
 def _as_numpy(leaf: object) -> Any:
-    return to_numpy(leaf)[()] if is_array(leaf) else leaf
+    return to_numpy(to_array(leaf, None, "the result", "RemoteValue.fetch"))[()] if is_array(leaf) else leaf
 
 
 def not_on_a_worker(attempted: str) -> None:
