@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis.errors import Flaky
 
-from refdist.conformance import protocol, session
+from refdist.conformance import properties, protocol, session
 from refdist.conformance.adapter import Unusable
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import TABLE, needs
-from refdist.conformance.chapters import cases
+from refdist.conformance.chapters import Case, cases
 from refdist.conformance.examples import Code, Program, program
 from refdist.conformance.judging import Verdict
 
@@ -338,6 +339,84 @@ def test_an_adapter_that_raises_costs_the_case(tmp_path: Path, monkeypatch: pyte
             session.tester("mine:Unmade", LONG, in_process)
         with pytest.raises(Unusable, match="'quantum' is not a capability; there are "):
             session.tester("mine:Quantum", LONG, in_process)
+
+
+# What an adapter does once, for some values of a property, and what the verdict says.
+ONCE = {
+    "lies": ("failed", 'found "wrong"; it does not hold that ', 0),
+    "raises": ("errored", "it ended with exit status 1", 1),
+    "sends_nonsense": ("errored", "the result is 3; a number is", 0),
+    "exits": ("errored", "it ended with exit status 3", 1),
+    "hangs": ("errored", "no answer within 2 s", 1),
+    "answers_late": ("errored", "no answer within 2 s", 1),
+}
+
+
+@pytest.mark.parametrize("way", ONCE)
+def test_what_goes_wrong_once_at_a_property_costs_it(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(f"""if True:
+        import os, time
+        from pathlib import Path
+        from refdist.conformance.adapters.simulated import Simulated
+
+        class Once(Simulated):
+            asked = 0
+
+            def run(self, program):
+                Once.asked += 1
+                if Once.asked != 5 or Path("done").exists():
+                    return super().run(program)
+                Path("done").touch()
+                return getattr(self, {way!r})(program)
+
+            def lies(self, program):
+                return [dict.fromkeys(answer, "wrong") for answer in super().run(program)]
+
+            def raises(self, program):
+                raise ValueError("no")
+
+            def sends_nonsense(self, program):
+                return [dict.fromkeys(answer, 3) for answer in super().run(program)]
+
+            def exits(self, program):
+                os._exit(3)
+
+            def hangs(self, program):
+                time.sleep(1000)
+
+            def answers_late(self, program):
+                time.sleep({SHORT + 1})
+                return super().run(program)""")
+    outcome, says, restarts = ONCE[way]
+    case = next(case for case in cases() if case.name == "all_reduce.sum #2 @ Mirrored 2")
+    once = session.tester("own:Once", SHORT if "2 s" in says else LONG)
+    verdict = properties.examine(case, once.run)
+    assert (verdict.outcome, verdict.case, once.restarts) == (outcome, case, restarts)
+    assert says in verdict.message and ", where values = [" in verdict.message
+    assert properties.examine(case, once.run).outcome == "passed"
+    once.close()
+
+
+def test_a_failure_counts_whatever_other_values_come_to() -> None:
+    case = next(case for case in cases() if case.name == "all_reduce.sum #2 @ Mirrored 2")
+    for outcomes in (["failed", "skipped"], ["errored", "unsupported"], ["unsupported", "skipped"]):
+        left = ["passed", *outcomes]
+        verdict = properties.examine(case, lambda drawn, left=left: Verdict(drawn, left.pop(0) if left else "passed"))
+        assert verdict.outcome == outcomes[0]
+
+
+def test_a_mistake_of_the_suite_is_no_verdict_also_if_it_is_made_once() -> None:
+    case = next(case for case in cases() if case.example.parameters)
+    left = [ZeroDivisionError("a mistake")]
+
+    def run(drawn: Case) -> Verdict:
+        if left:
+            raise left.pop()
+        return Verdict(drawn, "passed")
+
+    with pytest.raises(Flaky):
+        properties.examine(case, run)
 
 
 @pytest.mark.parametrize(("text", "says"), [

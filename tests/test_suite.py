@@ -95,6 +95,16 @@ class StartedOnce(Simulated):
         super().__init__()
 
 
+class Lying(Simulated):
+    """Gives one wrong answer in twelve, whatever it is asked."""
+
+    name, asked = "lying", 0
+
+    def observe(self, value):
+        Lying.asked += 1
+        return "wrong" if Lying.asked % 12 == 0 else super().observe(value)
+
+
 class Lacking(Simulated):
     name, lacks = "lacking", frozenset({"all_reduce"})
 
@@ -329,6 +339,13 @@ def test_a_mistake_of_the_suite_is_not_a_failure_of_the_implementation(suite, tm
                                           "session.judge = lambda *arguments: 1 / 0\n")
     status, printed = suite(*MEAN, "-p", "mistaken")
     assert status == 3 and "the suite itself broke in 6 cases" in printed
+
+
+def test_a_property_that_fails_once_has_failed(suite) -> None:
+    status, printed = suite("--adapter", "own:Lying", "--clause", "all_reduce.sum", "-k", "Mirrored-2", "--in-process")
+    assert status == 1 and "the suite itself broke" not in printed
+    assert re.search(r'\nfailed: all_reduce.sum #2 @ Mirrored 2: found .*"wrong".*, where values = \[', printed)
+    assert "2 of 2 cases were judged" in printed
 
 
 def test_a_concept_is_what_programs_use_in_any_chapter(suite) -> None:
