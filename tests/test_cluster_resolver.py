@@ -268,6 +268,18 @@ def test_slurm(monkeypatch: Any) -> None:
         "worker": ["a:8888", "b:8888", "b:8889", "b:8890"]}
 
 
+@pytest.mark.parametrize("tasks", [[1, 3], (1, 3), {"a": 3, "b": 1}])
+def test_slurm_says_the_order_of_the_hosts(monkeypatch: Any, tasks: Any) -> None:
+    step = slurm(monkeypatch, {"SLURM_STEP_NODELIST": "b,a"}, tasks_per_node=tasks, gpus_per_node=3)
+    assert step.cluster_spec().as_dict() == {"worker": ["b:8888", "a:8888", "a:8889", "a:8890"]}
+
+
+def test_hosts_that_slurm_does_not_list_are_sorted(monkeypatch: Any) -> None:
+    for listed in ("", "c"):
+        step = slurm(monkeypatch, {"SLURM_STEP_NODELIST": listed}, tasks_per_node={"b": 3, "a": 1}, gpus_per_node=3)
+        assert step.cluster_spec().as_dict() == {"worker": ["a:8888", "b:8888", "b:8889", "b:8890"]}
+
+
 def test_slurm_sets_the_gpus_of_a_task(monkeypatch: Any) -> None:
     import os
 

@@ -28,7 +28,8 @@ class SlurmClusterResolver(ClusterResolver):
         port_base: the port of the first task of a host; the next one has the next port.
         gpus_per_node: None counts CUDA_VISIBLE_DEVICES, or what nvidia-smi lists if that is not set.
         gpus_per_task: None divides the GPUs of a node equally among its tasks.
-        tasks_per_node: an int, a list in the order of the hosts, or a dict by host; None asks the environment.
+        tasks_per_node: an int, a list in the order in which Slurm lists the hosts, or a dict by host; None asks the
+            environment.
         auto_set_gpu: whether CUDA_VISIBLE_DEVICES is set to this task's GPUs by `cluster_spec()`.
         rpc_layer: the protocol.
 
@@ -65,7 +66,9 @@ class SlurmClusterResolver(ClusterResolver):
 
     def _tasks_of_hosts(self, tasks_per_node: int | Sequence[int] | Mapping[str, int] | None) -> dict[str, int]:
         if isinstance(tasks_per_node, Mapping):
-            return {host: tasks_per_node[host] for host in sorted(tasks_per_node)}
+            listed = expand_hostlist(os.environ.get("SLURM_STEP_NODELIST", ""))
+            hosts = [host for host in listed if host in tasks_per_node]
+            return {host: tasks_per_node[host] for host in [*hosts, *sorted(set(tasks_per_node) - set(hosts))]}
         hosts = expand_hostlist(_text("SLURM_STEP_NODELIST"))
         if tasks_per_node is None:
             tasks_per_node = expand_tasks_per_node(_text("SLURM_STEP_TASKS_PER_NODE"))
