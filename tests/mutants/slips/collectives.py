@@ -484,6 +484,15 @@ def _() -> None:
         return nest.pack_sequence_as(value, result) if nested else result
 
 
+@slip("gathered nests are compared by their leaves alone", "all_gather.structures-must-agree")
+def _() -> None:
+    @instead(ReplicaContext, "all_gather")
+    def all_gather(right: Any, self: Any, value: Any, axis: Any, options: Any = None) -> Any:
+        nested = nest.is_nested(value)
+        result = right(self, nest.flatten(value) if nested else value, axis, options)
+        return nest.pack_sequence_as(value, result) if nested else result
+
+
 @slip("the op of the first replica is taken for all", "all_reduce.ops-must-agree")
 def _() -> None:
     @instead(ReplicaContext, "all_reduce")
