@@ -24,7 +24,11 @@ the `strategy`, and `other`, a second strategy (Mirrored 2), already there; `pro
 
 MUST is said by a document; SHOULD is not, and is what a reasonable person expects. What the page says is one of
 `STANDINGS`, after a colon with more words where one word is not enough. Levels, standings and strategies are checked
-here, so that a chapter that can be loaded is well-formed.
+here, so that a chapter that can be loaded is well-formed. A page that does not speak of a rule, or can be read in
+several ways, does not promise it, so that MUST does not stand beside it.
+
+An error has the kind that the document names, or the only one that fits what is wrong. Where it names none and an
+implementation may as well choose another one, the example lists them: `raises value or type`.
 
 A *case* is an example on one strategy.
 """
@@ -55,6 +59,7 @@ STANDINGS = {
     "wrong": "it says something else, which no implementation does or could do",
     "contradicted": "another page says something else",
 }
+NO_PROMISE = ("silent", "ambiguous")
 
 
 class NotAChapter(ValueError):
@@ -220,6 +225,9 @@ class _Reader:
         if found["level"] not in LEVELS or found["standing"] not in STANDINGS:
             raise self._refuse(line + 1, f"{name}: the level is one of {', '.join(LEVELS)}, and the page is one of "
                                          f"{', '.join(STANDINGS)}")
+        if found["level"] == "MUST" and found["standing"] in NO_PROMISE:
+            raise self._refuse(line + 1, f"{name}: a page that is {found['standing']} promises nothing, so the level "
+                                         f"is SHOULD")
         strategies = tuple(re.split(r", | and ", found["on"]))
         for strategy in strategies:
             if not STRATEGY.fullmatch(strategy) or strategies.count(strategy) > 1:

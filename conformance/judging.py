@@ -14,7 +14,7 @@ from refdist.conformance.comparison import differences
 from refdist.conformance.examples import BEFORE, Answer
 from refdist.conformance.notation import shown
 from refdist.conformance.programs import Expectation, size
-from refdist.conformance.results import INTS, Result, integer, real
+from refdist.conformance.results import INTS, Result, integer, kinds_of, real
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
                     return Verdict(case, "errored", f"{said}no result of this statement", line, expected, "", output)
                 continue
             result = answer[i]
-            if isinstance(result, dict) and result.get("error") == "unsupported" and expected != "raises unsupported":
+            if _says_unsupported(result) and not (wanted and _says_unsupported(wanted.result)):
                 return Verdict(case, "unsupported", f"{said}{result.get('message', '')}", line, expected, "", output)
             if not wanted:
                 return Verdict(case, "failed", f"{said}{shown(result)}, and must not", line, "", shown(result), output)
@@ -84,6 +84,10 @@ def comparable(answer: Answer, strategy: str) -> Answer:
     distributed over that replica alone or is the value itself."""
     workers, replicas = size(strategy)
     return {i: _bare(result) for i, result in answer.items()} if workers > 1 and replicas == 1 else answer
+
+
+def _says_unsupported(result: Result) -> bool:
+    return isinstance(result, dict) and "error" in result and "unsupported" in kinds_of(result)
 
 
 def _text(expectation: Expectation) -> str:

@@ -12,6 +12,7 @@ dtype after it (which also holds for the parts before it), and what has no dtype
     slices([[1.0]] float32, [0] int64, (4,))
     spec(None, 2) float32        (a TensorSpec, whose first length is not known)
     raises value
+    raises value or type         (either kind is right)
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ import math
 import re
 from typing import NamedTuple
 
-from refdist.conformance.results import COMPLEX, DTYPES, FLOATS, INTS, KINDS, Result, real, rounded, to_integer, to_real
+from refdist.conformance.results import (
+    COMPLEX,
+    DTYPES,
+    FLOATS,
+    INTS,
+    KINDS,
+    Result,
+    kinds_of,
+    real,
+    rounded,
+    to_integer,
+    to_real,
+)
 
 
 class NotAResult(ValueError):
@@ -244,9 +257,10 @@ def parsed(text: str) -> Result:
     """
     words = text.split()
     if words[:1] == ["raises"]:
-        if len(words) != 2 or words[1] not in KINDS:
-            raise NotAResult(f"{text!r}: write `raises` and one of {', '.join(KINDS)}")
-        return {"error": words[1]}
+        kinds = " ".join(words[1:]).split(" or ")
+        if not set(kinds) <= set(KINDS) or len(set(kinds)) < len(kinds):
+            raise NotAResult(f"{text!r}: write `raises` and one of {', '.join(KINDS)}, or several with `or` between")
+        return {"error": kinds[0] if len(kinds) == 1 else [*kinds]}
     return _Reader(text).whole()
 
 
@@ -285,7 +299,7 @@ def _shown(value: Result, dtype: bool = True) -> str:
             return str(value[key])
     if "error" in value:
         message = f" ({value['message']})" if value.get("message") else ""
-        return f"raises {value['error']}{message}"
+        return f"raises {' or '.join(kinds_of(value))}{message}"
     if "per_replica" in value:
         parts = value["per_replica"]
         assert isinstance(parts, list)

@@ -11,6 +11,7 @@ sent by a program in another language:
     {"slices": {"values": R, "indices": R, "dense_shape": R}}   IndexedSlices
     {"spec": {"shape": [null, 2], "dtype": "float32"}}          a TensorSpec; null is a length that is not known
     {"error": "value", "message": "..."}                        the kind of what was raised (`KINDS`)
+    {"error": ["value", "type"]}                                in what is expected: each of these kinds is right
     {"object": "..."}                                           anything else
 
 JSON has no NaN, infinity or negative zero, and many of its readers hold every number as a double. So those three are
@@ -115,6 +116,12 @@ def array(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> Resul
 def spec(dtype: str, shape: Sequence[int | None]) -> Result:
     """The result for the spec of an array; None is a length that is not known."""
     return {"spec": {"shape": list(shape), "dtype": dtype}}
+
+
+def kinds_of(error: dict[str, Result]) -> list[str]:
+    """The kinds of an error: the one that was raised, or those that are right."""
+    kinds = error["error"]
+    return [str(kind) for kind in (kinds if isinstance(kinds, list) else [kinds])]
 
 
 def number(value: int | float) -> Result:

@@ -160,6 +160,9 @@ two workers with one replica each, and "TPU 8" a replica on each of the eight co
 ## Kinds of errors
 
 {kinds}
+Where a document names what is raised, or one kind alone fits what is wrong, a clause has that kind. Elsewhere it lists
+those that an implementation may choose, as `raises value or type`, and each of them passes.
+
 ## Levels, and what the cited page says
 
 {levels}

@@ -20,7 +20,7 @@ from refdist.conformance.comparison import differences
 from refdist.conformance.examples import Code, Program, program
 from refdist.conformance.judging import Verdict, judge
 from refdist.conformance.notation import NotAResult, parsed, shown
-from refdist.conformance.results import fault
+from refdist.conformance.results import KINDS, Result, fault
 
 CASES = list(cases())
 
@@ -140,9 +140,31 @@ def test_no_result_is_taken_for_another_one() -> None:
             assert (next(differences(one, other, bitwise=True), None) is None) == (i == j), (shown(one), shown(other))
 
 
+def test_one_of_several_kinds_of_errors_is_right() -> None:
+    expected = parsed("raises value or type")
+    assert shown(expected) == "raises value or type"
+    for kind in KINDS:
+        found: Result = {"error": kind, "message": "why"}
+        told = [f"raises {kind} (why), expected raises value or type"] if kind not in ("value", "type") else []
+        assert list(differences(expected, found)) == told
+    assert list(differences(expected, parsed("None"))) == ["found None, expected raises value or type"]
+
+
+def test_unsupported_is_an_answer_where_it_is_one_of_several_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "name.md"
+    path.write_text(GOOD.replace("# (1, 1)", "# raises unsupported or value").replace("    # Mirrored 2: 1\n", ""))
+    case = next(cases((read(path),)))
+    for kind, outcome in (("unsupported", "passed"), ("value", "passed"), ("type", "failed")):
+        assert judge(case, [{0: {"error": kind}}]).outcome == outcome
+    path.write_text(path.read_text().replace("unsupported or value", "type or value"))
+    assert judge(next(cases((read(path),))), [{0: {"error": "unsupported"}}]).outcome == "unsupported"
+
+
 @pytest.mark.parametrize("text", [
-    "", "1.0 float33", "[1.0, [2.0]] float32", "raises", "raises anything", "1.5 int32", "2.0 float32 x", "(1", "foo",
-    "1+2j", "{1 2}", "True float32", '"a" int32', "empty(2)", "spec(2)", "spec(a) int32"])
+    "", "1.0 float33", "[1.0, [2.0]] float32", "raises", "raises anything", "raises value type", "raises value or",
+    "raises value or anything", "raises or value", "raises value or value", "[raises value]",
+    "1.5 int32", "2.0 float32 x", "(1", "foo", "1+2j", "{1 2}", "True float32", '"a" int32', "empty(2)", "spec(2)",
+    "spec(a) int32"])
 def test_what_is_not_a_result_is_refused(text: str) -> None:
     with pytest.raises(NotAResult):
         parsed(text)
@@ -168,7 +190,9 @@ Prose.
 @pytest.mark.parametrize(("old", "new", "says"), [
     ("# name\n", "# other\n", "the first line is not"), ("## name.a-rule", "## other.a-rule", "words-with-hyphens"),
     ("**A rule.**", "A rule.", "does not begin with"), ("MUST", "MAY", "the level is one of"),
-    ("right", "fine", "the page is one of"), ("Mirrored 2 and", "Mirrored two and", "is not a strategy"),
+    ("right", "fine", "the page is one of"), ("right", "silent", "promises nothing, so the level is SHOULD"),
+    ("right", "ambiguous: it says", "promises nothing, so the level is SHOULD"),
+    ("Mirrored 2 and", "Mirrored two and", "is not a strategy"),
     ("# Mirrored 2: 1", "# OneDevice: 1", "it is not run on OneDevice"),
     ("# (1, 1)\n    # Mirrored 2: 1", "# Mirrored 2: 1\n    1\n    # 1", "results on some strategies only"),
     ("# (1, 1)", "# what", "not a value"), ("strategy.run(help)", "strategy.run(help", "in an example"),

@@ -324,11 +324,6 @@ def _() -> None:
     _reduces(lambda leaf, mean: np.array(leaf) if isinstance(leaf, float) else leaf)
 
 
-@slip("None is an object of a wrong type", "all_reduce.none-is-not-a-value")
-def _() -> None:
-    _refuses(lambda leaf: leaf is None)
-
-
 @slip("outside of run there is nothing to reduce", "all_reduce.outside-of-run")
 def _() -> None:
     outside = refdist.get_replica_context()
@@ -499,18 +494,6 @@ def _() -> None:
     def all_reduce(right: Any, self: Any, reduce_op: Any, value: Any, options: Any = None) -> Any:
         first = _from_all(self, lambda: right(self, "SUM", 0.0), reduce_op)[0]
         return right(self, first, value, options)
-
-
-@slip("replicas that make different calls have passed a wrong value", "all_reduce.collectives-must-agree")
-def _() -> None:
-    @instead(Strategy, "run")
-    def run(right: Any, self: Any, *args: Any, **named: Any) -> Any:
-        try:
-            return right(self, *args, **named)
-        except refdist.errors.RefdistError as error:
-            if error.code == "RD02":
-                raise ValueError(str(error)) from error
-            raise
 
 
 @slip("for a replica that has returned the value of another one counts", "all_reduce.every-replica-must-come")

@@ -479,15 +479,6 @@ def _() -> None:
         return right(variable, value)
 
 
-@slip("in replicas a variable of another strategy is a wrong context", "variable_updates.under-another-strategy")
-def _() -> None:
-    @_writes((*_ASSIGN, *_SCATTER), _in_a_foreign_replica)
-    def write(right: _Right, variable: Any, value: Any) -> Any:
-        if variable.distribute_strategy is not None:
-            raise RuntimeError("a strategy writes the variable of another one")
-        return right(variable, value)
-
-
 @slip("in the scope of another strategy the first copy is written", "variable_updates.on-read-under-another-strategy")
 def _() -> None:
     def in_a_foreign_scope(variable: Any) -> bool:
