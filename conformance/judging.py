@@ -62,7 +62,8 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
             expected = _text(wanted) if wanted else ""
             if i not in answer:
                 if wanted:
-                    return Verdict(case, "errored", f"{said}no result of this statement", line, expected, "", output)
+                    return Verdict(case, "errored", f"{said}no result of this statement, and no error of one before it",
+                                   line, expected, "", output)
                 continue
             result = answer[i]
             if _says_unsupported(result) and not (wanted and _says_unsupported(wanted.result)):

@@ -75,7 +75,8 @@ MESSAGES = {
     },
     "answer": {
         "id": "that of the question",
-        "answers": "for each worker, in their order, a list of pairs: the number of a statement, and its result",
+        "answers": "for each worker, in their order, a list of pairs: the number of a statement, and its result; where "
+                   "another statement (-1: the preamble, or making the strategy) ends the program, its error, too",
         "skip": "in place of `answers`: why this case is left out",
         "unsupported": "in place of `answers`: what of it is not implemented",
     },

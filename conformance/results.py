@@ -14,6 +14,8 @@ sent by a program in another language:
     {"error": ["value", "type"]}                                in what is expected: each of these kinds is right
     {"object": "..."}                                           anything else
 
+A variable is the value that is read of it when the statement has ended: one value, not one for each replica.
+
 JSON has no NaN, infinity or negative zero, and many of its readers hold every number as a double. So those three are
 the texts "nan", "inf", "-inf" and "-0.0", integers beyond 2**53 are texts of their digits, and a complex number is a
 list of two numbers.

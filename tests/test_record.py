@@ -495,3 +495,18 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert "5 cases" in capsys.readouterr().out
     assert dump.main([]) == 4
 
+
+
+def test_an_error_of_a_statement_that_is_not_observed_is_the_verdict() -> None:
+    """Functions that are called outside every scope are called in the replica of the default strategy."""
+    case = next(case for case in cases() if case.name == "values.arguments-of-run @ Mirrored 2")
+    recorded = json.loads(json.dumps(record(case)))
+    [made] = [one for one in recorded["programs"][0] if "value_fn" in json.dumps(one)]
+    assert made["statement"] not in recorded["observe"]
+    bodies = made["steps"][0]["args"][1]["function"]["bodies"]
+    assert [body["replica"] for body in bodies] == [0, 0] and replayed(case, recorded).outcome == "passed"
+    for body in bodies:
+        body["replica"] = None
+    verdict = replayed(case, recorded)
+    assert (verdict.outcome, verdict.line) == ("failed", case.example.statements[made["statement"]].line)
+    assert "a function is called once more than expected, in replica 0), and must not" in verdict.message

@@ -107,7 +107,7 @@ LOSE = {
     "answers_a_statement_that_does_not_exist": (0, "statement 77: its result was not asked for"),
     "answers_a_statement_twice": (0, "a statement is a number, and has one result"),
     "answers_a_statement_named_by_a_text": (0, "statement '0': a statement is a number"),
-    "answers_too_little": (0, "no result of this statement"),
+    "answers_too_little": (0, "no result of this statement, and no error of one before it"),
     "ragged": (0, r"an array of shape \[2, 2\] has 4 elements, and this one has 3"),
     "of_an_unknown_dtype": (0, "'float31' is not a dtype"),
     "of_a_list_of_dtypes": (0, r"\['float32'\]. is not a dtype"),
