@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from refdist.conformance.chapters import Case
 from refdist.conformance.comparison import differences
@@ -87,7 +87,7 @@ def comparable(answer: Answer, strategy: str) -> Answer:
     return {i: _bare(result) for i, result in answer.items()} if workers > 1 and replicas == 1 else answer
 
 
-def _says_unsupported(result: Result) -> bool:
+def _says_unsupported(result: Result) -> TypeGuard[dict[str, Result]]:
     return isinstance(result, dict) and "error" in result and "unsupported" in kinds_of(result)
 
 

@@ -196,8 +196,9 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
                 return array if dtype is None else cast(array, dtype, attempted)
     weak = isinstance(value, (bool, int, float, complex, range)) or (
         isinstance(value, (list, tuple)) and not _has_array(value))
-    for leaf in () if weak else nest.flatten(value):
-        _check_class(leaf, argument, attempted)
+    if not weak and not isinstance(value, np.generic):
+        for leaf in nest.flatten(value):
+            _check_class(leaf, argument, attempted)
     try:
         array = np.asarray(value)
     except errors.RefdistError:

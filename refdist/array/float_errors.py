@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -22,21 +23,30 @@ _ERRORS = {"divide": (1, "divide by zero"), "over": (2, "overflow"), "under": (4
            "invalid": (8, "invalid value")}
 
 
-class Noted:
-    """Notes the errors of the arithmetic in a `with` block.
-
-    Attributes:
-        bits: the errors.
-    """
-
-    __slots__ = ("_state", "bits")
+class _Errors:
+    # What NumPy calls. It is not `Noted` itself, so that there is no circle of references for the garbage collector.
+    __slots__ = ("bits",)
 
     def __init__(self) -> None:
         self.bits = 0
-        self._state = np.errstate(all="call", call=self._note)
 
-    def _note(self, error: str, bits: int) -> None:
+    def __call__(self, error: str, bits: int) -> None:
         self.bits |= bits
+
+
+class Noted:
+    """Notes the errors of the arithmetic in a `with` block."""
+
+    __slots__ = ("_errors", "_state")
+
+    def __init__(self) -> None:
+        self._errors = errors = _Errors()
+        self._state = np.errstate(all="call", call=errors)
+
+    @property
+    def bits(self) -> int:
+        """The errors."""
+        return self._errors.bits
 
     def __enter__(self) -> Noted:
         self._state.__enter__()
@@ -58,9 +68,9 @@ class Reported(Noted):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        super().__exit__(kind, error, trace)
-        if error is None:
-            report(self.bits, self._operation)
+        self._state.__exit__(kind, error, trace)
+        if self._errors.bits and error is None:
+            report(self._errors.bits, self._operation)
 
 
 def report(bits: int, operation: str) -> None:
@@ -83,7 +93,6 @@ def report(bits: int, operation: str) -> None:
             call_site.warn(text, RuntimeWarning)
         elif how == "print":
             print(f"Warning: {text}", file=sys.stderr)
-        elif how == "log":
-            np.geterrcall().write(f"Warning: {text}\n")
         else:
-            np.geterrcall()(error, bits)
+            told: Any = np.geterrcall()  # an object with `write` for "log", a function for "call"
+            told.write(f"Warning: {text}\n") if how == "log" else told(error, bits)

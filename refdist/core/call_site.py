@@ -137,7 +137,7 @@ def noted(error: Error) -> Error:
     return error
 
 
-_told: dict[str, dict[object, object]] = {}  # what was warned of at a collective, by file
+_told: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}  # what was warned of at a collective, by file
 
 
 def _outwards(frame: FrameType) -> tuple[int, Place | None]:
