@@ -479,6 +479,17 @@ def _() -> None:
         return nest.pack_sequence_as(value, result) if nested else result
 
 
+@slip("the leaves of a nest after the first are gathered along axis 0", "all_gather.nests-along-another-axis")
+def _() -> None:
+    @instead(ReplicaContext, "all_gather")
+    def all_gather(right: Any, self: Any, value: Any, axis: Any, options: Any = None) -> Any:
+        leaves = nest.flatten(value)
+        if len(leaves) < 2:
+            return right(self, value, axis, options)
+        first = right(self, leaves[0], axis, options)
+        return nest.pack_sequence_as(value, [first, *(right(self, leaf, 0, options) for leaf in leaves[1:])])
+
+
 @slip("gathered nests are compared by their leaves alone", "all_gather.structures-must-agree")
 def _() -> None:
     @instead(ReplicaContext, "all_gather")

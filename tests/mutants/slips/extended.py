@@ -342,6 +342,26 @@ def _() -> None:
             return var.assign(values[-1])
 
 
+@slip("in an update the default strategy is current", "extended.update-knows-its-strategy")
+def _() -> None:
+    default, depth = refdist.get_strategy(), [0]
+
+    @instead(StrategyExtended, "update")
+    def update(right: Any, self: Any, var: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            depth[0] += 1
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                depth[0] -= 1
+
+        return right(self, var, call if callable(fn) else fn, *args, **kwargs)
+
+    @instead(refdist, "get_strategy")
+    def get_strategy(right: Any) -> Any:
+        return default if depth[0] else right()
+
+
 @slip("in replicas each replica makes the whole update", "extended.update-in-replicas")
 def _() -> None:
     @instead(StrategyExtended, "update")

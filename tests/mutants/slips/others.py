@@ -184,6 +184,28 @@ def _() -> None:
         right(self, checkpoint, directory, most, *args, **kwargs)
 
 
+@slip("a manager that deletes spares no checkpoint, however old", "checkpoints.manager-deletes-what-it-does-not-keep")
+def _() -> None:
+    @instead(CheckpointManager, "__init__")
+    def made(right: Any, self: Any, *args: Any, keep_checkpoint_every_n_hours: Any = None, **kwargs: Any) -> None:
+        right(self, *args, **kwargs)
+
+
+@slip("a manager deletes nothing", "checkpoints.manager-deletes-what-it-does-not-keep")
+def _() -> None:
+    @instead(CheckpointManager, "__init__")
+    def made(right: Any, self: Any, *args: Any, keep_checkpoint_every_n_hours: Any = None, **kwargs: Any) -> None:
+        right(self, *args, keep_checkpoint_every_n_hours=1e-12, **kwargs)
+
+
+@slip("a manager saves in every interval", "checkpoints.manager-with-an-interval")
+def _() -> None:
+    @instead(CheckpointManager, "__init__")
+    def made(right: Any, self: Any, *args: Any, step_counter: Any = None, checkpoint_interval: Any = None,
+             **kwargs: Any) -> None:
+        right(self, *args, **kwargs)
+
+
 @slip("a manager knows only the files that it saved itself", "checkpoints.manager")
 def _() -> None:
     own: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()

@@ -146,6 +146,14 @@ def _has_parts(value: Any) -> bool:
     return any(map(_is_distributed, nest.flatten(value)))
 
 
+@slip("a mirrored argument arrives whole", "run.mirrored-arguments")
+def _() -> None:
+    def is_mirrored(value: Any) -> bool:
+        return isinstance(value, Mirrored)
+
+    _handed_on(is_mirrored, is_mirrored)
+
+
 @slip("only arguments are taken apart, and not what is in them", "run.nested-arguments")
 def _() -> None:
     def is_structure_with_parts(value: Any) -> bool:

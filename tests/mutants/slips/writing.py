@@ -283,6 +283,15 @@ def _() -> None:
             return right(self, value, use_locking, name)
 
 
+@slip("read_value=False is overlooked in replicas", "variable_updates.returned-nothing")
+def _() -> None:
+    for method in _ASSIGN:
+        @instead(Variable, method)
+        def write(right: Any, self: Any, value: Any, use_locking: bool = False, name: Any = None,
+                  read_value: bool = True) -> Any:
+            return right(self, value, use_locking, name, read_value or _in_a_replica(self))
+
+
 @slip("a distributed value is refused also if its parts are equal", "variable_updates.mirrored-value")
 def _() -> None:
     @_writes((*_ASSIGN, *_SCATTER), _across_replicas)
