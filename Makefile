@@ -26,11 +26,11 @@ $(VENV)/.made: setup.cfg setup.py
 demo: $(VENV)/.made
 	$(BIN)/python examples/digits.py --replicas 4
 
-# All tests; about eight minutes on two cores.
+# All tests; eight to nine minutes on two cores.
 test: $(VENV)/.made
 	$(BIN)/python $(PYTEST)
 
-# For the daily loop, at most a minute and a half on two cores: every case of the specification, and the tests that
+# For the daily loop, about a minute on two cores: every case of the specification, and the tests that
 # start no processes.
 check: $(VENV)/.made
 	$(BIN)/python $(PYTEST) -x -m "not slow and not worlds"
