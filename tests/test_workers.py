@@ -71,13 +71,15 @@ def equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-# The way through MPI alone, and the levels of checks.
-VARIANTS: list[dict[str, str]] = [{}] * len(WORLDS) + [
-    {"REFDIST_SUMS": "sent"}, {"REFDIST_SUMS": "sent"}, {"REFDIST_CHECKS": "first"}]
+# With the way through MPI alone, and the levels of checks, too.
+SETTINGS: list[tuple[tuple[int, int], dict[str, str]]] = [
+    *((world, {}) for world in WORLDS), ((2, 3), {"REFDIST_SUMS": "sent"}), ((3, 1), {"REFDIST_SUMS": "sent"}),
+    ((2, 2), {"REFDIST_CHECKS": "first"})]
 
 
 @pytest.mark.worlds
-@pytest.mark.parametrize(("world", "variant"), zip([*WORLDS, (2, 3), (3, 1), (2, 2)], VARIANTS, strict=True), ids=str)
+@pytest.mark.parametrize(("world", "variant"), SETTINGS,
+                         ids=["-".join([f"{n}x{m}", *variant.values()]) for (n, m), variant in SETTINGS])
 def test_simulated_and_real_workers_give_the_same_bits(world: tuple[int, int], variant: dict[str, str],
                                                        tmp_path: Path) -> None:
     workers, replicas = world
