@@ -8,6 +8,8 @@ LINT := .venv-lint/bin
 JOBS ?= $(shell $(PYTHON) -c "import os; print(min(3 * (os.cpu_count() or 2) // 2, 8))")
 # Tests of one group, which own something of the machine, take turns.
 PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
+# Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check worlds fuzz pythons cupy gpu interop openmpi openmpi-faults tensorflow random versions mutants lint wheel bench docs cases clean
 
