@@ -13,14 +13,14 @@ would have to take part of it out and put another part in.
 Invariants:
 
 * The top alone answers every question.  A new frame therefore repeats what it does not change of the frame below: the
-  device, the creators of variables, the undo log.
+  device, the creators of variables, the drafts.
 * Frames are left in the reverse order; leaving one that is not the top is an error (RD09).  A `with` block of one
   replica cannot end in another, which has a stack of its own.
 * The bottom is one frame for all threads, without a strategy: there the default strategy is current.
 * A situation is relative to a strategy: the same frame is "replica" for the strategy that runs, and "other replica" for
   all others.
 * `run` is None where a replica is alone.  Its collectives are carried out at once, without a rendezvous.
-* `undo` belongs to the innermost update, also inside the replicas and merge calls within it.
+* `drafts` are those of the innermost update, also inside the replicas and merge calls within it.
 
 The top is a field of a thread-local object of this module and not of `runtime.process`: it belongs to a thread, and
 every call reads it.
@@ -35,7 +35,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from refdist import errors
-from refdist.core.interfaces import Replica, Strategy, Undo
+from refdist.core.drafts import Drafts
+from refdist.core.interfaces import Replica, Strategy
 
 if TYPE_CHECKING:
     from refdist.core import lockstep
@@ -59,14 +60,14 @@ class Frame:
         run: the lock step that this replica takes part in, None when it is alone.
         device: the innermost `device()` scope, canonical, or "".
         creators: variable creators, outermost first.
-        undo: what the update around this frame has written so far, None outside updates.
+        drafts: what the update around this frame has written so far, None outside updates.
     """
 
-    __slots__ = ("creators", "device", "kind", "parent", "replica", "replica_id", "run", "strategy", "undo")
+    __slots__ = ("creators", "device", "drafts", "kind", "parent", "replica", "replica_id", "run", "strategy")
 
     def __init__(self, parent: Frame | None, strategy: Strategy | None, kind: str, replica: Replica | None = None,
                  replica_id: int | None = None, run: lockstep.LockstepRun | None = None, device: str = "",
-                 creators: tuple[Creator, ...] = (), undo: Undo | None = None) -> None:
+                 creators: tuple[Creator, ...] = (), drafts: Drafts | None = None) -> None:
         self.parent = parent
         self.strategy = strategy
         self.kind = kind
@@ -75,15 +76,15 @@ class Frame:
         self.run = run
         self.device = device
         self.creators = creators
-        self.undo = undo
+        self.drafts = drafts
 
     def with_device(self, device: str) -> Frame:
         return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.run, device,
-                     self.creators, self.undo)
+                     self.creators, self.drafts)
 
     def with_creator(self, creator: Creator) -> Frame:
         return Frame(self, self.strategy, self.kind, self.replica, self.replica_id, self.run, self.device,
-                     (*self.creators, creator), self.undo)
+                     (*self.creators, creator), self.drafts)
 
 
 BOTTOM = Frame(None, None, OUTSIDE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from refdist.core.agreement import CollectiveCall
@@ -86,19 +86,3 @@ class ReplicaSwitchHooks(Protocol):
 
     def resume(self, where: Any) -> None:
         """Makes current what `suspend` returned."""
-
-
-class Written(NamedTuple):
-    """A variable that an update has written.
-
-    Attributes:
-        settle: called at the end of the update; raises where copies that have to be equal are not.
-        restore: called where the update fails; puts back what the variable held before.
-    """
-
-    settle: Callable[[], None]
-    restore: Callable[[], None]
-
-
-# What an update has written so far, by the id of the variable.
-Undo = dict[int, Written]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
 from typing import Any
@@ -98,12 +99,16 @@ class Iterator:
     def __init__(self, dataset: HasSpec, elements: PythonIterator[object]) -> None:
         self._dataset = dataset
         self._elements = elements
+        # Of several threads each gets elements of its own, one after another.  The thread that reads may enter again:
+        # then it is the dataset's own function that does, and Python says so.
+        self._turn = threading.RLock()
 
     def __iter__(self) -> PythonIterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return next(self._elements)
+        with self._turn:
+            return next(self._elements)
 
     def next(self) -> Any:
         """The next element, as `next(iterator)`.

@@ -60,12 +60,13 @@ class DistributedIterator(Iterator):
         require(self._strategy, "DistributedIterator.get_next")
         extended = self._strategy.extended
         put = extended.backend.put if self._fetches else None
-        numbers = None if self._numbers is None else next(self._numbers, None)
-        step = self._next_of_all(extended.transport)
-        if journal.recording.value is not None:
-            journal.recording.value.write(
-                "step", counts=list(map(_count, step)),
-                rows=None if numbers is None else [pairs(_rows_of(part)) for part in numbers])
+        with self._turn:
+            numbers = None if self._numbers is None else next(self._numbers, None)
+            step = self._next_of_all(extended.transport)
+            if journal.recording.value is not None:
+                journal.recording.value.write(
+                    "step", counts=list(map(_count, step)),
+                    rows=None if numbers is None else [pairs(_rows_of(part)) for part in numbers])
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))

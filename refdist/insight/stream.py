@@ -9,17 +9,20 @@ when it is written to a file or read.
 
 Where an event belongs is found by what is open.  Each replica has a stack of what it has begun, and each worker one for
 what concerns all its replicas; an event is part of the innermost entry of its own stack, or else of its worker's.
-Replicas take turns, and each ends what it began, so the stacks need no more than that.
+Replicas take turns, and each ends what it began, so the stacks need no more than that.  A program's threads do not take
+turns: each has stacks of its own, and they count together.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import sysconfig
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
@@ -57,19 +60,32 @@ Places = dict[int, tuple[tuple[object, ...], list[str]]]
 _COMPLETED = {"run", "exchange", "variable", "write", "step"}
 
 
+class _Counts:
+    """The last number of each kind on one worker; `next_run()` and so on give each number to one thread only."""
+
+    __slots__ = ("next_exchange", "next_rendezvous", "next_run", "next_step", "next_variable", "step")
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.next_run, self.next_step, self.next_rendezvous, self.next_exchange, self.next_variable = (
+            itertools.count(1).__next__ for _ in range(5))
+
+
 class _Worker:
-    """What is counted, and open, on one worker.
+    """What is open on one worker, in one of its threads.
 
     Attributes:
+        run, rendezvous: the numbers of the last ones.
         site: of the call that is being carried out, where no function of the program is part of that.  Of each worker,
             because in the middle of a call the others go on.
     """
 
-    __slots__ = ("all", "exchange", "open", "rendezvous", "run", "site", "step", "variables")
+    __slots__ = ("all", "counts", "open", "rendezvous", "run", "site")
 
-    def __init__(self) -> None:
+    def __init__(self, counts: _Counts) -> None:
+        self.counts = counts
         self.site: Site | None = None
-        self.run = self.step = self.rendezvous = self.exchange = self.variables = 0
+        self.run = self.rendezvous = 0
         self.all: list[int] = []
         self.open: dict[int | None, list[int]] = {None: self.all}
 
@@ -87,8 +103,9 @@ class Stream:
 
     def __init__(self) -> None:
         self.give_to([])
-        self._count = 0
-        self._workers: dict[int, _Worker] = {}
+        self._next_number = itertools.count().__next__
+        self._counts: dict[int, _Counts] = {}
+        self._workers: dict[tuple[int, int], _Worker] = {}
         # Where replicas are, by the frame that they began with.  What happens while they wait for a function of a
         # merge_call may begin runs and take steps, so this is forgotten when such a function, or the run, has ended.
         self._wheres: dict[context_stack.Frame, Where] = {}
@@ -110,7 +127,8 @@ class Stream:
 
     def write(self, kind: str, /, **fields: Any) -> None:
         if kind == "step":
-            self._here().step += 1
+            counts = self._here().counts
+            counts.step = counts.next_step()
         where = self._where()
         if kind in _COMPLETED:
             fields = self._completed(kind, fields)
@@ -126,17 +144,16 @@ class Stream:
         if kind in _COMPLETED:
             worker = self._here()
             if kind == "run":
-                worker.run += 1
+                worker.run = worker.counts.next_run()
             else:
-                worker.exchange += 1
-                fields["exchange"] = worker.exchange
+                fields["exchange"] = worker.counts.next_exchange()
             fields = self._completed(kind, fields)
         return self._open(kind, self._where(within), fields)
 
     def end(self, begun: Begun, error: BaseException | None = None) -> None:
         self._wheres.clear()
         number, where, stack, worker = begun
-        self.leave((number, (*where[:3], worker.run, worker.step, where[5]), stack, worker), error)
+        self.leave((number, (*where[:3], worker.run, worker.counts.step, where[5]), stack, worker), error)
 
     def enter(self, run: Begun, function: str) -> Begun:
         # All at once, as for `meet`, `receive` and `leave`: these four are what a recording costs.
@@ -144,9 +161,8 @@ class Stream:
         context = frame.replica
         assert context is not None
         here, replica, device = _worker.value, context.replica_id_in_sync_group, frame.device
-        runs, step = worker.run, worker.step
-        number = self._count
-        self._count = number + 1
+        runs, step = worker.run, worker.counts.step
+        number = self._next_number()
         where = here, replica, device, runs, step, run[0]
         self._take((number, "replica", monotonic_ns(), where, function))
         stack = worker.open.get(replica)
@@ -165,8 +181,7 @@ class Stream:
                 self.tell(error)
         if of in stack:
             del stack[stack.index(of):]
-        number = self._count
-        self._count = number + 1
+        number = self._next_number()
         self._take((number, "end", monotonic_ns(), where, of, how))
 
     def tell(self, error: BaseException) -> None:
@@ -184,15 +199,14 @@ class Stream:
         rendezvous = 0 if run is None else run.rendezvous
         if not rendezvous:
             worker = self._here()
-            rendezvous = worker.rendezvous = worker.rendezvous + 1
+            rendezvous = worker.rendezvous = worker.counts.next_rendezvous()
             if run is not None:
                 run.rendezvous = rendezvous
         signature, site = call.signature, call.call_site
         op, axis = signature.op, signature.axis
         place = id(site)
         _sites[place] = site
-        number = self._count
-        self._count = number + 1
+        number = self._next_number()
         # The contribution is the program's, and is not kept.
         met = (number, "meet", monotonic_ns(), self._wheres.get(_state.top) or self._where(), rendezvous, call.kind,
                op and op._name_, axis if axis is None else _axis(axis), place, _taken(call.contribution))
@@ -220,8 +234,7 @@ class Stream:
             self.leave(begun, error)
 
     def receive(self, met: Raw, answer: object) -> None:
-        number = self._count
-        self._count = number + 1
+        number = self._next_number()
         # A replica goes on where it arrived.
         self._take((number, "receive", monotonic_ns(), met[3], met[4], met[0], _taken(answer, self._known)))
 
@@ -229,10 +242,11 @@ class Stream:
 
     def _here(self) -> _Worker:
         number = journal.worker.value
-        found = self._workers.get(number)
-        if found is None:
-            found = self._workers[number] = _Worker()
-        return found
+        key = number, get_ident()
+        worker = self._workers.get(key)
+        if worker is None:
+            worker = self._workers[key] = _Worker(self._counts.setdefault(number, _Counts()))
+        return worker
 
     def _completed(self, kind: str, fields: Told) -> Told:
         called = fields.pop("called", None)
@@ -252,14 +266,12 @@ class Stream:
         first = variable._primary
         known = self._variables.get(id(first))
         if known is None or known[0]() is not first:
-            worker = self._here()
-            worker.variables += 1
-            known = self._variables[id(first)] = weakref.ref(first), worker.variables
+            known = self._variables[id(first)] = weakref.ref(first), self._here().counts.next_variable()
         return known[1]
 
     def _open(self, kind: str, where: Where, *fields: object) -> Begun:
         number = self._hand_on(kind, where, *fields)
-        worker = self._workers[where[0]]
+        worker = self._here()
         stack = worker.open.setdefault(where[1], [])
         stack.append(number)
         return number, where, stack, worker
@@ -269,14 +281,13 @@ class Stream:
         context = frame.replica
         replica = None if context is None else context.replica_id_in_sync_group
         here = _worker.value
-        worker = self._workers.get(here) or self._here()
+        worker = self._here()
         stack = worker.open.get(replica) or worker.all
         parent = within[0] if within is not None else stack[-1] if stack else None
-        return here, replica, frame.device, worker.run, worker.step, parent
+        return here, replica, frame.device, worker.run, worker.counts.step, parent
 
     def _hand_on(self, kind: str, where: Where, *fields: object) -> int:
-        number = self._count
-        self._count = number + 1
+        number = self._next_number()
         self._take((number, kind, monotonic_ns(), where, *fields))
         return number
 

@@ -35,12 +35,14 @@ from numpy.typing import DTypeLike
 from refdist import errors
 from refdist.array.backend import constant, current_backend
 from refdist.array.convert import to_array, to_numpy
+from refdist.array.types import Array
 from refdist.core import context_stack
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
 from refdist.runtime import Field
+from refdist.variables.distributed import SyncOnReadVariable
 from refdist.variables.values import Mirrored
 from refdist.variables.variable import ResourceVariable, Variable
 
@@ -186,22 +188,24 @@ class Generator:
                 raise errors.error("RD10", "drawing random numbers", f"the generator belongs to a "
                                    f"{type(owner).__name__}, and the code runs {context_stack.describe()}",
                                    "Make the generator in the scope of the strategy that uses it.")
-        if strategy is None:
-            # One state for all callers, replicas included, in the order of the calls.
-            before, only = state._read(), state._primary
-            only._store(current_backend().put(random_state.advanced(before, count), only._device))
-            return before
-        if context_stack.situation(strategy) == context_stack.REPLICA:
-            before = state._read()
-            state.assign(random_state.advanced(before, count))
-            return before
+        def step(now: Array) -> Any:
+            return random_state.advanced(now, count)
 
         def advance(copy: ResourceVariable) -> Any:
-            before = copy._array
-            copy.assign(random_state.advanced(before, count))
-            return before
+            # In one step, so that no two threads draw the same numbers; what it was before follows from what it is.
+            after = copy._change(lambda now: current_backend().put(step(now), copy._device), at_once=True)
+            return random_state.advanced(after, -count)
 
-        return strategy.extended.update(state, advance)
+        if strategy is None:
+            # One state for all callers, replicas included, in the order of the calls.
+            return advance(state._primary)
+        if context_stack.situation(strategy) != context_stack.REPLICA:
+            return strategy.extended.update(state, advance)
+        if isinstance(state, SyncOnReadVariable):
+            return advance(state._local_copy())
+        before = state._read()
+        state.assign(step(before))
+        return before
 
     def _stream(self, count: int) -> tuple[int, int]:
         # The key and the counter for `count` numbers, which are now reserved.

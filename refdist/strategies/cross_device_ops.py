@@ -215,7 +215,7 @@ def _across(top: context_stack.Frame) -> context_stack.Frame:
     if top.kind != context_stack.REPLICA:
         return top
     return context_stack.Frame(top, top.strategy, context_stack.CROSS, device=top.device, creators=top.creators,
-                               undo=top.undo)
+                               drafts=top.drafts)
 
 
 def _named(value: PerReplica, target: Destinations) -> Any:

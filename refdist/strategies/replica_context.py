@@ -84,7 +84,7 @@ class ReplicaContext(context_stack.Scope):
     def __enter__(self) -> ReplicaContext:
         top = context_stack.frame()
         self._push(context_stack.Frame(top, self._strategy, context_stack.REPLICA, self, self._id, top.run, top.device,
-                                       top.creators, top.undo))
+                                       top.creators, top.drafts))
         return self
 
     def _described(self) -> str:
@@ -146,7 +146,7 @@ class ReplicaContext(context_stack.Scope):
                                 component_devices, "merge_call", rules.MERGE, owner) for i in (1, 2))
         top = context_stack.frame()
         with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
-                                                      creators=top.creators, undo=top.undo)), \
+                                                      creators=top.creators, drafts=top.drafts)), \
                 journal.span("merge", function=function_name(merge_fn)):
             result = merge_fn(strategy, *args, **kwargs)
         check_components(result, len(calls), "result of merge_fn")

@@ -213,7 +213,7 @@ class LogicalDeviceScope(context_stack.Scope):
         mine = top.kind == context_stack.REPLICA and top.strategy is self._extended._strategy
         device = self._extended.own_logical_devices()[self._number] if mine else top.device
         made = _LogicalFrame(top, top.strategy, top.kind, top.replica, top.replica_id, top.run, device, top.creators,
-                             top.undo)
+                             top.drafts)
         made.logical = self._number
         self._push(made)
 

@@ -1,9 +1,9 @@
 """`update` and `update_non_slot`: a function called for every copy of a variable, or on every device.
 
 Each call is made in a context of its own, in which that copy, and no other, may be written alone.  Nothing stops the
-function from writing other variables there, or from failing half-way, so every write is recorded before it happens.
+function from writing other variables there, or from failing half-way, so what it writes goes to drafts (`core/drafts`).
 At the end the copies of every variable written must be as `rules.COPIES_DIFFER` says; else, and on any error, all
-variables are put back.  So either all copies are updated, or nothing has changed.
+drafts are dropped.  So either all copies are updated, or nothing has changed.
 
 In a replica the update is a `merge_call`: all replicas arrive at it, and it is carried out once.
 """
@@ -16,7 +16,8 @@ from typing import Any
 from refdist import config, errors, journal, nest
 from refdist.core import context_stack, rules
 from refdist.core.callers import require
-from refdist.core.interfaces import Layout, Undo
+from refdist.core.drafts import Drafts
+from refdist.core.interfaces import Layout
 from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import different, foreign
@@ -84,26 +85,27 @@ class Updates:
             [one._device for one in copies], lambda i: fn(copies[i], *args_of(i), **kwargs_of(i)), group)
 
     def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], object], group: bool) -> Any:
-        undo: Undo = {}
         top = context_stack.frame()
+        drafts = Drafts(top.drafts)
         creators = self._scope_frame(top).creators
         results = []
         try:
             for i, name in enumerate(names):
                 frame = context_stack.Frame(top, self._strategy, context_stack.UPDATE, None, i, None, name,
-                                            creators, undo)
+                                            creators, drafts)
                 with context_stack.pushed(frame), self._strategy.extended.backend.device(name), \
                         journal.span("update", copy=i):
                     results.append(call(i))
-            for written in undo.values():
-                written.settle()
+            drafts.settle()
             if group:
-                return regroup(results, names, "results of update", rules.UPDATED, self.value_container)
-            each = regroup(results, names, "results of update", rules.VALUES, self.value_container)
-            return nest.map_structure(lambda leaf: leaf.values, each)
+                together = regroup(results, names, "results of update", rules.UPDATED, self.value_container)
+            else:
+                each = regroup(results, names, "results of update", rules.VALUES, self.value_container)
+                together = nest.map_structure(lambda leaf: leaf.values, each)
+            drafts.store()
+            return together
         except BaseException as error:
-            for written in undo.values():
-                written.restore()
+            drafts.put_back()
             errors.explain_read_only(error)
             raise
 

@@ -312,19 +312,22 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
 
 def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
     # A creator outside the scope is called for each copy, and may make each one different.
-    first = copies[0]
+    arrays = [copy._array for copy in copies]
+    first, array = copies[0], arrays[0]
     attempted = f"Variable(name={first._name!r})"
     advice = "A variable creator outside the strategy's scope is called once for each copy: "
     for i, other in enumerate(copies):
+        if arrays[i] is array and other._shape == first._shape:
+            continue
         for code, what, mine, theirs in (("RD05", "dtype", first.dtype, other.dtype),
                                          ("RD04", "shape", first._shape, other._shape),
-                                         ("RD04", "shape", first._array.shape, other._array.shape)):
+                                         ("RD04", "shape", array.shape, arrays[i].shape)):
             if mine != theirs:
                 raise errors.error(code, attempted, f"copy 0 has {what} {mine}, copy {i} has {what} {theirs}",
                                    f"{advice}let it give every copy the same {what}.")
     code = rules.COPIES_DIFFER[kind]
     if code.startswith("RD"):
-        check_equal([copy._array for copy in copies], attempted, code, unit_name="copy",
+        check_equal(arrays, attempted, code, unit_name="copy",
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 

@@ -8,15 +8,18 @@ A read or a write looks up its action by the situation that it is made in, in th
 * all copies, written in replicas: each contributes a value at a rendezvous, and the update is carried out once for all.
 
 Values are checked and converted before the first copy is stored, so that a write that fails has changed nothing.  A
-stored array is never written again: equal copies share one array where their devices share memory, and an update is
-undone by storing the arrays from before it, which every variable records at its first write inside the update.
+stored array is never written again: equal copies share one array where their devices share memory.
+
+Copies that are equal at all times lie in one cell (`core/cell`) and are written together, so that two threads that add
+to them add in one order on all copies, and get equal bits.  Copies that may differ have a cell each.  What is written
+inside `extended.update` goes to a draft of the cell (`core/drafts`), and to the cell at the end of the update.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +33,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import context_stack, lockstep, rules
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
-from refdist.core.interfaces import Written
+from refdist.core.cell import Cell
 from refdist.core.rules import ReduceOp, VariableAggregation
 from refdist.variables.access import different, refused, write_situation
 from refdist.variables.interfaces import Strategy
@@ -53,6 +56,7 @@ class _Shared(Variable):
     # The rows of the tables for the variable's kind and aggregation: actions by situation, and by class and situation.
     _reads: dict[str, str]
     _writes: dict[tuple[str, str], str]
+    _cells: tuple[Cell[tuple[Any, ...]], ...]
 
     @property
     def device(self) -> str:
@@ -87,20 +91,20 @@ class _Shared(Variable):
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         situation = write_situation(self._strategy)
-        attempted = f"{operation} of variable {self.name}"
+        attempted = f"{operation} of variable {self._primary._name}:0"
         action = (self._writes.get((rules.OPERATIONS[operation], situation))
                   or rules.FOREIGN_WRITES[self._kind][situation])
         if action.startswith("RD"):
             raise refused(action, attempted, self, rules.OPERATIONS[operation])
         if action == rules.OWN_COPY:
             own = self._local_copy()
-            new = update(operation, own._array, prepare(own, operation, _component(value), attempted), own._device)
-            self._record_for_undo()
-            own._store(new)
-            return own._array if read_value else None
+            prepared = prepare(own, operation, _component(value), attempted)
+            new = own._change(lambda old: update(operation, old, prepared, own._device))
+            return new if read_value else None
         if action == rules.EVERY_COPY or action == rules.SHARED_OUT:
-            self._write_across(operation, action, attempted, self._cross_replica_value(operation, value, attempted))
-            return self._assign_result() if read_value else None
+            arrays = self._write_across(operation, action, attempted,
+                                        self._cross_replica_value(operation, value, attempted))
+            return self._assign_result(arrays) if read_value else None
         prepared = prepare(self._primary, operation, _component(value), attempted)
         new = self._rendezvous(operation, action, attempted, prepared)
         return self._to_current_device(new) if read_value else None
@@ -114,7 +118,8 @@ class _Shared(Variable):
         check_equal(parts, attempted, code, fix=rules.ADVICE.get((code, context_stack.OUTSIDE), ""))
         return parts[0]
 
-    def _write_across(self, operation: str, action: str, attempted: str, value: Array | IndexedSlices) -> None:
+    def _write_across(self, operation: str, action: str, attempted: str,
+                      value: Array | IndexedSlices) -> Sequence[Any]:
         copies = self._copies
         extended = self._strategy.extended
         transport = extended.transport
@@ -122,23 +127,39 @@ class _Shared(Variable):
         if action == rules.SHARED_OUT:
             layout = extended.layout
             shares = _shares(value, layout.total, attempted)[layout.first:layout.first + len(copies)]
-            self._store_each(collectives.put_all(extended.backend, shares, self._devices))
-            return
-        self._store_each(self._updated(operation, self._spread(value)))
+            placed = collectives.put_all(extended.backend, shares, self._devices)
+            return self._change_copies(lambda first, arrays: tuple(placed[first:first + len(arrays)]))
+        return self._update_copies(operation, self._spread(value))
 
     def _spread(self, value: Array | IndexedSlices) -> list[Any]:
         # The value beside every copy.
         return collectives.broadcast(self._strategy.extended.backend, value, self._devices)
 
-    def _updated(self, operation: str, values: Sequence[Array | IndexedSlices]) -> list[Array]:
-        # What every copy becomes; copies that share one array keep sharing one.
-        made: dict[int, Array] = {}
-        new = []
-        for variable, mine in zip(self._copies, values, strict=True):
-            key = id(variable._array)
-            if key not in made:
-                made[key] = update(operation, variable._array, mine, variable._device)
-            new.append(made[key])
+    def _update_copies(self, operation: str, values: Sequence[Array | IndexedSlices]) -> list[Array]:
+        # Copies that share one array keep sharing one.
+        made: dict[int, tuple[Array, Array]] = {}
+
+        def change(first: int, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+            updated = []
+            for i, old in enumerate(arrays, first):
+                pair = made.get(id(old))
+                if pair is None:  # the old array is kept with the new one, so that its id is not another's
+                    made[id(old)] = pair = old, update(operation, old, values[i], self._devices[i])
+                updated.append(pair[1])
+            return tuple(updated)
+
+        return self._change_copies(change)
+
+    def _change_copies(self, change: Callable[[int, tuple[Any, ...]], tuple[Any, ...]]) -> list[Array]:
+        # Replaces what each cell holds by `change(number of its first copy, arrays)`; what all copies hold then.
+        drafts = context_stack.state.top.drafts
+        new: list[Array] = []
+        for cell in self._cells:
+            function = functools.partial(change, len(new))
+            new += cell.change(function) if drafts is None else drafts.open(cell, self).change(None, function)
+        sink = journal.recording.value
+        if sink is not None:
+            sink.write("write", variable=self, copy=None, copies=new)
         return new
 
     def _rendezvous(self, operation: str, action: str, attempted: str, value: Array | IndexedSlices) -> Any:
@@ -166,8 +187,7 @@ class _Shared(Variable):
             dtype = self._primary._array.dtype
             if values[0].dtype != dtype:
                 values = [_cast(value, dtype, attempted) for value in values]
-        new = self._updated(operation, values)
-        self._store_each(new)
+        new = self._update_copies(operation, values)
         return new if len(new) == len(parts) else new * len(parts)
 
     def _share_equal_copies(self, arrays: Sequence[Array]) -> list[Array]:
@@ -177,35 +197,34 @@ class _Shared(Variable):
         return [firsts.setdefault(place(copy._device), array)
                 for copy, array in zip(self._copies, arrays, strict=True)]
 
-    def _store_each(self, arrays: Sequence[Array]) -> None:
-        self._record_for_undo()
-        for variable, array in zip(self._copies, arrays, strict=True):
-            variable._array = array
-        sink = journal.recording.value
-        if sink is not None:
-            sink.write("write", variable=self, copy=None, copies=arrays)
-
-    def _assign_result(self) -> Any:
+    def _assign_result(self, arrays: Sequence[Array]) -> Any:
         returns = rules.RETURNS[self._kind]
         if returns == rules.ALL_COPIES and self._strategy.num_replicas_in_sync > 1:
-            return Mirrored([variable._array for variable in self._copies], self._devices)
-        return self._read() if returns == rules.A_READ else self._local_copy()._array
+            return Mirrored(arrays, self._devices)
+        return self._read() if returns == rules.A_READ else arrays[self._copies.index(self._local_copy())]
 
-    def _record_for_undo(self) -> None:
-        # `extended.update` compares, and if need be restores, every variable that is written inside it.
-        undo = context_stack.frame().undo
-        if undo is not None:
-            before = [variable._array for variable in self._copies]
-            undo.setdefault(id(self), Written(self._settle, functools.partial(self._store_each, before)))
+    def _settled(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What an update has written, as it is stored at its end.
 
-    def _settle(self) -> None:
-        # At the end of an update.
-        code = rules.COPIES_DIFFER[self._kind] if len(self._copies) > 1 else rules.OK
-        if code.startswith("RD"):
-            arrays = [variable._array for variable in self._copies]
-            check_equal(arrays, f"update of variable {self.name}", code, unit_name="copy",
-                        fix=rules.ADVICE.get((code, context_stack.UPDATE), ""))
-            self._store_each(self._share_equal_copies(arrays))
+        Raises:
+            RD12: copies that must be equal differ.
+        """
+        code = rules.COPIES_DIFFER[self._kind]
+        if len(arrays) == 1 or not code.startswith("RD"):
+            return arrays
+        check_equal(arrays, f"update of variable {self.name}", code, unit_name="copy",
+                    fix=rules.ADVICE.get((code, context_stack.UPDATE), ""))
+        settled = self._share_equal_copies(arrays)
+        sink = journal.recording.value
+        if sink is not None:
+            sink.write("write", variable=self, copy=None, copies=settled)
+        return tuple(settled)
+
+    def _put_back(self, arrays: tuple[Any, ...]) -> None:
+        """An update has failed, and the copies hold what they held before."""
+        sink = journal.recording.value
+        if sink is not None:
+            sink.write("write", variable=self, copy=None, copies=list(arrays))
 
     def _check_component_write(self, component: ResourceVariable, attempted: str) -> None:
         """Raises when one copy may not be written alone.
@@ -221,7 +240,6 @@ class _Shared(Variable):
             raise errors.error(code, attempted, f"it is copy {component._index} of {len(self._copies)} and "
                                f"the code runs {context_stack.describe()}",
                                "Write to the variable itself, or inside `strategy.extended.update`.")
-        self._record_for_undo()
 
     def __repr__(self) -> str:
         arrays = [variable._array for variable in self._copies]
@@ -251,7 +269,7 @@ class DistributedVariable(_Shared, DistributedValues):
     Source: tf.distribute.DistributedValues, "DistributedVariable".
     """
 
-    __slots__ = ("_aggregation", "_copies", "_primary", "_reads", "_strategy", "_writes")
+    __slots__ = ("_aggregation", "_cells", "_copies", "_primary", "_reads", "_strategy", "_writes")
 
     def __init__(self, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> None:
         DistributedValues.__init__(self, copies)
@@ -293,7 +311,8 @@ class AggregatingVariable(_Shared):
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
 
-    __slots__ = ("__weakref__", "_aggregation", "_copies", "_devices", "_primary", "_reads", "_strategy", "_writes")
+    __slots__ = ("__weakref__", "_aggregation", "_cells", "_copies", "_devices", "_primary", "_reads", "_strategy",
+                 "_writes")
     _kind = rules.AGGREGATING
 
     def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
@@ -329,10 +348,19 @@ def _hold(variable: DistributedVariable | AggregatingVariable, copies: Sequence[
     variable._writes = rules.WRITES_OF[variable._kind, aggregation]
 
 
-def _own_copies(variable: _Shared) -> None:
-    for i, component in enumerate(variable._copies):
+def _own_copies(variable: DistributedVariable | AggregatingVariable) -> None:
+    copies = variable._copies
+    for i, component in enumerate(copies):
         component._owner = variable
         component._index = i
+    # One for copies that are equal at all times, which change together; else one for each.
+    if len(copies) > 1 and rules.is_code(rules.COPIES_DIFFER[variable._kind]):
+        together = Cell(tuple([component._array for component in copies]))
+        for i, component in enumerate(copies):
+            component._cell, component._place = together, i
+        variable._cells = (together,)
+    else:
+        variable._cells = tuple([component._cell for component in copies])
 
 
 def _component(value: object) -> object:

@@ -51,9 +51,10 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
         return _prepare_slices(variable, operation, attempted, value)
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
-    dtype = variable._array.dtype
+    current = variable._array
+    dtype = current.dtype
     array = value
-    if type(value) is not type(variable._array) or value.dtype != dtype:
+    if type(value) is not type(current) or value.dtype != dtype:
         array = cast(to_array(value, None if has_dtype(value) else dtype, attempted=attempted), dtype, attempted)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
@@ -61,9 +62,9 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
                            "Reshape the value to the variable's shape; nothing is broadcast.")
     if operation != "assign":
         collectives.reducible(array, attempted)
-        if array.shape != variable._array.shape:
+        if array.shape != current.shape:
             raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
-                               f"{variable._array.shape}", "Reshape the value to that shape.")
+                               f"{current.shape}", "Reshape the value to that shape.")
         return array
     return kept(array) if aliases(array, value) else frozen(array)
 

@@ -135,6 +135,11 @@ class RemoteVariable(ServedVariable):
         found = self._ask(operation, "update", operation, self._prepared(operation, value, attempted), read_value)
         return frozen(found) if read_value else None
 
+    def _change(self, function: Callable[[Any], Any], at_once: bool = False) -> Any:
+        # Two messages: a function is not sent to the server.
+        self._array = new = function(self._array)
+        return new
+
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         raise errors.error("RD20", f"copy.deepcopy of variable {self.name}", "its value is on a parameter server",
                            "Create another variable with its value, in the strategy's scope.")

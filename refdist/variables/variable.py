@@ -23,7 +23,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
 from refdist.core import call_site, context_stack, rules
-from refdist.core.interfaces import Written
+from refdist.core.cell import Cell
 from refdist.core.rules import VariableAggregation, VariableSynchronization
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
@@ -313,13 +313,15 @@ def as_variable(value: object, attempted: str, argument: str,
 class ResourceVariable(Variable):
     """A variable with one array on one device; also each copy of a distributed one."""
 
-    __slots__ = ("__weakref__", "_aggregation", "_array", "_constraint", "_created_by", "_device", "_index", "_made",
-                 "_name", "_owner", "_shape", "_synchronization", "_trainable")
+    __slots__ = ("__weakref__", "_aggregation", "_cell", "_constraint", "_created_by", "_device", "_index", "_made",
+                 "_name", "_owner", "_place", "_shape", "_synchronization", "_trainable")
 
     def __init__(self, array: Array, name: str, shape: tuple[int | None, ...], device: str, strategy: Strategy | None,
                  trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
                  constraint: Callable[..., object] | None) -> None:
-        self._array = array
+        # Where the array is: an item of what a cell holds, which equal copies of a variable share.
+        self._cell: Cell[tuple[Any, ...]] = Cell((array,))
+        self._place = 0
         self._name = name
         self._shape = shape
         self._device = device
@@ -344,11 +346,26 @@ class ResourceVariable(Variable):
     def _primary(self) -> ResourceVariable:
         return self
 
+    @property
+    def _array(self) -> Any:
+        cell = self._cell
+        if cell.drafted:
+            drafts = context_stack.state.top.drafts
+            draft = None if drafts is None else drafts.of(cell)
+            if draft is not None:
+                return draft.arrays[self._place]
+        head = cell.head
+        return (cell.newest() if head[1] else head)[0][self._place]
+
+    @_array.setter
+    def _array(self, array: Array) -> None:
+        self._cell.change(functools.partial(_with_item, self._place, lambda _: array))
+
     def _read(self) -> Any:
         return self._to_current_device(self._array)
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
-        attempted = f"{operation} of variable {self.name}"
+        attempted = f"{operation} of variable {self._name}:0"
         if self._owner is not None:
             self._owner._check_component_write(self, attempted)
         else:
@@ -356,39 +373,67 @@ class ResourceVariable(Variable):
             action = rules.FOREIGN_WRITES[rules.PLAIN].get(situation, rules.OWN_COPY)
             if action != rules.OWN_COPY:
                 raise refused(action, attempted, self)
-            undo = context_stack.frame().undo
-            if undo is not None:
-                undo.setdefault(id(self), Written(_equal_to_itself, functools.partial(self._store, self._array)))
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
             value = value._local()
         return self._update(operation, value, attempted, read_value)
 
     def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
-        self._store(update(operation, self._array, self._prepared(operation, value, attempted), self._device))
-        return self._array if read_value else None
+        prepared = self._prepared(operation, value, attempted)
+        new = self._change(lambda old: update(operation, old, prepared, self._device))
+        return new if read_value else None
 
     def _prepared(self, operation: str, value: object, attempted: str) -> Any:
         return prepare(self, operation, value, attempted)
 
-    def _store(self, array: Array) -> None:
-        self._array = array
+    def _change(self, function: Callable[[Any], Any], at_once: bool = False) -> Any:
+        """Replaces the array by `function(array)`, with no other write in between; returns the new one.
+
+        Args:
+            at_once: also inside an update, whose draft it is otherwise.
+        """
+        cell, place = self._cell, self._place
+        drafts = None if at_once else context_stack.state.top.drafts
+        if drafts is not None:
+            owner = self if self._owner is None else self._owner
+            new = drafts.open(cell, owner).change(place, function)
+        else:
+            while True:
+                seen = cell.head
+                if seen[1]:
+                    seen = cell.newest()
+                arrays = seen[0]
+                new = function(arrays[place])
+                if cell.replace(seen, (new,) if len(arrays) == 1 else (*arrays[:place], new, *arrays[place + 1:])):
+                    break
         sink = journal.recording.value
         if sink is not None:
             owner = self._owner
-            sink.write("write", variable=self if owner is None else owner, copy=self._index, copies=[array])
+            sink.write("write", variable=self if owner is None else owner, copy=self._index, copies=[new])
+        return new
+
+    def _settled(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What an update has written, as it is stored at its end: there is one array, which differs from no other."""
+        return arrays
+
+    def _put_back(self, arrays: tuple[Any, ...]) -> None:
+        """An update has failed, and the variable holds what it held before."""
+        sink = journal.recording.value
+        if sink is not None:
+            sink.write("write", variable=self, copy=self._index, copies=list(arrays))
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self._shape} dtype={self.dtype} value={to_numpy(self._array)}>"
 
     def __deepcopy__(self, memo: dict[int, object]) -> ResourceVariable:
         twin = copy.copy(self)
+        twin._cell, twin._place = Cell((self._array,)), 0
         twin._owner, twin._index = None, 0
         memo[id(self)] = twin
         return twin
 
 
-def _equal_to_itself() -> None:
-    """Nothing to compare at the end of an update: there is one array."""
+def _with_item(place: int, function: Callable[[Any], Any], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*arrays[:place], function(arrays[place]), *arrays[place + 1:])
 
 
 class Reference:

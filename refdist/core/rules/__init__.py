@@ -54,7 +54,7 @@ One rule without a second case, shorter as code than as a table:
     variables/variable.py: Variable._to_current_device (what is read is on the current device)
     variables/distributed.py: _Shared._local_copy (a replica's own copy is the one with its number, else the first)
     variables/distributed.py: _Shared._write (in replicas and updates: one's component is written, one's copy returned)
-    variables/distributed.py: _Shared._settle, _Shared._check_component_write (one copy differs from no other)
+    variables/distributed.py: _Shared._settled, _Shared._check_component_write (one copy differs from no other)
     variables/creation.py: create, _check_copies, _take_first_worker_s_value (the initial value is replica 0's)
     variables/creation.py: for_all_replicas (what replicas create together is created once)
     variables/creation.py: default_creator (a variable of each worker needs workers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -672,3 +673,12 @@ def _() -> None:
 def _() -> None:
     _writes(_SCATTER, _in_a_replica, (MirroredVariable, AggregatingVariable), ["ONLY_FIRST_REPLICA"])(
         _one_after_another)
+
+
+@slip("assign_add reads, and then writes", "variable_updates.threads-lose-no-update")
+def _() -> None:
+    @_writes(["assign_add"])
+    def write(right: _Right, variable: Any, value: Any) -> Any:
+        before = variable.read_value()
+        time.sleep(1e-5)  # another thread's turn
+        return variable.assign(before + value)

@@ -1,0 +1,134 @@
+"""What an update has written so far: drafts, which become the variables' values at its end, or are dropped.
+
+`extended.update` calls a function of the program for each copy of a variable, one after the other.  Either all copies
+are updated, or nothing has changed; and until then nobody else should find copies of which some are updated.  So the
+function writes to drafts.  Code inside the update reads what it has written; all other code, other threads included,
+reads what was there before.
+
+A draft remembers how it was made: the functions that were applied to the value, one after the other.  Where another
+thread has replaced the value in the meantime, they are applied once more to the new one, as a cell does it (`cell`).
+So no update is lost, and the program's function is not called twice.
+
+An update inside another one begins with the outer one's drafts, and gives them what it has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from refdist.core.cell import Cell
+
+Value = tuple[Any, ...]
+
+
+class Owner(Protocol):
+    """What is asked of a variable whose value is in a cell."""
+
+    def _settled(self, arrays: Value) -> Value:
+        """What is stored at the end of an update that has made this of the value; raises where that must not be."""
+
+    def _put_back(self, arrays: Value) -> None:
+        """An update has failed, and the value is what it was before."""
+
+
+class Draft:
+    """What an update has made of one cell.
+
+    Attributes:
+        owner: the variable.
+        base: the arrays that it began with, and `arrays`, what was made of them.
+        changes: the functions that were applied: to the array of this number, or (None) to all of them.
+    """
+
+    __slots__ = ("arrays", "base", "cell", "changes", "owner")
+
+    def __init__(self, cell: Cell[Value], owner: Owner, base: Value) -> None:
+        self.cell = cell
+        self.owner = owner
+        self.base = base
+        self.arrays = list(base)
+        self.changes: list[tuple[int | None, Callable[[Any], Any]]] = []
+
+    def change(self, place: int | None, function: Callable[[Any], Any]) -> Any:
+        """Replaces one array by `function(array)`, or all of them by `function(arrays)`; returns what is new."""
+        self.changes.append((place, function))
+        return self._carry_out(place, function)
+
+    def _carry_out(self, place: int | None, function: Callable[[Any], Any]) -> Any:
+        if place is None:
+            new = function(tuple(self.arrays))
+            self.arrays = list(new)
+        else:
+            self.arrays[place] = new = function(self.arrays[place])
+        return new
+
+    def settle(self) -> None:
+        """Asks the variable what is to be stored; see `Owner._settled`."""
+        self.arrays = list(self.owner._settled(tuple(self.arrays)))
+
+    def store(self) -> None:
+        """Makes the draft the cell's value."""
+        while True:
+            seen = self.cell.newest()
+            if seen[0] is not self.base:
+                self.base = seen[0]
+                self.arrays = list(self.base)
+                for place, function in self.changes:
+                    self._carry_out(place, function)
+                self.settle()
+            if self.cell.replace(seen, tuple(self.arrays)):
+                return
+
+
+class Drafts:
+    """The drafts of one update.
+
+    Args:
+        outer: those of the update around it, None where there is none.
+    """
+
+    __slots__ = ("_drafts", "_outer")
+
+    def __init__(self, outer: Drafts | None) -> None:
+        self._outer = outer
+        self._drafts: dict[int, Draft] = {}
+
+    def of(self, cell: Cell[Value]) -> Draft | None:
+        """What code inside this update finds in a cell, if it was written."""
+        draft = self._drafts.get(id(cell))
+        return self._outer.of(cell) if draft is None and self._outer is not None else draft
+
+    def open(self, cell: Cell[Value], owner: Owner) -> Draft:
+        """This update's draft of a cell, which is made where there is none."""
+        draft = self._drafts.get(id(cell))
+        if draft is None:
+            begun = self.of(cell)
+            draft = Draft(cell, owner, cell.newest()[0] if begun is None else tuple(begun.arrays))
+            cell.drafted = True
+            self._drafts[id(cell)] = draft
+        return draft
+
+    def settle(self) -> None:
+        """Asks each variable what is to be stored.
+
+        Raises:
+            What a variable raises that cannot hold what was written.
+        """
+        for draft in self._drafts.values():
+            draft.settle()
+
+    def store(self) -> None:
+        """Makes the drafts the values, after `settle`."""
+        for draft in self._drafts.values():
+            around = None if self._outer is None else self._outer.of(draft.cell)
+            if around is None:
+                draft.store()
+            else:
+                around.arrays = draft.arrays
+                around.changes += draft.changes
+
+    def put_back(self) -> None:
+        """Says of each variable that it holds what it held before."""
+        for draft in self._drafts.values():
+            draft.owner._put_back(draft.base)

@@ -1,0 +1,371 @@
+"""Threads of a program that share variables, generators, iterators and a recording: no update is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import VariableAggregation, VariableSynchronization
+
+TIMES = 200
+THREADS = 4
+
+
+@pytest.fixture(autouse=True)
+def switches() -> Iterator[None]:
+    """Threads take turns after every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(*functions: Callable[[], object]) -> None:
+    """Calls each function in a thread of its own, all at once, and raises what the first one has raised."""
+    errors: list[BaseException] = []
+    begin = threading.Barrier(len(functions))
+
+    def call(function: Callable[[], object]) -> None:
+        try:
+            begin.wait()
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=call, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def repeated(function: Callable[[], object]) -> list[Callable[[], object]]:
+    def work() -> None:
+        for _ in range(TIMES):
+            function()
+
+    return [work] * THREADS
+
+
+def mirrored(replicas: int = 2) -> refdist.MirroredStrategy:
+    return refdist.MirroredStrategy([f"GPU:{i}" for i in range(replicas)])
+
+
+def servers() -> Any:
+    spec = refdist.train.ClusterSpec({"worker": ["w:1"], "ps": ["p0:1", "p1:1"]})
+    return refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec),
+                                           refdist.experimental.partitioners.FixedShardsPartitioner(2))
+
+
+def made(strategy: Any, value: object, **kwargs: Any) -> Any:
+    with strategy.scope():
+        return refdist.Variable(value, **kwargs)
+
+
+ONE_ROW = refdist.IndexedSlices(np.array([1]), np.array([1]), np.array([3]))
+SUM, ON_READ = VariableAggregation.SUM, VariableSynchronization.ON_READ
+
+
+def plain() -> tuple[Any, Callable[[], object]]:
+    v = refdist.Variable(0)
+    return v, lambda: v.assign_add(1)
+
+
+def subtracted() -> tuple[Any, Callable[[], object]]:
+    v = refdist.Variable(0)
+    return v, lambda: v.assign_sub(-1)
+
+
+def scattered() -> tuple[Any, Callable[[], object]]:
+    v = refdist.Variable([0, 0, 0])
+    return v, lambda: v.scatter_add(ONE_ROW)
+
+
+def parts() -> tuple[Any, Callable[[], object]]:
+    v = refdist.Variable([[0, 0], [0, 0]])
+    return v, lambda: v.scatter_nd_add([[1, 0]], [1])
+
+
+def across_replicas() -> tuple[Any, Callable[[], object]]:
+    v = made(mirrored(), 0)
+    return v, lambda: v.assign_add(1)
+
+
+def in_replicas() -> tuple[Any, Callable[[], object]]:
+    s = mirrored()
+    v = made(s, 0.0, aggregation=VariableAggregation.MEAN)
+    return v, lambda: s.run(lambda: v.assign_add(1.0))
+
+
+def agreed() -> tuple[Any, Callable[[], object]]:
+    s = mirrored()
+    v = made(s, 0, aggregation=VariableAggregation.ONLY_FIRST_REPLICA)
+    return v, lambda: s.run(lambda: v.assign_add(1))
+
+
+def own_copies() -> tuple[Any, Callable[[], object]]:
+    s = mirrored()
+    v = made(s, 0.0, synchronization=ON_READ, aggregation=VariableAggregation.MEAN)
+    return v, lambda: s.run(lambda: v.assign_add(1.0))
+
+
+def all_copies() -> tuple[Any, Callable[[], object]]:
+    v = made(mirrored(), 0.0, synchronization=ON_READ, aggregation=VariableAggregation.MEAN)
+    return v, lambda: v.assign_add(1.0)
+
+
+def central() -> tuple[Any, Callable[[], object]]:
+    s = refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"], "CPU:0")
+    v = made(s, 0.0, aggregation=VariableAggregation.MEAN)
+    return v, lambda: s.run(lambda: v.assign_add(1.0))
+
+
+def one_device() -> tuple[Any, Callable[[], object]]:
+    s = refdist.OneDeviceStrategy("GPU:0")
+    v = made(s, 0)
+    return v, lambda: s.run(lambda: v.assign_add(1))
+
+
+def updated() -> tuple[Any, Callable[[], object]]:
+    s = mirrored()
+    v = made(s, 0)
+    return v, lambda: s.extended.update(v, lambda copy: copy.assign_add(1))
+
+
+def updated_in_replicas() -> tuple[Any, Callable[[], object]]:
+    s = mirrored()
+    v = made(s, 0)
+    return v, lambda: s.run(lambda: refdist.get_replica_context().merge_call(
+        lambda strategy: strategy.extended.update(v, lambda copy: copy.assign_add(1))))
+
+
+def updated_twice() -> tuple[Any, Callable[[], object]]:
+    """An update inside an update of the same variable."""
+    s = mirrored()
+    v = made(s, 0)
+
+    def half(copy: Any) -> None:
+        copy.assign_add(2)
+        copy.assign_sub(1)
+
+    return v, lambda: s.extended.update(v, half)
+
+
+def sharded() -> tuple[Any, Callable[[], object]]:
+    v = made(servers(), [0, 0, 0])
+    return v, lambda: v.scatter_add(ONE_ROW)
+
+
+KINDS = [plain, subtracted, scattered, parts, across_replicas, in_replicas, agreed, own_copies, all_copies, central,
+         one_device, updated, updated_in_replicas, updated_twice, sharded]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.__name__ for kind in KINDS])
+def test_no_update_is_lost(kind: Callable[[], tuple[Any, Callable[[], object]]]) -> None:
+    v, add = kind()
+    in_threads(*repeated(add))
+    assert np.asarray(v.numpy() if hasattr(v, "numpy") else v).sum() == THREADS * TIMES
+    copies = [v] if not hasattr(v, "values") or callable(v.values) else v.values
+    assert {float(np.sum(copy.numpy())) for copy in copies} == {THREADS * TIMES}
+
+
+def test_each_update_returns_its_own_result() -> None:
+    v, results = refdist.Variable(0), list[int]()
+    in_threads(*repeated(lambda: results.append(int(v.assign_add(1)))))
+    assert sorted(results) == list(range(1, THREADS * TIMES + 1))
+
+
+def test_copies_have_equal_bits_whatever_the_order_of_threads() -> None:
+    v = made(mirrored(3), np.float32(0))
+    in_threads(*[lambda number=number: [v.assign_add(np.float32(number)) for _ in range(TIMES)]
+                 for number in (0.1, 1e5, 3e-4, 7.7)])
+    assert len({copy.numpy().tobytes() for copy in v.values}) == 1
+
+
+def test_a_reader_finds_equal_copies_in_the_midst_of_updates() -> None:
+    s = mirrored()
+    v, stop = made(s, 0), threading.Event()
+    different = []
+
+    def read() -> None:
+        while not stop.is_set():
+            copies = [int(copy) for copy in s.experimental_local_results(s.run(lambda: v.read_value()))]
+            if copies[0] > copies[1]:
+                different.append(copies)
+
+    def write() -> None:
+        try:
+            for _ in range(TIMES):
+                s.extended.update(v, lambda copy: copy.assign_add(1))
+        finally:
+            stop.set()
+
+    in_threads(read, write)
+    assert different == [] and int(v) == TIMES
+
+
+def test_an_update_that_fails_takes_back_nothing_of_another_thread() -> None:
+    s = mirrored()
+    v = made(s, 0)
+
+    def fail(copy: Any) -> None:
+        copy.assign_add(1000)
+        if copy is v.values[1]:
+            raise KeyError("no")
+
+    def failing() -> None:
+        for _ in range(TIMES):
+            with pytest.raises(KeyError):
+                s.extended.update(v, fail)
+
+    in_threads(failing, *[lambda: [v.assign_add(1) for _ in range(TIMES)]] * 2)
+    assert [int(copy) for copy in v.values] == [2 * TIMES] * 2
+
+
+def test_two_threads_that_write_two_variables_in_either_order() -> None:
+    a, b = refdist.Variable(0), refdist.Variable(0)
+    in_threads(lambda: [(a.assign_add(1), b.assign_add(1)) for _ in range(TIMES)],
+               lambda: [(b.assign_add(1), a.assign_add(1)) for _ in range(TIMES)])
+    assert int(a) == int(b) == 2 * TIMES
+
+
+@pytest.mark.parametrize("strategy", [None, mirrored], ids=["plain", "mirrored"])
+def test_a_signal_handler_writes_the_variable_that_it_interrupts(strategy: Callable[[], Any] | None) -> None:
+    v = refdist.Variable(0) if strategy is None else made(strategy(), 0)
+    handled = 0
+
+    def handler(number: int, frame: object) -> None:
+        nonlocal handled
+        handled += 1
+        v.assign_add(1)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    written = 0
+    try:
+        while handled < 100:
+            v.assign_add(1)
+            written += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert int(v) == written + handled
+
+
+def test_a_forked_process_writes_while_other_threads_of_its_parent_did() -> None:
+    v, stop = refdist.Variable(0), threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            v.assign_add(1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                before = int(v)
+                os._exit(int(v.assign_add(1)) - before)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    finally:
+        stop.set()
+        thread.join()
+
+
+def all_reduced(s: Any, count: int) -> None:
+    for i in range(TIMES):
+        total = s.run(lambda number=i: refdist.get_replica_context().all_reduce("SUM", number))
+        assert [int(one) for one in s.experimental_local_results(total)] == [i * count] * count
+
+
+def test_collectives_in_two_threads_with_a_strategy_each() -> None:
+    in_threads(lambda: all_reduced(mirrored(2), 2), lambda: all_reduced(mirrored(3), 3))
+
+
+def test_collectives_in_two_threads_with_one_strategy() -> None:
+    s = mirrored(3)
+    in_threads(*[lambda: all_reduced(s, 3)] * 2)
+
+
+def drawn_outside() -> Callable[[], list[float]]:
+    g = refdist.random.Generator.from_seed(1)
+    return lambda: [float(g.uniform([]))]
+
+
+def drawn_across_replicas() -> Callable[[], list[float]]:
+    with mirrored().scope():
+        g = refdist.random.Generator.from_seed(1)
+    return lambda: [float(g.uniform([]))]
+
+
+def drawn_in_replicas() -> Callable[[], list[float]]:
+    s = mirrored()
+    with s.scope():
+        g = refdist.random.Generator.from_seed(1)
+    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+
+
+def drawn_from_one_stream() -> Callable[[], list[float]]:
+    g, s = refdist.random.Generator.from_seed(1), mirrored()
+    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+
+
+DRAWS = [drawn_outside, drawn_across_replicas, drawn_in_replicas, drawn_from_one_stream]
+
+
+@pytest.mark.parametrize("kind", DRAWS, ids=[kind.__name__ for kind in DRAWS])
+def test_threads_draw_the_numbers_that_one_thread_draws(kind: Callable[[], Callable[[], list[float]]]) -> None:
+    draw, numbers = kind(), list[float]()
+    in_threads(*repeated(lambda: numbers.extend(draw())))
+    alone = kind()
+    assert sorted(numbers) == sorted(number for _ in range(THREADS * TIMES) for number in alone())
+
+
+def taken_by_threads(iterator: Iterator[Any], first_of: Callable[[Any], object]) -> Counter[int]:
+    """What several threads get of one iterator: how often each number."""
+    taken = list[int]()
+
+    def take() -> None:
+        for element in iterator:
+            taken.append(int(np.asarray(first_of(element)).reshape(-1)[0]))
+
+    in_threads(*[take] * THREADS)
+    return Counter(taken)
+
+
+COUNT = THREADS * TIMES
+
+
+def test_threads_share_the_elements_of_an_iterator() -> None:
+    numbers = refdist.data.Dataset.range(COUNT).map(lambda number: number + 1)
+    assert taken_by_threads(iter(numbers), lambda number: number) == Counter(range(1, COUNT + 1))
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_threads_share_the_elements_of_a_distributed_iterator(recorded: bool) -> None:
+    s = mirrored()
+    batches = s.experimental_distribute_dataset(refdist.data.Dataset.range(COUNT).batch(2))
+    with refdist.record() if recorded else contextlib.nullcontext():
+        firsts = taken_by_threads(iter(batches), lambda batch: s.experimental_local_results(batch)[0])
+    assert firsts == Counter(range(0, COUNT, 2))
+
+
+def test_a_recording_has_each_write_of_each_thread_once() -> None:
+    v = refdist.Variable(0)
+    with refdist.record() as recording:
+        in_threads(*repeated(lambda: v.assign_add(1)))
+    writes = [event for event in recording.events if event.kind == "write"]
+    assert len(writes) == THREADS * TIMES and len({event.id for event in recording.events}) == len(recording.events)
