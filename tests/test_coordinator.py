@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -221,6 +222,89 @@ def test_after_an_interrupt_nothing_more_runs(monkeypatch: pytest.MonkeyPatch) -
         c.join()
     # The thread in which the first function ended would go on with the queue by itself.
     assert not ran.wait(0.5) and coordinator().schedule(lambda: 2).fetch() == 2
+
+
+def test_after_an_interrupt_every_call_says_so_and_variables_can_be_read() -> None:
+    """Each of these waited for a function that had ended."""
+    c = coordinator(2)
+    v, ran = variable(c), threading.Event()
+
+    def endless() -> None:
+        while True:
+            v.read_value()
+            ran.set()
+
+    def interrupt() -> None:
+        ran.wait()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    c.schedule(endless)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            c.join()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    for call in (c.done, c.join, lambda: c.schedule(endless)):
+        for _ in range(2 * PATIENCE):
+            with pytest.raises(CancelledError, match=r"RD32.*interrupted"):
+                call()
+    for _ in range(2 * PATIENCE):
+        v.assign_add(1.0)
+    assert float(v) == 2 * PATIENCE
+
+
+def waits_for(v: Any, number: float) -> None:
+    while float(v) < number:
+        pass
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+@pytest.mark.parametrize("given", [None, [], 0, 1], ids=str)
+@pytest.mark.parametrize("ask", ["done", "read", "join", "fetch"])
+def test_a_loop_of_the_coordinator_ends_where_functions_wait_for_one_another(workers: int, given: Any,
+                                                                             ask: str) -> None:
+    c = coordinator(workers)
+    v, w = variable(c), variable(c)
+
+    def program() -> None:
+        # Each waits for the one that is scheduled after it.
+        for number in range(workers - 1, 0, -1):
+            c.schedule(lambda number=number: (waits_for(v, number), v.assign_add(1.0)))
+        last = c.schedule(v.assign_add, args=(1.0,))
+        c.schedule(w.assign, args=(1.0,))
+        if ask == "done":
+            while not c.done():
+                pass
+        elif ask == "read":
+            waits_for(v, workers)
+        elif ask == "fetch":
+            last.fetch()
+        c.join()
+
+    if given is None:
+        program()
+    else:
+        with interleaving(given):
+            program()
+    assert (float(v), float(w)) == (workers, 1.0)
+
+
+def test_endless_functions_leave_turns_to_those_that_end() -> None:
+    c = coordinator(3)
+    v, stop = variable(c), variable(c)
+    for _ in range(2):
+        c.schedule(waits_for, args=(stop, 1.0))
+    for _ in range(5):
+        c.schedule(v.assign_add, args=(1.0,))
+    while float(v) < 5:
+        c.done()
+    stop.assign(1.0)
+    c.join()
+    assert c.done()
 
 
 # --- Variables -------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ The coordinator runs until it waits: for one function (`fetch`), for all of them
 Nothing else makes functions go on unless the choices say so, and there are no clocks.  Where nothing could ever end the
 wait, because no worker is left, it is an error.
 
-A function is stopped at an access, by an exception that is not an `Exception`.  One that waits for a variable to change
-would never let others go on; after `PATIENCE` accesses in a row option 0 is somebody else.
+A function is stopped at an access, by an exception that is not an `Exception`.  A strand that waits for a variable to
+change, the coordinator too, would never let others go on.  After `PATIENCE` accesses in a row it is tired: until a
+function ends, it comes after all that are not, and among those that are, in the order in which they got tired.  So
+whatever it waits for gets its turn.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class Cluster(Functions):
         self._turn = Turn()
         self._failure: BaseException | None = None
         self._in_a_row = 0
+        self._tired: list[Option] = []
         self._interrupted = False
         extended.pause = self.pause
 
@@ -69,13 +72,16 @@ class Cluster(Functions):
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
         while not ready():
-            if self._interrupted:
-                raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
-                                   "Make the strategy and the coordinator again.")
+            self.check(attempted)
             if not self._let_others(ready):
                 raise errors.error("RD33", attempted, f"no worker is left of {len(self._workers)}, and "
                                    f"{len(self.queue)} functions wait for one",
                                    "Start a worker again with refdist.coordinator.restart_task.")
+
+    def check(self, attempted: str) -> None:
+        if self._interrupted:
+            raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
+                               "Make the strategy and the coordinator again.")
 
     def step(self) -> None:
         self._let_others(_always)
@@ -120,8 +126,8 @@ class Cluster(Functions):
         """Called before an access to a variable on `device`, and when something was scheduled."""
         mine = _mine.closure
         if mine is None:
-            if not self.lock.acquire(blocking=False):
-                return  # a thread of the program, beside the one that plays the coordinator
+            if self._interrupted or not self.lock.acquire(blocking=False):
+                return  # or a thread of the program, beside the one that plays the coordinator
             try:
                 self._pause(None, device)
             finally:
@@ -162,7 +168,9 @@ class Cluster(Functions):
             options += [Option(TAKE, worker.number) for worker in self._rested]
         if options and self._in_a_row >= PATIENCE:
             self._in_a_row = 0
-            options.append(options.pop(0))
+            self._tired = [*(option for option in self._tired if option != options[0]), options[0]]
+        if self._tired:
+            options.sort(key=lambda option: self._tired.index(option) + 1 if option in self._tired else 0)
         if options:
             options += [Option(LOSE, "{} {}".format(*fault.task)) for fault in self._faults if fault.left is None]
         return options
@@ -226,6 +234,7 @@ class Cluster(Functions):
         finally:
             context_stack.state.top = context_stack.BOTTOM
         worker.closure = closure.worker = None
+        self._tired.clear()
         if worker.alive:
             self._rested.append(worker)
         if closure.fate == LOST:

@@ -94,7 +94,7 @@ class ClusterCoordinator:
             The error of an earlier function, once; all functions are then stopped and dropped, this one too.
             RD09: in a replica, or in a scheduled function.  RD10: in the scope of another strategy.
             RD25: not a function, or a RemoteValue among the arguments.
-            RD33: the queue is full, and no worker is left.
+            RD32: the program was interrupted while a function ran.  RD33: the queue is full, and no worker is left.
 
         Source: tf.distribute.coordinator.ClusterCoordinator.schedule.
         """
@@ -109,6 +109,7 @@ class ClusterCoordinator:
         site = call_site.of(sys._getframe(1))
         closure = Closure(call, getattr(fn, "__name__", type(fn).__name__), frame, site[0] if site else None)
         with cluster.lock:
+            cluster.check(attempted)
             if len(cluster.queue) >= QUEUE_LIMIT:
                 cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
             cluster.queue.append(closure)
@@ -121,7 +122,8 @@ class ClusterCoordinator:
 
         Raises:
             The first error of a function, once; all others are then stopped and dropped.
-            RD09: in a scheduled function.  RD33: no worker is left.
+            RD09: in a scheduled function.  RD32: the program was interrupted while a function ran.
+            RD33: no worker is left.
 
         Source: tf.distribute.coordinator.ClusterCoordinator.join.
         """
@@ -129,6 +131,7 @@ class ClusterCoordinator:
         not_on_a_worker(attempted)
         cluster = self._cluster
         with cluster.lock:
+            cluster.check(attempted)
             cluster.wait(lambda: cluster.error is not None or cluster.idle, attempted)
             cluster.raise_error()
 
@@ -140,9 +143,11 @@ class ClusterCoordinator:
 
         Source: tf.distribute.coordinator.ClusterCoordinator.done.
         """
-        not_on_a_worker("ClusterCoordinator.done")
+        attempted = "ClusterCoordinator.done"
+        not_on_a_worker(attempted)
         cluster = self._cluster
         with cluster.lock:
+            cluster.check(attempted)
             cluster.raise_error()
             if cluster.idle:
                 return True

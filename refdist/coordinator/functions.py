@@ -67,6 +67,13 @@ class Functions(ABC):
             RD33: no worker is left.
         """
 
+    def check(self, attempted: str) -> None:  # noqa: B027 - functions in processes go on after an interrupt
+        """Whether functions can still run.
+
+        Raises:
+            RD32: the program was interrupted while one ran.
+        """
+
     @abstractmethod
     def step(self) -> None:
         """Lets something happen, where there is anything."""
