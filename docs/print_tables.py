@@ -14,8 +14,8 @@ from refdist.conformance import capabilities, comparison, dump, process, promise
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
-from refdist.core import rules
-from refdist.core.rules.table import Table
+from refdist.core.rules import calls, input, values, variables
+from refdist.core.rules.table import Table, word
 from refdist.insight import events
 
 SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
@@ -26,36 +26,40 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def section(rows: Table) -> str:
+def section(rows: Table[Any, Any, Any]) -> str:
     """A table with what its rows, columns and actions are."""
-    actions = "".join(f"- *{action}*: {meaning}\n" for action, meaning in rows.actions.items())
-    cells = table(["", *rows.columns], ([f"`{name}`", *row.values()] for name, row in rows.items()))
+    actions = {**{word(action): meaning for action, meaning in rows.actions.items()},
+               **({"-": rows.unreached} if rows.unreached else {})}
+    explained = "".join(f"- *{action}*: {meaning}\n" for action, meaning in actions.items())
+    cells = table(["", *map(word, rows.columns)], (
+        [f"`{name}`", *(word(rows[keys[0]].get(column, "-")) for column in rows.columns)]
+        for name, keys in rows.lines.items()))
     about = fill(rows.about.replace(".  ", ". "), 120)
-    return f"## {rows.title}\n\n{about}\n\n{actions}\n{cells}"
+    return f"## {rows.title}\n\n{about}\n\n{explained}\n{cells}"
 
 
 def tables() -> str:
-    means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in rules.MEAN_DTYPE.items()))
+    means = table(["dtype", "dtype of its mean"], ([f"{name}", mean] for name, mean in values.MEAN_DTYPE.items()))
     return f"""# Tables
 
 Printed from `refdist/core/rules/` by `make docs`. A situation is seen from the strategy that is called, or that made
 the variable: *outside* every scope, *cross*-replica, in an *update*, in a *replica*, or in the cross-replica or replica
 context of an *other* strategy. A cell is an action or the code of the error, "RDnn".
 
-{section(rules.CALLS)}
-{section(rules.MISMATCH)}
-{chr(10).join(map(section, (rules.CREATION, rules.TRAINABLE, rules.TRAITS, rules.READS, rules.WRITES,
-                            rules.FOREIGN_WRITES, rules.FOREIGN_UPDATES)))}
-{section(rules.REDUCE)}
-{section(rules.RESULTS)}
-{section(rules.LOCAL)}
-{section(rules.DTYPES)}
+{section(calls.CALLS)}
+{section(calls.MISMATCH)}
+{chr(10).join(map(section, (variables.CREATION, variables.TRAINABLE, variables.TRAITS, variables.READS,
+                            variables.WRITES, variables.FOREIGN_WRITES, variables.FOREIGN_UPDATES)))}
+{section(values.REDUCE)}
+{section(values.RESULTS)}
+{section(values.LOCAL)}
+{section(values.DTYPES)}
 ## Means of integers
 
 Floats keep their dtype.
 
 {means}
-{chr(10).join(map(section, (rules.SHARDING, rules.CUTS, rules.UNEVEN, rules.MODES)))}"""
+{chr(10).join(map(section, (input.SHARDING, input.CUTS, input.UNEVEN, input.MODES)))}"""
 
 
 def rows(clauses: Iterable[Clause], text: Callable[[Clause], str]) -> str:

@@ -50,10 +50,15 @@ from refdist.backends.simulated.workers import simulate_workers  # noqa: E402
 from refdist.cluster_resolver.server import Server  # noqa: E402
 from refdist.config import device  # noqa: E402
 from refdist.core import tracebacks  # noqa: E402
-from refdist.core.rules import ReduceOp, VariableAggregation, VariableSynchronization  # noqa: E402
+from refdist.core.rules.options import (  # noqa: E402
+    InputReplicationMode,
+    ReduceOp,
+    VariableAggregation,
+    VariableSynchronization,
+)
 from refdist.data.spec import TensorSpec  # noqa: E402
 from refdist.input.distributed import DistributedDataset, DistributedIterator  # noqa: E402
-from refdist.input.options import InputContext, InputOptions, InputReplicationMode  # noqa: E402
+from refdist.input.options import InputContext, InputOptions  # noqa: E402
 from refdist.insight import record  # noqa: E402
 from refdist.missing import no_such_name  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402

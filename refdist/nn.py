@@ -14,7 +14,8 @@ from refdist.array.backend import constant, current_backend
 from refdist.array.convert import as_array, astype, dtype_of, native, on_device_of, to_array, xp_of
 from refdist.array.float_errors import Reported
 from refdist.array.types import Array
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
+from refdist.core.rules.values import MEAN_DTYPE
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import Variable
@@ -169,7 +170,7 @@ def _size(value: object, attempted: str) -> int:
 
 def _quotient(losses: Array, size: int) -> Any:
     own = dtype_of(losses)
-    dtype = np.dtype(rules.MEAN_DTYPE.get(own.name, own))
+    dtype = np.dtype(MEAN_DTYPE.get(own.name, own))
     with on_device_of(losses), Reported("add"):
         total = as_array(xp_of(losses).sum(losses, dtype=native(dtype, losses)))
     # The size in the dtype of the losses, which may round it.

@@ -17,7 +17,7 @@ from refdist import compat, config, data, errors, nest, nn, random, tpu, train
 from refdist.array.backend import constant
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
-from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
 from refdist.missing import no_such_name
 from refdist.variables.creation import variable_creator_scope

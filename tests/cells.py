@@ -16,25 +16,22 @@ import numpy as np
 
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack
+from refdist.core.rules.table import Refusal
 from refdist.variables.values import DistributedValues
 from refdist.variables.variable import Variable
 
-# A code that is in no table.
-REFUSED = "RD22"
+# With a code that is in no table.
+REFUSED = Refusal("RD22")
 
 
 def cells(table: Mapping[Any, Any]) -> Iterator[tuple[Any, MutableMapping[Any, Any], Any]]:
-    """(cell, row that holds it, its key there) of a table, or of a table of rows, where a cell is (row, column).
-
-    "-" is not a cell.
-    """
+    """(cell, row that holds it, its key there) of a table, or of a table of rows, where a cell is (row, column)."""
     for key, value in table.items():
         if isinstance(value, MutableMapping):
-            yield from (((key, column), value, column) for column in value if value[column] != "-")
+            yield from (((key, column), value, column) for column in value)
         else:
             assert isinstance(table, MutableMapping)
-            if value != "-":
-                yield key, table, key
+            yield key, table, key
 
 
 @contextmanager

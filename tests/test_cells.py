@@ -25,7 +25,7 @@ def test_a_cell_that_nobody_reads_survives() -> None:
 
 def test_every_other_value_must_be_told_apart() -> None:
     found = survivors(TABLE, lambda cell: TABLE[cell] == "ok", lambda cell, value: ("ok", "no", REFUSED))
-    assert sorted(text.split(" for")[0] for text in found) == ["c: 'RD22'"]
+    assert sorted(text.split(" for")[0] for text in found) == ["c: Refusal(code='RD22')"]
 
 
 def test_the_table_is_as_before() -> None:

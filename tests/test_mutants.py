@@ -71,13 +71,14 @@ def test_a_line_is_reached_by_the_cases_that_run_it() -> None:
     file = "refdist/strategies/replica_context.py"
     reduces, gathers = "all_reduce.mean @ Mirrored 2", "gather.rows @ Central 2"
     source_lines = (CHECKOUT / file).read_text().splitlines()
-    line = next(i for i, line in enumerate(source_lines, 1) if 'self._require("ReplicaContext.all_reduce")' in line)
+    line = next(i for i, line in enumerate(source_lines, 1) if "self._require(Call.ALL_REDUCE)" in line)
     assert reach.of_lines([gathers, reduces], [(file, line)]) == {f"{file}:{line}": [reduces]}
 
 
 def test_a_mutant_is_another_source_and_reads_no_chapter_again() -> None:
     file = "refdist/core/rules/values.py"
-    mutated = (CHECKOUT / file).read_text().replace("PER_REPLICA, MIRRORED_VALUE =", "MIRRORED_VALUE, PER_REPLICA =")
+    row = "arrays                    PerReplica"
+    mutated = (CHECKOUT / file).read_text().replace(row, row.replace("PerReplica", "Mirrored  "))
     assert Fork(with_source(file, mutated), ["values.no-arithmetic"]).killer() is not None
     assert Fork(with_source(file, (CHECKOUT / file).read_text()), ["values.no-arithmetic"]).killer() is None
 

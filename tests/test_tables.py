@@ -5,24 +5,65 @@ The tables of calls and of variables have their own tests.
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from cells import REFUSED, changed, outcome, seen, survivors
+from cells import REFUSED, outcome, seen, survivors
 
 import refdist
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
+from refdist.core.rules import calls, input, values, variables
+from refdist.core.rules.calls import MISMATCH, Combining, Difference
+from refdist.core.rules.input import (
+    CUTS,
+    MODES,
+    SHARDING,
+    UNEVEN,
+    Cut,
+    Distributing,
+    End,
+    Files,
+    Readers,
+    Reads,
+    Shared,
+    Size,
+    Source,
+    Step,
+)
+from refdist.core.rules.table import Permission, Refusal, Table
+from refdist.core.rules.values import (
+    DTYPES,
+    LOCAL,
+    MEAN_DTYPE,
+    OTHER_KINDS,
+    REDUCE,
+    RESULTS,
+    Across,
+    Contributed,
+    Leaves,
+    Local,
+    Reduced,
+    Replicas,
+    Result,
+    Together,
+    Unwrapped,
+    Use,
+    Value,
+)
+from refdist.core.rules.variables import Keeps
 from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
-from refdist.errors import CATALOGUE
+from refdist.errors import InternalError
 from refdist.strategies import replica_context
 
 
-def any_other(*values: str) -> Callable[[Any, str], Iterable[str]]:
-    """A cell is changed to each of these values, and to a code."""
+def any_other(*values: Any) -> Callable[[Any, Any], Iterable[Any]]:
+    """A cell is changed to each of these values, and to a refusal."""
     return lambda cell, value: (*values, REFUSED)
 
 
@@ -58,44 +99,45 @@ def files(tmp_path: Path) -> list[str]:
     return names
 
 
-FILES_OF = {"one, no files": (1, 0), "one, files": (1, 2), "several, no files": (2, 0), "several, fewer files": (2, 1),
-            "several, enough files": (2, 2)}
+FILES_OF = {Source(Readers.ONE, Files.NONE): (1, 0), Source(Readers.ONE, Files.SOME): (1, 2),
+            Source(Readers.SEVERAL, Files.NONE): (2, 0), Source(Readers.SEVERAL, Files.FEWER): (2, 1),
+            Source(Readers.SEVERAL, Files.ENOUGH): (2, 2)}
 
 
 def test_what_a_worker_reads(files: list[str]) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
-        policy, (workers, count) = AutoShardPolicy[cell[0]], FILES_OF[cell[1]]
+    def observe(cell: tuple[AutoShardPolicy, Source]) -> Any:
+        policy, (workers, count) = cell[0], FILES_OF[cell[1]]
         rows = TextLineDataset(files[:count]) if count else Dataset.range(10)
         dataset = with_policy(rows.batch(5), policy)
         return on_workers(lambda: what_is_read(lambda s: s.experimental_distribute_dataset(dataset)), workers, 2)
 
-    def others(cell: tuple[str, str], value: str) -> Iterable[str]:
+    def others(cell: tuple[AutoShardPolicy, Source], value: Any) -> Iterable[Any]:
         # One worker's files are all rows.
-        own = {rules.ITS_FILES, rules.ALL_ROWS}
+        own = {Reads.ITS_FILES, Reads.ALL_ROWS}
         same = own if FILES_OF[cell[1]][0] == 1 and value in own else set()
-        return [one for one in (*own, rules.ITS_SHARE, REFUSED) if one not in same]
+        return [one for one in (*own, Reads.ITS_SHARE, REFUSED) if one not in same]
 
-    assert survivors(rules.SHARDING, observe, others) == []
+    assert survivors(SHARDING, observe, others) == []
 
 
 def test_how_batches_are_cut(files: list[str]) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Reads, Size]) -> Any:
         reads, column = cell
-        policy = {rules.ITS_SHARE: AutoShardPolicy.DATA, rules.ITS_FILES: AutoShardPolicy.FILE,
-                  rules.ALL_ROWS: AutoShardPolicy.OFF}[reads]
+        policy = {Reads.ITS_SHARE: AutoShardPolicy.DATA, Reads.ITS_FILES: AutoShardPolicy.FILE,
+                  Reads.ALL_ROWS: AutoShardPolicy.OFF}[reads]
         dataset = TextLineDataset(files).batch(5)
-        if column == "size unknown":
+        if column is Size.UNKNOWN:
             dataset = dataset.filter(lambda batch: True).map(lambda batch: batch[:3])
         dataset = with_policy(dataset, policy)
-        workers, replicas = (1, 1) if column == "one replica" else (2, 2)
+        workers, replicas = (1, 1) if column is Size.ONE_REPLICA else (2, 2)
         return on_workers(lambda: what_is_read(lambda s: s.experimental_distribute_dataset(dataset)), workers, replicas)
 
-    assert survivors(rules.CUTS, observe, any_other(rules.WHOLE, rules.EACH_BATCH, rules.ROW_STREAM)) == []
+    assert survivors(CUTS, observe, lambda cell, value: Cut) == []
 
 
-def read_with(uneven: str, split: bool, full: bool = False) -> Any:
+def read_with(uneven: UnevenEnd, split: bool, full: bool = False) -> Any:
     """A stream of seven rows that is split, or batches that a function made; three of two rows with `full`."""
-    options = refdist.InputOptions(uneven_end=UnevenEnd[uneven])
+    options = refdist.InputOptions(uneven_end=uneven)
     if full:
         # What `map` makes is known after reading, so that an empty array can replace a batch.
         batches = Dataset.range(6).batch(2, drop_remainder=True).map(lambda x: x)
@@ -111,42 +153,42 @@ def read_with(uneven: str, split: bool, full: bool = False) -> Any:
 
 
 @pytest.mark.parametrize(("column", "split"), [
-    ("rows of a batch", True), ("uneven step", True), ("uneven step", False), ("where all batches are full", False)])
-def test_uneven_ends(column: str, split: bool) -> None:
-    values = [rules.EVERY_ROW, rules.EQUAL_SHARES] if column == "rows of a batch" else [
-        rules.KEEP, rules.DROP, rules.PAD, REFUSED]
-    assert survivors(rules.UNEVEN, lambda cell: read_with(cell[0], split, column == "where all batches are full"),
+    (End.ROWS_OF_A_BATCH, True), (End.UNEVEN_STEP, True), (End.UNEVEN_STEP, False), (End.FULL_BATCHES, False)])
+def test_uneven_ends(column: End, split: bool) -> None:
+    values: list[Any] = [*Shared] if column is End.ROWS_OF_A_BATCH else [*Step, REFUSED]
+    assert survivors(UNEVEN, lambda cell: read_with(cell[0], split, column is End.FULL_BATCHES),
                      lambda cell, value: values, column) == []
 
 
 def test_for_whom_an_input_function_is_called() -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Distributing, refdist.InputReplicationMode]) -> Any:
         call, mode = cell
-        options = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode[mode])
+        options = refdist.InputOptions(experimental_replication_mode=mode)
 
         def distribute(strategy: Any) -> Any:
-            if call == "experimental_distribute_dataset":
+            if call is Distributing.DATASET:
                 return strategy.experimental_distribute_dataset(Dataset.range(4).batch(2), options)
             return strategy.distribute_datasets_from_function(
                 lambda ctx: Dataset.range(4).batch(2).shard(ctx.num_input_pipelines, ctx.input_pipeline_id), options)
 
-        return on_workers(lambda: what_is_read(distribute), 2 if "several" in call else 1, 2)
+        workers = 2 if call is Distributing.FUNCTION_SEVERAL_WORKERS else 1
+        return on_workers(lambda: what_is_read(distribute), workers, 2)
 
-    assert survivors(rules.MODES, observe, any_other("ok")) == []
+    assert survivors(MODES, observe, any_other(Permission.OK)) == []
 
 
-def value_of(kind: str, strategy: Any) -> Any:
+def value_of(kind: Value, strategy: Any) -> Any:
     """A value of that kind in REDUCE, of which every worker and, where it can, every replica has another one."""
     layout = strategy.extended.layout
     mine = [np.float32([layout.first + i + 1, 1]) for i in range(layout.count)]
-    if kind == rules.NOT_DISTRIBUTED:
+    if kind is Value.NOT_DISTRIBUTED:
         # The sum over workers fits into the dtype, the sum over all replicas does not.
         return np.float16([15_000 * (layout.first + 1), 1])
-    if kind == rules.PER_REPLICA:
+    if kind is Value.PER_REPLICA:
         return refdist.PerReplica(mine, layout.devices)
-    if kind == rules.MIRRORED_VALUE:
+    if kind is Value.MIRRORED:
         return refdist.Mirrored([mine[0]] * layout.count, layout.devices)
-    on_read = kind == "on read variable"
+    on_read = kind is Value.ON_READ_VARIABLE
     synchronization = refdist.VariableSynchronization.ON_READ if on_read else refdist.VariableSynchronization.AUTO
     with strategy.scope():
         variable = refdist.Variable(np.zeros(2, np.float32), name="v", synchronization=synchronization,
@@ -157,7 +199,7 @@ def value_of(kind: str, strategy: Any) -> Any:
     return variable
 
 
-WORLDS = {"one": (1, 1), "one per worker": (2, 1), "several": (2, 2)}
+WORLDS = {Replicas.ONE: (1, 1), Replicas.ONE_PER_WORKER: (2, 1), Replicas.SEVERAL: (2, 2)}
 REDUCERS: dict[str, Callable[[Any, str, Any], Any]] = {
     "reduce": lambda s, op, value: s.reduce(op, value, axis=None),
     "reduce_to": lambda s, op, value: s.extended.reduce_to(op, value, "CPU:0"),
@@ -166,23 +208,23 @@ REDUCERS: dict[str, Callable[[Any, str, Any], Any]] = {
         (value, value if isinstance(value, refdist.DistributedValues) else "CPU:0")] * 2)}
 
 
-@pytest.mark.parametrize("column", rules.REDUCE.columns)
+@pytest.mark.parametrize("column", REDUCE.columns)
 @pytest.mark.parametrize("reducer", REDUCERS)
-def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
-        kind, world = cell[0].rsplit(", ", 1)
+def test_what_is_reduced_and_gathered(column: refdist.ReduceOp | Across, reducer: str) -> None:
+    def observe(cell: tuple[Reduced, refdist.ReduceOp | Across]) -> Any:
+        kind, world = cell[0]
 
         def program() -> Any:
-            if world == "one":
+            if world is Replicas.ONE:
                 # Tells what takes part in a reduction from what is only returned.
                 ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: 100 * sum(parts))
                 strategy: Any = refdist.MirroredStrategy(["GPU:0"], cross_device_ops=ops)
             else:
                 strategy = refdist.MultiWorkerMirroredStrategy()
             value = value_of(kind, strategy)
-            if column == rules.GATHER:
+            if column is Across.GATHER:
                 return outcome(lambda: [(made := strategy.gather(value, axis=0)), made is value])
-            if column == rules.ALONG:
+            if column is Across.ALONG_AN_AXIS:
                 return [outcome(lambda op=op: strategy.reduce(op, value, axis=0)) for op in along]
             return outcome(lambda: REDUCERS[reducer](strategy, column, value))
 
@@ -190,18 +232,19 @@ def test_what_is_reduced_and_gathered(column: str, reducer: str) -> None:
 
     along = ("MEAN",) if reducer == "reduce" else ("SUM",)
 
-    def others(cell: tuple[str, str], value: str) -> Iterable[str]:
-        if column == rules.ALONG:
+    def others(cell: tuple[Reduced, Any], value: Any) -> Iterable[Any]:
+        if column is Across.ALONG_AN_AXIS:
             return [REFUSED]
-        if column == rules.GATHER:
+        if column is Across.GATHER:
             # What each worker has is all that there is where one has no more than one replica.
-            return [rules.EACH, rules.ITSELF, REFUSED, *[rules.OF_WORKERS] * cell[0].endswith("several")]
-        if cell[0] == "not distributed, one per worker":
+            several = cell[0].replicas is Replicas.SEVERAL
+            return [Contributed.EACH, Contributed.ITSELF, REFUSED, *[Contributed.OF_WORKERS] * several]
+        if cell[0] == (Value.NOT_DISTRIBUTED, Replicas.ONE_PER_WORKER):
             # A contribution of each replica is one of each worker.
-            return [rules.AGREEMENT, rules.ITSELF, REFUSED]
-        return [rules.EACH, rules.AGREEMENT, rules.ITSELF, rules.OF_WORKERS, REFUSED]
+            return [Contributed.AGREED, Contributed.ITSELF, REFUSED]
+        return [*Contributed, REFUSED]
 
-    assert survivors(rules.REDUCE, observe, others, column) == []
+    assert survivors(REDUCE, observe, others, column) == []
 
 
 # What replica i has of a kind in RESULTS that can be written in several ways.
@@ -210,14 +253,14 @@ ARRAYS_OF: list[Callable[[int], Any]] = [
 OBJECTS_OF: list[Callable[[int], Any]] = [lambda i: f"replica {i}", lambda i: i or None, lambda i: None if i else "0"]
 
 
-def leaf_of(kind: str, i: int, variable: Any, way: int = 0) -> Any:
+def leaf_of(kind: Leaves, i: int, variable: Any, way: int = 0) -> Any:
     """What replica i has, of that kind in RESULTS."""
-    return {rules.ONE_REPLICA: ARRAYS_OF[way](i), rules.ARRAYS: ARRAYS_OF[way](i),
-            rules.COPIES_OF_ONE: variable.values[i], rules.SAME_OBJECT: ("the same", 5, True)[way],
-            rules.OBJECTS: OBJECTS_OF[way](i)}[kind]
+    return {Leaves.ONE_REPLICA: ARRAYS_OF[way](i), Leaves.ARRAYS: ARRAYS_OF[way](i),
+            Leaves.COPIES_OF_ONE_VARIABLE: variable.values[i], Leaves.SAME_OBJECT: ("the same", 5, True)[way],
+            Leaves.OTHER_OBJECTS: OBJECTS_OF[way](i)}[kind]
 
 
-def put_together(column: str, strategy: Any, variable: Any, leaf: Callable[[int], Any]) -> Any:
+def put_together(column: Result, strategy: Any, variable: Any, leaf: Callable[[int], Any]) -> Any:
     """What the call of that column in RESULTS makes of the leaves."""
     def mine() -> Any:
         i = context_stack.frame().replica_id
@@ -227,27 +270,27 @@ def put_together(column: str, strategy: Any, variable: Any, leaf: Callable[[int]
     def merged(s: Any, value: Any) -> Any:
         found.append(seen(value))
 
-    if column == rules.RUN:
+    if column is Result.RUN:
         return strategy.run(mine)
-    if column == rules.MERGE:
+    if column is Result.MERGE_CALL:
         found: list[Any] = []
         strategy.run(lambda: refdist.get_replica_context().merge_call(merged, args=(mine(),)))
         return found
-    if column == rules.UPDATED:
+    if column is Result.UPDATE:
         return strategy.extended.update(variable, lambda copy: mine())
-    if column == rules.ELEMENT:
+    if column is Result.ELEMENT:
         batches = [leaf(i) for i in range(strategy.num_replicas_in_sync)]
         options = refdist.InputOptions(experimental_fetch_to_device=False)
         return next(iter(strategy.distribute_datasets_from_function(lambda _: batches, options)))
     return strategy.experimental_distribute_values_from_function(lambda ctx: leaf(ctx.replica_id_in_sync_group))
 
 
-@pytest.mark.parametrize("column", rules.RESULTS.columns)
+@pytest.mark.parametrize("column", RESULTS.columns)
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("way", range(len(ARRAYS_OF)))
-def test_what_replicas_return_is_put_together(column: str, nested: bool, way: int) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
-        count = 1 if cell[0] == rules.ONE_REPLICA else 2
+def test_what_replicas_return_is_put_together(column: Result, nested: bool, way: int) -> None:
+    def observe(cell: tuple[Leaves, Result]) -> Any:
+        count = 1 if cell[0] is Leaves.ONE_REPLICA else 2
         strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
         with strategy.scope():
             variable = refdist.Variable(1.0, name="v")
@@ -258,12 +301,12 @@ def test_what_replicas_return_is_put_together(column: str, nested: bool, way: in
 
         return put_together(column, strategy, variable, leaf)
 
-    def others(cell: tuple[str, str], value: str) -> Iterable[str]:
+    def others(cell: tuple[Leaves, Result], value: Together) -> Iterable[Together]:
         # Where replica 0's object is None, both are None.
-        same = cell[0] == rules.OBJECTS and OBJECTS_OF[way](0) is None and value == rules.NOTHING
-        return [rules.PER_REPLICA, rules.MIRRORED_VALUE, rules.NOTHING, *([] if same else [rules.BARE])]
+        same = cell[0] is Leaves.OTHER_OBJECTS and OBJECTS_OF[way](0) is None and value is Together.NOTHING
+        return [other for other in Together if not (same and other is Together.BARE)]
 
-    assert survivors(rules.RESULTS, observe, others, column) == []
+    assert survivors(RESULTS, observe, others, column) == []
 
 
 def test_an_update_that_is_not_grouped_has_a_result_for_each_copy() -> None:
@@ -271,38 +314,38 @@ def test_an_update_that_is_not_grouped_has_a_result_for_each_copy() -> None:
         strategy = refdist.MirroredStrategy(devices)
         with strategy.scope():
             variable = refdist.Variable(1.0)
-        for kind in rules.RESULTS:
+        for kind in RESULTS:
             results = [leaf_of(kind, i, variable) for i in range(len(devices))]
             each = strategy.extended.update(variable, lambda copy, results=results: results[copy._index], group=False)
             assert each == tuple(results)
 
 
-KEEPERS: dict[str, Callable[[], Any]] = {
-    rules.COPIES: lambda: refdist.MirroredStrategy(["GPU:0", "GPU:1"]),
-    rules.CENTRAL: lambda: refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"]),
-    rules.LONE_CENTRAL: lambda: refdist.experimental.CentralStorageStrategy(["GPU:0"]),
-    rules.ONE_DEVICE: lambda: refdist.OneDeviceStrategy("GPU:0"),
-    rules.DEFAULT: refdist.get_strategy}
+KEEPERS: dict[Keeps, Callable[[], Any]] = {
+    Keeps.COPIES: lambda: refdist.MirroredStrategy(["GPU:0", "GPU:1"]),
+    Keeps.CENTRAL: lambda: refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"]),
+    Keeps.LONE_CENTRAL: lambda: refdist.experimental.CentralStorageStrategy(["GPU:0"]),
+    Keeps.ONE_DEVICE: lambda: refdist.OneDeviceStrategy("GPU:0"),
+    Keeps.DEFAULT: refdist.get_strategy}
 
 
 @pytest.mark.parametrize("nest", [lambda x: [x, 1.0], lambda x: {"a": x}, lambda x: (1.0, {"b": [x]})])
 def test_what_one_device_does_not_wrap(nest: Callable[[Any], Any]) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Unwrapped, Keeps]) -> Any:
         strategy = KEEPERS[cell[1]]()
         value = refdist.PerReplica([float(i) for i in range(strategy.num_replicas_in_sync)])
-        if cell[0] == rules.FROM_FUNCTION:
+        if cell[0] is Unwrapped.FROM_FUNCTION:
             return strategy.experimental_distribute_values_from_function(lambda ctx: ctx.replica_id_in_sync_group)
-        return strategy.experimental_local_results(value if cell[0] == rules.LOCAL_VALUE else nest(value))
+        return strategy.experimental_local_results(value if cell[0] is Unwrapped.LOCAL_VALUE else nest(value))
 
-    wrapped = {rules.FROM_FUNCTION: rules.PER_REPLICA, rules.LOCAL_VALUE: rules.COMPONENTS,
-               rules.LOCAL_NEST: rules.NEST_EACH}
-    assert survivors(rules.LOCAL, observe, lambda cell, value: (rules.BARE, wrapped[cell[0]])) == []
+    wrapped = {Unwrapped.FROM_FUNCTION: Local.PER_REPLICA, Unwrapped.LOCAL_VALUE: Local.COMPONENTS,
+               Unwrapped.LOCAL_NEST: Local.NEST_EACH}
+    assert survivors(LOCAL, observe, lambda cell, value: (Local.BARE, wrapped[cell[0]])) == []
 
 
 OF_KIND: dict[str, Any] = {
     "b": np.ones(2, bool), "i": np.ones(2, np.int16), "u": np.ones(2, np.uint8), "f": np.ones(2, np.float16),
     "c": np.ones(2, np.complex64), "S": np.array([b"a", b"b"]), "U": np.array(["a", "b"]),
-    rules.OTHER_KINDS: np.array([1, 2], "M8[s]")}
+    OTHER_KINDS: np.array([1, 2], "M8[s]")}
 THROUGH: dict[str, Callable[[Any], Any]] = {
     "all_reduce": lambda x: refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(
         lambda: refdist.get_replica_context().all_reduce("SUM", x)),
@@ -315,35 +358,33 @@ THROUGH: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("through", THROUGH)
 def test_which_dtypes_are_summed(through: str) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Use, str]) -> Any:
         replica_context._checked_signature.cache_clear()  # a program does not change tables
         return THROUGH[through](OF_KIND[cell[1]])
 
-    assert survivors(rules.DTYPES, observe, row=rules.SUMMED) == []
+    assert survivors(DTYPES, observe, row=Use.SUMMED) == []
     replica_context._checked_signature.cache_clear()
 
 
 def test_which_dtypes_are_ordered() -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Use, str]) -> Any:
         slices = refdist.IndexedSlices(OF_KIND[cell[1]][:1], [0])
         return [outcome(lambda op=op: getattr(refdist.Variable(OF_KIND[cell[1]]), op)(slices))
                 for op in ("scatter_min", "scatter_max")]
 
-    assert survivors(rules.DTYPES, observe, row=rules.ORDERED) == []
-    row = rules.DTYPES[rules.ORDERED]
-    unreachable = [kind for kind in row if row[kind] == "-"]
-    assert unreachable == [kind for kind, cell in rules.DTYPES[rules.SUMMED].items() if cell != "ok"]
-    for kind in unreachable:
-        before = observe((rules.ORDERED, kind))
-        with changed(row, kind, "ok"):
-            assert observe((rules.ORDERED, kind)) == before
+    assert survivors(DTYPES, observe, row=Use.ORDERED) == []
+    row = DTYPES[Use.ORDERED]
+    unreached = [kind for kind in DTYPES.columns if kind not in row]
+    assert unreached == [kind for kind, cell in DTYPES[Use.SUMMED].items() if cell is not Permission.OK]
+    for kind in unreached:
+        assert all("[RD23]" in text for _, text in observe((Use.ORDERED, kind)))
 
 
 def test_which_dtypes_are_saved(tmp_path: Path) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Use, str]) -> Any:
         return refdist.train.Checkpoint(v=refdist.Variable(OF_KIND[cell[1]])).write(str(tmp_path / "saved"))
 
-    assert survivors(rules.DTYPES, observe, row=rules.SAVED) == []
+    assert survivors(DTYPES, observe, row=Use.SAVED) == []
 
 
 def test_the_dtype_of_a_mean() -> None:
@@ -353,37 +394,38 @@ def test_the_dtype_of_a_mean() -> None:
         one = np.ones(1, getattr(ml_dtypes, name, name))
         return refdist.MirroredStrategy(["GPU:0", "GPU:1"]).reduce("MEAN", refdist.PerReplica([one, one]), axis=None)
 
-    assert survivors(rules.MEAN_DTYPE, observe, lambda cell, value: ("float16", "float32", "float64")) == []
+    assert survivors(MEAN_DTYPE, observe, lambda cell, value: ("float16", "float32", "float64")) == []
 
 
-def differing(what: str, gathers: bool, rank: int) -> Any:
+def differing(what: Difference, gathers: bool, rank: int) -> Any:
     """The call of a replica, of which that differs in MISMATCH."""
     context = refdist.get_replica_context()
     assert context is not None
     reduce, gather = (lambda x: context.all_reduce("SUM", x)), (lambda x: context.all_gather(x, 0))
     call: Callable[[Any], Any] = gather if gathers else reduce
-    if what == "missing":
+    if what is Difference.MISSING:
         return call([np.ones(2)]) if rank == 0 else None
-    if what == "call":
+    if what is Difference.CALL:
         return ((gather, reduce) if gathers else (reduce, gather))[rank](np.ones(2))
-    if what == "call site":
+    if what is Difference.CALL_SITE:
         if rank:
             return call(np.ones(2))
         return call(np.ones(2))
-    if what == "target":
+    if what is Difference.TARGET:
         return context.merge_call((lambda s: 1, lambda s: 2)[rank])
-    if what == "reduce op":
+    if what is Difference.REDUCE_OP:
         return context.all_reduce(("SUM", "MEAN")[rank], 1.0)
-    if what == "axis":
+    if what is Difference.AXIS:
         return context.all_gather(np.ones((2, 2)), rank)
-    return call({"structure": ([np.ones(2)], (np.ones(2),)), "dtype": (np.ones(2), np.ones(2, np.float32)),
-                 "shape": (np.ones((2, 2)), np.ones((2, 3)))}[what][rank])
+    return call({Difference.STRUCTURE: ([np.ones(2)], (np.ones(2),)),
+                 Difference.DTYPE: (np.ones(2), np.ones(2, np.float32)),
+                 Difference.SHAPE: (np.ones((2, 2)), np.ones((2, 3)))}[what][rank])
 
 
 def test_which_code_a_mismatch_has() -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+    def observe(cell: tuple[Difference, Combining]) -> Any:
         what, column = cell
-        if what == "axis" and column == rules.OTHER_CALLS:
+        if what is Difference.AXIS and column is Combining.OTHER_CALLS:
             # Replicas pass an axis only to gathers; workers also reduce along one.
             def program() -> Any:
                 workers = refdist.MultiWorkerMirroredStrategy()
@@ -392,35 +434,128 @@ def test_which_code_a_mismatch_has() -> None:
 
             return refdist.simulate_workers(program, 2)
         strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
-        return strategy.run(lambda: differing(what, column == rules.GATHERS, context_stack.frame().replica_id or 0))
+        return strategy.run(lambda: differing(what, column is Combining.GATHERS, context_stack.frame().replica_id or 0))
 
-    assert survivors(rules.MISMATCH, observe) == []
+    assert survivors(MISMATCH, observe) == []
 
 
-@pytest.mark.parametrize("what", ["structure", "dtype", "shape"])
-def test_values_of_replicas_differ_as_calls_do(what: str) -> None:
-    def observe(cell: tuple[str, str]) -> Any:
+@pytest.mark.parametrize("what", [Difference.STRUCTURE, Difference.DTYPE, Difference.SHAPE])
+def test_values_of_replicas_differ_as_calls_do(what: Difference) -> None:
+    def observe(cell: tuple[Difference, Combining]) -> Any:
         strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
         slices = refdist.IndexedSlices(np.ones((1, 2)), [0], (2, 2))
-        parts = {"structure": (np.ones((2, 2)), slices), "dtype": (np.ones(2), np.ones(2, np.float32)),
-                 "shape": (np.ones((2, 2)), np.ones((2, 3)))}[what]
+        parts = {Difference.STRUCTURE: (np.ones((2, 2)), slices),
+                 Difference.DTYPE: (np.ones(2), np.ones(2, np.float32)),
+                 Difference.SHAPE: (np.ones((2, 2)), np.ones((2, 3)))}[what]
         value = refdist.PerReplica(parts)
-        return strategy.gather(value, 0) if cell[1] == rules.GATHERS else strategy.reduce("SUM", value, axis=None)
+        return strategy.gather(value, 0) if cell[1] is Combining.GATHERS else strategy.reduce("SUM", value, axis=None)
 
-    assert survivors(rules.MISMATCH, observe, row=what, column=rules.OTHER_CALLS) == []
-    if what != "structure":  # slices are not gathered at all
-        assert survivors(rules.MISMATCH, observe, row=what, column=rules.GATHERS) == []
+    assert survivors(MISMATCH, observe, row=what, column=Combining.OTHER_CALLS) == []
+    if what is not Difference.STRUCTURE:  # slices are not gathered at all
+        assert survivors(MISMATCH, observe, row=what, column=Combining.GATHERS) == []
+
+
+TABLES = {name: value for module in (calls, variables, values, input) for name, value in vars(module).items()
+          if isinstance(value, Table)}
 
 
 def test_every_table_is_tested() -> None:
-    tables = {name for name, value in vars(rules).items() if isinstance(value, rules.Table)}
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    assert {name for name in tables if f"survivors(rules.{name}" not in tests} == set()
+    assert {name for name in TABLES if not re.search(rf"survivors\((\w+\.)?{name}\b", tests)} == set()
 
 
-@pytest.mark.parametrize("table", [value for value in vars(rules).values() if isinstance(value, rules.Table)],
-                         ids=lambda table: table.title)
-def test_every_action_is_explained_and_used(table: rules.Table) -> None:
-    cells = {cell for row in table.values() for cell in row.values() if not rules.is_code(cell)}
-    assert cells == set(table.actions)
-    assert all(cell in CATALOGUE for row in table.values() for cell in row.values() if rules.is_code(cell))
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.title)
+def test_every_action_is_used(table: Table[Any, Any, Any]) -> None:
+    found = {cell for row in table.values() for cell in row.values() if not isinstance(cell, Refusal)}
+    assert found == {*table.actions}
+
+
+# --- What does not import ----------------------------------------------------------------------------------------
+
+TEXT = re.compile(r'"""\n((?: {4}.*\n)+?) {4}"""')
+
+
+def imported(module: ModuleType, source: str) -> None:
+    exec(compile(source, str(module.__file__), "exec"), {"__name__": "a_copy"})
+
+
+def with_lines(change: Callable[[list[str]], Iterable[list[str]]]) -> list[Any]:
+    """(module, its source with the text of a table changed), for every table and change."""
+    found = []
+    for module in (calls, variables, values, input):
+        source = Path(str(module.__file__)).read_text()
+        for text in TEXT.finditer(source):
+            for lines in change(text[1].splitlines()):
+                changed = "".join(f"{line}\n" for line in lines)
+                found.append((module, source[:text.start(1)] + changed + source[text.end(1):]))
+    return found
+
+
+def misspelt(lines: list[str]) -> Iterator[list[str]]:
+    """Each column, row and cell once with two letters exchanged."""
+    seen = set()
+    for number, line in enumerate(lines):
+        for part in re.finditer(r"\S+(?: \S+)*", line):
+            word, kind = part[0], (number == 0, not line[:part.start()].strip())
+            if len(word) > 1 and (word, kind) not in seen and word[:2] != word[1::-1]:
+                seen.add((word, kind))
+                other = word[1] + word[0] + word[2:]
+                yield [*lines[:number], line[:part.start()] + other + line[part.end():], *lines[number + 1:]]
+
+
+def without_a_row(lines: list[str]) -> Iterator[list[str]]:
+    yield from ([*lines[:i], *lines[i + 1:]] for i in range(1, len(lines)))
+
+
+def with_a_row_twice(lines: list[str]) -> Iterator[list[str]]:
+    yield [*lines, lines[-1]]
+
+
+def without_the_last_column(lines: list[str]) -> Iterator[list[str]]:
+    yield [re.sub(r"  +\S+(?: \S+)*$", "", line) for line in lines]
+
+
+def with_a_short_row(lines: list[str]) -> Iterator[list[str]]:
+    yield [*lines[:-1], re.sub(r"  +\S+(?: \S+)*$", "", lines[-1])]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (misspelt, "is not a cell; cells are |is unknown; rows are |the columns are .* and should be "),
+    (without_a_row, "rows are missing: "),
+    (with_a_row_twice, "is there twice"),
+    (without_the_last_column, "the columns are .* and should be "),
+    (with_a_short_row, r"has \d+ cells and should have \d+"),
+])
+def test_what_is_misspelt_or_missing_in_a_table_does_not_import(change: Any, message: str) -> None:
+    sources = with_lines(change)
+    assert len({id(module) for module, _ in sources}) == 4 and len(sources) >= len(TABLES) == 17
+    for module, source in sources:
+        with pytest.raises(InternalError, match=rf"^table .*: .*({message})"):
+            imported(module, source)
+
+
+def test_a_misspelt_cell_is_named_with_its_place_and_what_can_stand_there() -> None:
+    source = Path(variables.__file__).read_text()
+    frist = source.replace("mirrored; any                first copy", "mirrored; any                frist copy")
+    with pytest.raises(InternalError) as caught:
+        imported(variables, frist)
+    assert str(caught.value) == (
+        "table 'Reads of variables': 'frist copy' in row 'mirrored; any', column 'outside', is not a cell; cells are "
+        "'first copy', 'own copy', \"replica 0's\", 'sum', 'mean', the code of an error")
+
+
+@pytest.mark.parametrize(("line", "other", "what"), [
+    ("parts differ       RD12          RD19", "parts differ       RD12          ok  ", "'ok' in 'parts differ'"),
+    ("EMPTY    all                keep", "EMPTY    all                all ", "'all' in 'uneven step'"),
+    ("function                  PerReplica", "function                  components", "'components' in 'values from"),
+])
+def test_a_cell_of_another_row_or_column_does_not_import(line: str, other: str, what: str) -> None:
+    [module] = [module for module in (variables, values, input) if line in Path(str(module.__file__)).read_text()]
+    with pytest.raises(InternalError, match=what):
+        imported(module, Path(str(module.__file__)).read_text().replace(line, other))
+
+
+def test_an_action_that_is_not_explained_does_not_import() -> None:
+    source = Path(variables.__file__).read_text().replace('Read.MEAN: "of the copies on all workers"', "")
+    with pytest.raises(InternalError, match=r"table 'Reads of variables': the actions .* are explained and should be"):
+        imported(variables, source)

@@ -19,7 +19,7 @@ import refdist
 from refdist.array import connection, transport
 from refdist.array.transport import LoneWorker, Transport
 from refdist.conformance.adapters import workers
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
 
 ROOT = Path(__file__).parents[1]
 TOY = Path(toy_transport.__file__).read_text()

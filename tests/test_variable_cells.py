@@ -16,7 +16,30 @@ from cells import REFUSED, outcome, seen, survivors
 import refdist
 from refdist import VariableAggregation as Agg
 from refdist import VariableSynchronization as Sync
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
+from refdist.core.context_stack import Situation
+from refdist.core.rules.table import Permission, Refusal
+from refdist.core.rules.variables import (
+    CREATION,
+    FOREIGN_UPDATES,
+    FOREIGN_WRITES,
+    OPERATIONS,
+    READS,
+    TRAINABLE,
+    TRAITS,
+    WRITES,
+    Aggregated,
+    Asked,
+    Keeps,
+    Kind,
+    Operation,
+    Read,
+    Returned,
+    Trainable,
+    Trait,
+    Write,
+    Written,
+)
 
 TWO = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
 CENTRAL = refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
@@ -25,55 +48,54 @@ ONE = refdist.OneDeviceStrategy("CPU:0")
 DEFAULT = refdist.get_strategy()
 OTHER = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 LONE = refdist.MirroredStrategy(["GPU:0"])
-KEEPS = {rules.COPIES: TWO, rules.CENTRAL: CENTRAL, rules.LONE_CENTRAL: LONE_CENTRAL, rules.ONE_DEVICE: ONE,
-         rules.DEFAULT: DEFAULT}
+KEEPS = {Keeps.COPIES: TWO, Keeps.CENTRAL: CENTRAL, Keeps.LONE_CENTRAL: LONE_CENTRAL, Keeps.ONE_DEVICE: ONE,
+         Keeps.DEFAULT: DEFAULT}
 
 
-def made(kind: str, aggregation: Agg = Agg.NONE, copies: Any = ((1.0, 3.0), (1.0, 5.0)),
+def made(kind: Kind, aggregation: Agg = Agg.NONE, copies: Any = ((1.0, 3.0), (1.0, 5.0)),
          mirrored: Any = TWO) -> tuple[Any, Any]:
     """A strategy and its variable of a kind, with these values in the copies."""
-    strategy = {rules.AGGREGATING: CENTRAL, rules.PLAIN: DEFAULT}.get(kind, mirrored)
+    strategy = {Kind.AGGREGATING: CENTRAL, Kind.PLAIN: DEFAULT}.get(kind, mirrored)
     with strategy.scope():
         v = refdist.Variable(copies[0], aggregation=aggregation, dtype=np.float32,
-                             synchronization=Sync.ON_READ if kind == rules.ON_READ else Sync.AUTO)
+                             synchronization=Sync.ON_READ if kind is Kind.ON_READ else Sync.AUTO)
     for copy, value in zip(getattr(v, "_copies", (v,)), copies, strict=False):
         copy._array = refdist.constant(value)
     return strategy, v
 
 
-def in_situation(strategy: Any, situation: str, call: Callable[[], Any]) -> Any:
+def in_situation(strategy: Any, situation: Situation, call: Callable[[], Any]) -> Any:
     """What the call returns or raises; for each replica, or for each copy that is updated."""
     found: list[Any] = []
 
     def caught() -> None:
         found.append(outcome(call))
 
-    if situation == context_stack.OUTSIDE:
+    if situation is Situation.OUTSIDE:
         caught()
-    elif situation in (context_stack.CROSS, context_stack.OTHER_CROSS):
-        with (strategy if situation == context_stack.CROSS else OTHER).scope():
+    elif situation in (Situation.CROSS, Situation.OTHER_CROSS):
+        with (strategy if situation is Situation.CROSS else OTHER).scope():
             caught()
-    elif situation == context_stack.UPDATE:
+    elif situation is Situation.UPDATE:
         with strategy.scope():
             bystander = refdist.Variable(0.0)
         found.append(outcome(lambda: strategy.extended.update(bystander, lambda x: caught())))
     else:
-        who = {context_stack.REPLICA: strategy, context_stack.OTHER_REPLICA: OTHER, rules.LONE_REPLICA: LONE}[situation]
+        who = {Situation.REPLICA: strategy, Situation.OTHER_REPLICA: OTHER, Situation.LONE_REPLICA: LONE}[situation]
         found.append(outcome(lambda: who.run(call)))
     return found
 
 
 # --- Reads and writes --------------------------------------------------------------------------------------------
 
-READ_ACTIONS = (rules.FIRST_COPY, rules.OWN_COPY, rules.REPLICA_0, rules.SUM, rules.MEAN, REFUSED)
-ACROSS = (rules.EVERY_COPY, rules.SHARED_OUT, rules.OWN_COPY, REFUSED)
-IN_REPLICA = (rules.OWN_COPY, rules.AGREED, rules.SUM, rules.MEAN, rules.REPLICA_0, REFUSED)
-IN_UPDATE = (rules.OWN_COPY, rules.EVERY_COPY, REFUSED)
+ACROSS = (Write.EVERY_COPY, Write.SHARED_OUT, Write.OWN_COPY, REFUSED)
+IN_REPLICA = (Write.OWN_COPY, Write.AGREED, Write.SUM, Write.MEAN, Write.REPLICA_0, REFUSED)
+IN_UPDATE = (Write.OWN_COPY, Write.EVERY_COPY, REFUSED)
 
 
-def read(cell: Any) -> Any:
+def read(cell: tuple[Aggregated, Situation]) -> Any:
     (kind, aggregation), situation = cell
-    if kind == rules.AGGREGATING:
+    if kind is Kind.AGGREGATING:
         strategy, v = made(kind, aggregation)
         return in_situation(strategy, situation, v.read_value)
 
@@ -82,23 +104,23 @@ def read(cell: Any) -> Any:
         worker = strategy.extended.layout.first
         strategy, v = made(kind, aggregation, (1.0 + worker, 10.0 + worker), strategy)
         # Between workers a read is a collective, which one replica on each makes.
-        one = rules.LONE_REPLICA if situation == context_stack.OTHER_REPLICA else situation
+        one = Situation.LONE_REPLICA if situation is Situation.OTHER_REPLICA else situation
         return in_situation(strategy, one, v.read_value)
 
     return refdist.simulate_workers(program, 2, 2)
 
 
-def other_reads(cell: Any, action: str) -> Iterable[str]:
+def other_reads(cell: tuple[Aggregated, Situation], action: Any) -> Iterable[Any]:
     (kind, _), situation = cell
-    if kind == rules.AGGREGATING:
+    if kind is Kind.AGGREGATING:
         return (REFUSED,)  # its only copy is the first, its own, replica 0's, and the sum and mean of all
-    own_is_first = situation not in (context_stack.REPLICA, context_stack.UPDATE)
-    same = {rules.FIRST_COPY, rules.OWN_COPY} if own_is_first else set()
-    return [other for other in READ_ACTIONS if not (action in same and other in same)]
+    own_is_first = situation not in (Situation.REPLICA, Situation.UPDATE)
+    same = {Read.FIRST_COPY, Read.OWN_COPY} if own_is_first else set()
+    return [other for other in (*Read, REFUSED) if not (action in same and other in same)]
 
 
 def test_every_cell_of_reads_shows() -> None:
-    assert survivors(rules.READS_OF, read, other_reads) == []
+    assert survivors(READS, read, other_reads) == []
 
 
 def value_of(operation: str, replica: int) -> Any:
@@ -121,7 +143,7 @@ GIVEN: list[Callable[[str], Any]] = [
 ]
 
 
-def write(kind: str, aggregation: Agg, operation: str, situation: str, **more: Any) -> Any:
+def write(kind: Kind, aggregation: Agg, operation: str, situation: Situation, **more: Any) -> Any:
     """What an operation returns, raises, and leaves behind."""
     shown = []
     for given in GIVEN:
@@ -140,48 +162,37 @@ def operate(v: Any, operation: str, value: Any, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(("operation", "more"), [
-    *((operation, {}) for operation in rules.OPERATIONS),
-    *((operation, {"read_value": False}) for operation in rules.OPERATIONS if operation.startswith("assign"))])
+    *((operation, {}) for operation in OPERATIONS),
+    *((operation, {"read_value": False}) for operation in OPERATIONS if operation.startswith("assign"))])
 def test_every_cell_of_writes_shows(operation: str, more: dict[str, Any]) -> None:
-    def others(cell: Any, action: str) -> Iterable[str]:
-        (kind, aggregation), (_, situation) = cell
-        found = {context_stack.REPLICA: IN_REPLICA, context_stack.UPDATE: IN_UPDATE}.get(situation, ACROSS)
+    def others(cell: tuple[Written, Situation], action: Any) -> Iterable[Any]:
+        (kind, aggregation, _), situation = cell
+        found = {Situation.REPLICA: IN_REPLICA, Situation.UPDATE: IN_UPDATE}.get(situation, ACROSS)
         # Replicas that add to one copy, one after another, have added their sum; only what they get back differs.
-        summed = (kind, aggregation, situation, bool(more)) == (rules.AGGREGATING, Agg.SUM, context_stack.REPLICA, True)
-        return [other for other in found if not (summed and other == rules.OWN_COPY)]
+        summed = (kind, aggregation, situation, bool(more)) == (Kind.AGGREGATING, Agg.SUM, Situation.REPLICA, True)
+        return [other for other in found if not (summed and other is Write.OWN_COPY)]
 
-    def observe(cell: Any) -> Any:
-        (kind, aggregation), (_, situation) = cell
+    def observe(cell: tuple[Written, Situation]) -> Any:
+        (kind, aggregation, _), situation = cell
         return write(kind, aggregation, operation, situation, **more)
 
-    for situation in rules.WRITES.columns:
-        assert survivors(rules.WRITES_OF, observe, others, (rules.OPERATIONS[operation], situation)) == []
+    for row in WRITES:
+        if row.operation is OPERATIONS[operation]:
+            assert survivors(WRITES, observe, others, row=row) == []
 
 
-@pytest.mark.parametrize("operation", rules.OPERATIONS)
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_cell_of_writes_under_another_strategy_shows(operation: str) -> None:
-    assert survivors(rules.FOREIGN_WRITES, lambda cell: write(cell[0], Agg.NONE, operation, cell[1]),
-                     lambda cell, action: (rules.OWN_COPY, "RD10", "RD11", REFUSED)) == []
+    assert survivors(FOREIGN_WRITES, lambda cell: write(cell[0], Agg.NONE, operation, cell[1]),
+                     lambda cell, action: (Write.OWN_COPY, Refusal("RD10"), Refusal("RD11"), REFUSED)) == []
 
 
 def test_every_class_of_operations_shows() -> None:
     def observe(operation: str) -> Any:
-        return [write(kind, aggregation, operation, situation) for kind in (rules.MIRRORED, rules.ON_READ)
-                for aggregation in (Agg.NONE, Agg.SUM) for situation in (context_stack.CROSS, context_stack.REPLICA)]
+        return [write(kind, aggregation, operation, situation) for kind in (Kind.MIRRORED, Kind.ON_READ)
+                for aggregation in (Agg.NONE, Agg.SUM) for situation in (Situation.CROSS, Situation.REPLICA)]
 
-    assert survivors(rules.OPERATIONS, observe, lambda operation, one: rules.CLASSES) == []
-
-
-@pytest.mark.parametrize(("table", "rows", "classes"), [
-    (rules.READS, rules.READS_OF, 1), (rules.WRITES, rules.WRITES_OF, len(rules.CLASSES))])
-def test_rows_leave_nothing_out_and_do_not_overlap(table: rules.Table, rows: dict[Any, Any], classes: int) -> None:
-    kinds = [kind for kind in rules.KINDS if kind != rules.PLAIN]
-    assert set(rows) == {(kind, aggregation) for kind in kinds for aggregation in Agg}
-    assert {len(row) for row in rows.values()} == {classes * len(table.columns)}
-    every = (len(Agg), len(rules.CLASSES))
-    covered = [[count if names == "any" else len(names.split(", "))
-                for names, count in zip(name.split("; ")[1:], every, strict=False)] for name in table]
-    assert sum(int(np.prod(row)) for row in covered) == len(rows) * classes
+    assert survivors(OPERATIONS, observe, lambda operation, one: Operation) == []
 
 
 # --- Creation ----------------------------------------------------------------------------------------------------
@@ -192,68 +203,67 @@ def test_every_cell_of_creation_shows(in_replica: bool) -> None:
         synchronization, keeps = cell
 
         def create() -> Any:
-            v = refdist.Variable(1.0, synchronization=None if synchronization == "None" else Sync[synchronization])
-            return type(v).__name__
+            return type(refdist.Variable(1.0, synchronization=synchronization)).__name__
 
         with KEEPS[keeps].scope():
             return KEEPS[keeps].run(create) if in_replica else create()
 
-    assert survivors(rules.CREATION, observe, lambda cell, kind: (*rules.KINDS, REFUSED)) == []
+    assert survivors(CREATION, observe, lambda cell, kind: (*Kind, REFUSED)) == []
 
 
 @pytest.mark.parametrize("keeps", KEEPS)
-def test_whether_a_variable_is_trainable_shows(keeps: str) -> None:
+def test_whether_a_variable_is_trainable_shows(keeps: Keeps) -> None:
     # A mirrored variable has ON_WRITE by then, whichever was asked for.
-    rows = ("ON_WRITE", "ON_READ") if keeps == rules.COPIES else rules.TRAINABLE
+    rows = (Sync.ON_WRITE, Sync.ON_READ) if keeps is Keeps.COPIES else TRAINABLE
 
     def observe(cell: Any) -> Any:
         with KEEPS[keeps].scope():
-            return refdist.Variable(1.0, synchronization=Sync[cell[0]]).trainable
+            return refdist.Variable(1.0, synchronization=cell[0]).trainable
 
     for row in rows:
-        assert survivors(rules.TRAINABLE, observe, lambda cell, trainable: (rules.YES, rules.NO), row=row) == []
+        assert survivors(TRAINABLE, observe, lambda cell, trainable: Trainable, row=row) == []
 
 
 # Strategies that are not among those that update, by the kind of variable that they make.
-WHOSE = {rules.PLAIN: (DEFAULT, refdist.OneDeviceStrategy("CPU:0")), rules.MIRRORED: (OTHER, LONE),
-         rules.ON_READ: (OTHER, LONE),
-         rules.AGGREGATING: (refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0"),)}
+WHOSE = {Kind.PLAIN: (DEFAULT, refdist.OneDeviceStrategy("CPU:0")), Kind.MIRRORED: (OTHER, LONE),
+         Kind.ON_READ: (OTHER, LONE),
+         Kind.AGGREGATING: (refdist.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0"),)}
 
 
 @pytest.mark.parametrize(("kind", "whose"), [(kind, whose) for kind in WHOSE for whose in WHOSE[kind]])
-def test_every_cell_of_updates_of_foreign_variables_shows(kind: str, whose: Any) -> None:
+def test_every_cell_of_updates_of_foreign_variables_shows(kind: Kind, whose: Any) -> None:
     with whose.scope():
-        foreign = refdist.Variable(1.0, synchronization=Sync.ON_READ if kind == rules.ON_READ else Sync.AUTO)
+        foreign = refdist.Variable(1.0, synchronization=Sync.ON_READ if kind is Kind.ON_READ else Sync.AUTO)
 
     def observe(cell: Any) -> Any:
         return KEEPS[cell[1]].extended.update(foreign, lambda x: 1)
 
-    for keeps in rules.FOREIGN_UPDATES.columns:
+    for keeps in FOREIGN_UPDATES.columns:
         if KEEPS[keeps] is not whose:
-            assert survivors(rules.FOREIGN_UPDATES, observe, lambda cell, code: (rules.OK, REFUSED), keeps, kind) == []
+            assert survivors(FOREIGN_UPDATES, observe, lambda cell, code: (Permission.OK, REFUSED), keeps, kind) == []
 
 
 # --- What tells the kinds apart ----------------------------------------------------------------------------------
 
-OF_KIND = {rules.MIRRORED: (TWO, {}), rules.ON_READ: (TWO, {"synchronization": Sync.ON_READ}),
-           rules.AGGREGATING: (CENTRAL, {})}
+OF_KIND = {Kind.MIRRORED: (TWO, {}), Kind.ON_READ: (TWO, {"synchronization": Sync.ON_READ}),
+           Kind.AGGREGATING: (CENTRAL, {})}
 
 
-def created(kind: str, value: Any = 1.0, **more: Any) -> Any:
+def created(kind: Kind, value: Any = 1.0, **more: Any) -> Any:
     strategy, arguments = OF_KIND[kind]
     with strategy.scope():
         return refdist.Variable(value, **arguments, **more)
 
 
-def synchronization(kind: str) -> Any:
+def synchronization(kind: Kind) -> Any:
     return created(kind).synchronization
 
 
-def integer_mean(kind: str) -> Any:
+def integer_mean(kind: Kind) -> Any:
     return created(kind, 1, aggregation=Agg.MEAN)
 
 
-def created_different(kind: str) -> Any:
+def created_different(kind: Kind) -> Any:
     def different(next_creator: Any, **given: Any) -> Any:
         return next_creator(**{**given, "initial_value": 2.0 if "replica_1" in str(given["name"]) else 1.0})
 
@@ -261,47 +271,48 @@ def created_different(kind: str) -> Any:
         return created(kind)
 
 
-def updated_differently(kind: str) -> Any:
+def updated_differently(kind: Kind) -> Any:
     v = created(kind)
     return outcome(lambda: TWO.extended.update(v, lambda x, y: x.assign(y), (refdist.PerReplica([1.0, 2.0]),))), seen(v)
 
 
-def one_copy_alone(operation: str, kind: str) -> Any:
+def one_copy_alone(operation: str, kind: Kind) -> Any:
     v = created(kind, [1.0, 1.0])
     found = [in_situation(TWO, situation, lambda: operate(v.values[1], operation, value_of(operation, 0)))
              for situation in context_stack.SITUATIONS]
     return found, seen(v)
 
 
-def parts_differ(kind: str) -> Any:
+def parts_differ(kind: Kind) -> Any:
     return created(kind, aggregation=Agg.MEAN).assign(refdist.PerReplica([1.0, 2.0]))
 
 
-def returned(kind: str) -> Any:
+def returned(kind: Kind) -> Any:
     return created(kind, aggregation=Agg.SUM).assign(2.0)
 
 
-COLUMNS: list[tuple[str, Callable[[str], Any], tuple[str, ...]]] = [
-    ("synchronization", synchronization, (rules.ASKED, "ON_WRITE", "NONE")),
-    ("integer mean", integer_mean, (rules.OK, REFUSED)),
-    ("copies differ", created_different, (rules.OK, REFUSED)),
-    ("copies differ", updated_differently, (rules.OK, REFUSED)),
-    *(("one copy alone", partial(one_copy_alone, operation), (rules.OK, REFUSED)) for operation in rules.OPERATIONS),
-    ("parts differ", parts_differ, ("RD12", "RD19", REFUSED)),
-    ("returns", returned, (rules.ALL_COPIES, rules.A_READ, rules.OWN_COPY))]
+ROWS: list[tuple[Trait, Callable[[Kind], Any], tuple[Any, ...]]] = [
+    (Trait.SYNCHRONIZATION, synchronization, (Asked.ASKED, Sync.ON_WRITE, Sync.NONE)),
+    (Trait.INTEGER_MEAN, integer_mean, (Permission.OK, REFUSED)),
+    (Trait.COPIES_DIFFER, created_different, (Permission.OK, REFUSED)),
+    (Trait.COPIES_DIFFER, updated_differently, (Permission.OK, REFUSED)),
+    *((Trait.ONE_COPY_ALONE, partial(one_copy_alone, operation), (Permission.OK, REFUSED))
+      for operation in OPERATIONS),
+    (Trait.PARTS_DIFFER, parts_differ, (Refusal("RD12"), Refusal("RD19"), REFUSED)),
+    (Trait.RETURNS, returned, tuple(Returned))]
 
 
-@pytest.mark.parametrize(("column", "observe", "others"), COLUMNS)
-def test_every_cell_of_kinds_shows(column: str, observe: Callable[[str], Any], others: tuple[str, ...]) -> None:
-    def plausible(kind: str, value: str) -> Iterable[str]:
+@pytest.mark.parametrize(("row", "observe", "others"), ROWS)
+def test_every_cell_of_kinds_shows(row: Trait, observe: Callable[[Kind], Any], others: tuple[Any, ...]) -> None:
+    def plausible(cell: tuple[Trait, Kind], value: Any) -> Iterable[Any]:
         # An aggregating variable is read as its only copy is.
-        return [other for other in others if (kind, other) != (rules.AGGREGATING, rules.A_READ)]
+        return [other for other in others if (cell[1], other) != (Kind.AGGREGATING, Returned.A_READ)]
 
-    def behaviour(kind: str) -> Any:
-        return outcome(lambda: observe(kind))
+    def behaviour(cell: tuple[Trait, Kind]) -> Any:
+        return outcome(lambda: observe(cell[1]))
 
-    assert survivors(rules.TRAITS[column], behaviour, plausible) == []
+    assert survivors(TRAITS, behaviour, plausible, row=row) == []
 
 
-def test_every_column_of_kinds_is_tested() -> None:
-    assert {column for column, _, _ in COLUMNS} == set(rules.TRAITS)
+def test_every_row_of_kinds_is_tested() -> None:
+    assert {row for row, _, _ in ROWS} == set(TRAITS)

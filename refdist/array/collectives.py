@@ -18,14 +18,16 @@ from refdist.array.convert import as_array, dtype_of, kind_of, numpy_dtype, on_d
 from refdist.array.float_errors import Reported
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
-from refdist.core import rules
 from refdist.core.integers import integer
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.calls import MISMATCH, Combining, Difference
+from refdist.core.rules.options import ReduceOp
+from refdist.core.rules.table import Permission, Refusal
+from refdist.core.rules.values import DTYPES, MEAN_DTYPE, Use, of_kind
 
 Part = Array | IndexedSlices
 
 
-_SUMMED = rules.DTYPES[rules.SUMMED]
+_SUMMED = DTYPES[Use.SUMMED]
 
 
 def reducible(part: Part, attempted: str) -> None:
@@ -43,11 +45,11 @@ def reducible_dtype(dtype: np.dtype[np.generic], attempted: str) -> None:
     Raises:
         RD23: booleans, strings, objects.
     """
-    if _SUMMED.get(dtype.kind) == "ok":
+    if type(_SUMMED.get(dtype.kind)) is Permission:
         return
-    code = rules.of_kind(rules.SUMMED, kind_of(dtype))
-    if code != "ok":
-        raise errors.error(code, attempted, f"the value has dtype {dtype}")
+    cell = of_kind(Use.SUMMED, kind_of(dtype))
+    if isinstance(cell, Refusal):
+        raise errors.error(cell.code, attempted, f"the value has dtype {dtype}")
 
 
 def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None,
@@ -63,22 +65,22 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
     """
     first = parts[0]
     sparse = isinstance(first, IndexedSlices)
-    column = rules.OTHER_CALLS if axis is None else rules.GATHERS
+    column = Combining.OTHER_CALLS if axis is None else Combining.GATHERS
     free = axis if lengths_may_differ else None
     for i, part in enumerate(parts):
         if isinstance(part, IndexedSlices) != sparse:
-            raise errors.error(rules.MISMATCH["structure"][column], attempted, "replica 0 contributes "
+            raise errors.error(MISMATCH[Difference.STRUCTURE][column].code, attempted, "replica 0 contributes "
                                f"{type(first).__name__}, replica {i} {type(part).__name__}",
                                "Contribute the same kind of value on every replica.")
         if _compared(part.dtype, axis) != _compared(first.dtype, axis):
-            raise errors.error(rules.MISMATCH["dtype"][column], attempted, "replica 0 contributes dtype "
+            raise errors.error(MISMATCH[Difference.DTYPE][column].code, attempted, "replica 0 contributes dtype "
                                f"{first.dtype}, replica {i} {part.dtype}")
         if sparse and part.shape != first.shape:
-            raise errors.error(rules.MISMATCH["shape"][column], attempted, "replica 0 contributes slices of "
+            raise errors.error(MISMATCH[Difference.SHAPE][column].code, attempted, "replica 0 contributes slices of "
                                f"shape {first.shape}, replica {i} of {part.shape}")
         if _rigid(part, free) != _rigid(first, free):
             what = "shape" if axis is None else f"shape (gathered along axis {axis})"
-            raise errors.error(rules.MISMATCH["shape"][column], attempted, f"replica 0 contributes {what} "
+            raise errors.error(MISMATCH[Difference.SHAPE][column].code, attempted, f"replica 0 contributes {what} "
                                f"{_shape(first)}, replica {i} {_shape(part)}")
 
 
@@ -191,7 +193,7 @@ def with_leaves(part: Part, arrays: Sequence[Array]) -> Part:
 
 def divide(total: Array, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
-    return current_backend().divide(total, count, rules.MEAN_DTYPE.get(dtype_of(total).name))
+    return current_backend().divide(total, count, MEAN_DTYPE.get(dtype_of(total).name))
 
 
 def check_gather(part: Part, axis: int, attempted: str) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from refdist import errors
 from refdist.array.convert import dtype_of, kind_of, nbytes, on_device_of, to_array, to_numpy
-from refdist.core import rules
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.values import Use, of_kind
 
 
 class IndexedSlices:
@@ -80,9 +81,9 @@ class IndexedSlices:
 
         Source: tf.IndexedSlices.
         """
-        code = rules.of_kind(rules.SUMMED, kind_of(dtype_of(self._values)))
-        if code != "ok":
-            raise errors.error(code, "-IndexedSlices", f"the values have dtype {self._values.dtype}")
+        cell = of_kind(Use.SUMMED, kind_of(dtype_of(self._values)))
+        if isinstance(cell, Refusal):
+            raise errors.error(cell.code, "-IndexedSlices", f"the values have dtype {self._values.dtype}")
         with on_device_of(self._values):
             return IndexedSlices(-self._values, self._indices, self._dense_shape)
 

@@ -47,7 +47,7 @@ from refdist.array.types import Array
 from refdist.core import agreement, call_site
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.interfaces import Layout
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
 
 Columns = Sequence[Sequence[Array]]  # for every result one array per replica of this worker
 HostArray = npt.NDArray[np.generic]

@@ -37,7 +37,9 @@ from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, walk
-from refdist.core import call_site, context_stack, rules
+from refdist.core import call_site, context_stack
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.values import Use, of_kind
 from refdist.variables.operations import fits
 from refdist.variables.variable import Variable
 
@@ -177,9 +179,9 @@ class Checkpoint:
                 states[key] = _state_of(one, key, attempted)
                 continue
             array = np.asarray(one.numpy())
-            code = rules.of_kind(rules.SAVED, array.dtype.kind)
-            if code != "ok":
-                raise errors.error(code, attempted, f"{key} has dtype {array.dtype}",
+            cell = of_kind(Use.SAVED, array.dtype.kind)
+            if isinstance(cell, Refusal):
+                raise errors.error(cell.code, attempted, f"{key} has dtype {array.dtype}",
                                    "Keep only numbers and booleans in variables.",
                                    kind=errors.InvalidTypeError)
             arrays[key] = array

@@ -18,6 +18,7 @@ from refdist.coordinator.values import PerWorkerDataset, RemoteValue, not_on_a_w
 from refdist.core import call_site, context_stack
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
+from refdist.core.rules.calls import Call
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.strategies.replica_context import call_arguments
 
@@ -98,9 +99,9 @@ class ClusterCoordinator:
 
         Source: tf.distribute.coordinator.ClusterCoordinator.schedule.
         """
-        attempted = "ClusterCoordinator.schedule"
+        attempted = Call.SCHEDULE.value
         not_on_a_worker(attempted)
-        require(self._strategy, attempted)
+        require(self._strategy, Call.SCHEDULE)
         if not callable(fn):
             raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function.")
         cluster = self._cluster

@@ -14,10 +14,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from refdist import errors
-from refdist.core import call_site, rules
+from refdist.core import call_site
+from refdist.core.rules.advice import AMONG_WORKERS
+from refdist.core.rules.calls import MISMATCH, Difference, combining
 
 if TYPE_CHECKING:
-    from refdist.core.rules import ReduceOp
+    from refdist.core.rules.options import ReduceOp
 
 
 class Signature(NamedTuple):
@@ -40,9 +42,9 @@ class Signature(NamedTuple):
     shapes: object = None
 
 
-# What messages and rules.MISMATCH call each field of a signature, in the order in which differences are reported.
-FIELDS = {"target": "target", "op": "reduce op", "axis": "axis", "structure": "structure", "dtypes": "dtype",
-          "shapes": "shape"}
+# The fields of a signature, in the order in which differences are reported.
+FIELDS = {"target": Difference.TARGET, "op": Difference.REDUCE_OP, "axis": Difference.AXIS,
+          "structure": Difference.STRUCTURE, "dtypes": Difference.DTYPE, "shapes": Difference.SHAPE}
 NOTHING_TO_COMPARE = Signature()
 
 
@@ -131,36 +133,38 @@ def _difference(calls: Sequence[Described], number: int, unit_name: str) -> erro
     places = [place_of[call.call_site] for call in calls]
     if any(call.kind != kind for call in calls):
         texts = [f"at {described(call.kind, place)}" for call, place in zip(calls, places, strict=True)]
-        return mismatch("call", kind, f"rendezvous of all {unit_name}s", grouped(texts, number, unit_name), unit_name)
+        return mismatch(Difference.CALL, kind, f"rendezvous of all {unit_name}s", grouped(texts, number, unit_name),
+                        unit_name)
     field, values = _first_field([call.signature for call in calls])
     if len(sites) > 1:
         found = grouped([f"at {place}" for place in places], number, unit_name)
-        if field:
-            found += f"; the {field} differs too: {', '.join(dict.fromkeys(values))}"
-        return mismatch("call site", kind, kind, found, unit_name)
-    label = "" if field == "target" else f"{field} "
+        if field is not None:
+            found += f"; the {field.value} differs too: {', '.join(dict.fromkeys(values))}"
+        return mismatch(Difference.CALL_SITE, kind, kind, found, unit_name)
+    assert field is not None  # else the calls would not differ
+    label = "" if field is Difference.TARGET else f"{field.value} "
     found = grouped([f"with {label}{value}" for value in values], number, unit_name)
     return mismatch(field, kind, described(kind, places[0]), found, unit_name)
 
 
-def mismatch(what: str, kind: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
-    """The error for replicas, or workers, that differ in `what`, a row of rules.MISMATCH, in a call of this kind."""
-    code = rules.MISMATCH[what][rules.GATHERS if kind.endswith("gather") else rules.OTHER_CALLS]
-    return errors.error(code, attempted, found, errors.CATALOGUE[code].fix.replace("replica", unit_name))
+def mismatch(what: Difference, kind: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
+    """The error for replicas, or workers, that differ in `what` in a call of this kind."""
+    code = MISMATCH[what][combining(kind)].code
+    return errors.error(code, attempted, found, AMONG_WORKERS.get(code, "") if unit_name == "worker" else "")
 
 
-def _first_field(signatures: Sequence[Signature]) -> tuple[str, list[str]]:
-    # The first field that differs, and its text for each call; "" where none does.
+def _first_field(signatures: Sequence[Signature]) -> tuple[Difference | None, list[str]]:
+    # The first field that differs, and its text for each call; None where none does.
     for name, field in FIELDS.items():
         values = [getattr(signature, name) for signature in signatures]
         if any(value != values[0] for value in values):
-            if field not in ("dtype", "shape") or not isinstance(signatures[0].dtypes, tuple):
+            if field not in (Difference.DTYPE, Difference.SHAPE) or not isinstance(signatures[0].dtypes, tuple):
                 return field, [shown(value) for value in values]
             leaf, column = next((i, column) for i, column in enumerate(zip(*values, strict=True))
                                 if any(value != column[0] for value in column))
             of = f" in leaf {leaf}" if len(values[0]) > 1 else ""
             return field, [f"{shown(value)}{of}" for value in column]
-    return "", []
+    return None, []
 
 
 def shown(value: object) -> str:

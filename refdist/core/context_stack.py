@@ -37,15 +37,33 @@ from typing import TYPE_CHECKING
 from refdist import errors
 from refdist.core.drafts import Drafts
 from refdist.core.interfaces import Replica, Strategy
+from refdist.core.rules.table import Word
 
 if TYPE_CHECKING:
     from refdist.core import lockstep
 
 Creator = Callable[..., object]
 
-# The six situations in which a call on a strategy S can be made; the columns of the tables in rules/.
-OUTSIDE, CROSS, UPDATE, REPLICA = "outside", "cross", "update", "replica"
-OTHER_CROSS, OTHER_REPLICA = "other cross", "other replica"
+
+class Situation(Word):
+    """In which of six situations a call on a strategy S is made; the columns of the tables in rules/.
+
+    Two more are columns of some tables: DEFAULT is OUTSIDE for calls on the default strategy, which is current there;
+    a LONE_REPLICA of another strategy is one that has no second one beside it.
+    """
+
+    OUTSIDE = "outside"
+    CROSS = "cross"
+    UPDATE = "update"
+    REPLICA = "replica"
+    OTHER_CROSS = "other cross"
+    OTHER_REPLICA = "other replica"
+    DEFAULT = "default"
+    LONE_REPLICA = "lone replica"
+
+
+# Also as names of this module: Python 3.11 finds the members of an Enum by a call.
+OUTSIDE, CROSS, UPDATE, REPLICA, OTHER_CROSS, OTHER_REPLICA, DEFAULT, LONE_REPLICA = Situation
 SITUATIONS = (OUTSIDE, CROSS, UPDATE, REPLICA, OTHER_CROSS, OTHER_REPLICA)
 
 
@@ -65,7 +83,7 @@ class Frame:
 
     __slots__ = ("creators", "device", "drafts", "kind", "parent", "replica", "replica_id", "run", "strategy")
 
-    def __init__(self, parent: Frame | None, strategy: Strategy | None, kind: str, replica: Replica | None = None,
+    def __init__(self, parent: Frame | None, strategy: Strategy | None, kind: Situation, replica: Replica | None = None,
                  replica_id: int | None = None, run: lockstep.LockstepRun | None = None, device: str = "",
                  creators: tuple[Creator, ...] = (), drafts: Drafts | None = None) -> None:
         self.parent = parent
@@ -145,7 +163,7 @@ class Scope:
         state.top = frame.parent
 
 
-def situation(strategy: Strategy | None) -> str:
+def situation(strategy: Strategy | None) -> Situation:
     """Which of SITUATIONS a call on `strategy` is made in."""
     top = state.top
     if top.kind == OUTSIDE:

@@ -51,6 +51,7 @@ from refdist import errors, journal
 from refdist.core import call_site, context_stack, history, inherited, pytorch
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.interfaces import ReplicaSwitchHooks
+from refdist.core.rules.calls import Difference
 from refdist.runtime import Field
 
 switch_hooks: Field[ReplicaSwitchHooks | None] = Field(
@@ -292,7 +293,8 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
     gone = [i for i, call in enumerate(calls, run.first) if call is None]
     here = grouped([None if call is None else f"at {call}" for call in calls], run.first, run.unit_name)
     kind = next(call.kind for call in calls if call is not None)
-    return mismatch("missing", kind, what, f"{here}, but {names(gone, run.unit_name)} already returned", run.unit_name)
+    found = f"{here}, but {names(gone, run.unit_name)} already returned"
+    return mismatch(Difference.MISSING, kind, what, found, run.unit_name)
 
 
 def _last(calls: Sequence[CollectiveCall | None], run: LockstepRun) -> list[history.Rendezvous]:

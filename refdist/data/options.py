@@ -4,41 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
 from types import NoneType
 from typing import Any, ClassVar
 
 from refdist import errors
-
-
-class AutoShardPolicy(IntEnum):
-    """How the rows of a dataset are divided among the replicas.
-
-    AUTO and DATA split every batch into pieces of the same, rounded-up size.  OFF, FILE and HINT split the stream of
-    rows, regardless of batch boundaries, into pieces whose sizes differ by at most one.
-
-    Source: tf.data.experimental.AutoShardPolicy.
-    """
-
-    OFF = -1
-    AUTO = 0
-    FILE = 1
-    DATA = 2
-    HINT = 3
-
-
-class UnevenEnd(Enum):
-    """What happens where the replicas would get different numbers of rows.
-
-    EMPTY is what TensorFlow does: some replicas get fewer rows, or none.  DROP leaves rows out until all have
-    the same number.  PAD adds rows of zeros, and every element becomes a pair: the padded element, and a mask, bool
-    of shape [rows], that is True for real rows.  ERROR raises RD18.
-    """
-
-    EMPTY = "EMPTY"
-    DROP = "DROP"
-    PAD = "PAD"
-    ERROR = "ERROR"
+from refdist.core.rules.options import AutoShardPolicy
 
 
 class _Checked:

@@ -17,19 +17,23 @@ import numpy as np
 from refdist import errors, journal, nest, notebook
 from refdist.array.convert import has_dtype
 from refdist.array.transport import Transport
-from refdist.core import call_site, devices, rules
+from refdist.core import call_site, devices
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
+from refdist.core.rules.calls import Call
+from refdist.core.rules.input import MODES, Distributing
+from refdist.core.rules.options import InputReplicationMode, UnevenEnd
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.values import Result
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.facts import UNKNOWN_CARDINALITY
 from refdist.data.iterator import Iterator
-from refdist.data.options import UnevenEnd
 from refdist.data.origin import Origin
 from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.input import sharding
 from refdist.input.explanation import Explanation, pairs
-from refdist.input.options import InputContext, InputOptions, InputReplicationMode
+from refdist.input.options import InputContext, InputOptions
 from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, regroup
 
@@ -57,7 +61,7 @@ class DistributedIterator(Iterator):
         self._like: object = None  # the spec of elements without rows, once a worker needs one
 
     def __next__(self) -> Any:
-        require(self._strategy, "DistributedIterator.get_next")
+        require(self._strategy, Call.GET_NEXT)
         extended = self._strategy.extended
         put = extended.backend.put if self._fetches else None
         with self._turn:
@@ -70,7 +74,7 @@ class DistributedIterator(Iterator):
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))
-        return regroup(step, self._devices, "dataset element", rules.ELEMENT, extended.value_container)
+        return regroup(step, self._devices, "dataset element", Result.ELEMENT, extended.value_container)
 
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker that has read all its rows returns empty elements until every worker has.  Their lengths are those of
@@ -258,10 +262,10 @@ def distribute(strategy: Strategy, dataset: Iterable[object], options: object) -
     """
     attempted = "experimental_distribute_dataset"
     options = check(dataset, options, attempted)
-    mode = _mode(options)
-    rule = rules.MODES[attempted][mode]
-    if rule != "ok":
-        raise errors.error(rule, attempted, f"the replication mode is {mode}",
+    mode = options.experimental_replication_mode
+    cell = MODES[Distributing.DATASET][mode]
+    if isinstance(cell, Refusal):
+        raise errors.error(cell.code, attempted, f"the replication mode is {mode.value}",
                            "PER_WORKER is the only mode for a dataset.")
     return DistributedDataset(strategy, sharding.of_dataset(strategy.extended, dataset, options.uneven_end), options)
 
@@ -276,18 +280,20 @@ def check_function(strategy: Strategy, dataset_fn: object, options: object) -> I
     if not callable(dataset_fn):
         raise errors.error("RD25", attempted, f"dataset_fn is {dataset_fn!r}", "Pass a function of an InputContext.")
     options = _check_options(options, attempted)
-    mode = _mode(options)
+    mode = options.experimental_replication_mode
+    per_replica = mode is InputReplicationMode.PER_REPLICA
     if options.experimental_place_dataset_on_device and not (
-            mode == "PER_REPLICA" and not options.experimental_fetch_to_device):
-        found = ("experimental_fetch_to_device is True too" if mode == "PER_REPLICA"
+            per_replica and not options.experimental_fetch_to_device):
+        found = ("experimental_fetch_to_device is True too" if per_replica
                  else "the replication mode is PER_WORKER")
         raise errors.error("RD25", attempted, f"experimental_place_dataset_on_device is True, and {found}",
                            "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
                            "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
-    where = "one worker" if strategy.extended.layout.workers == 1 else "several workers"
-    rule = rules.MODES[f"{attempted}, {where}"][mode]
-    if rule != "ok":
-        raise errors.error(rule, attempted, f"the replication mode is {mode} on {where}", "Use PER_WORKER.")
+    alone = strategy.extended.layout.workers == 1
+    cell = MODES[Distributing.FUNCTION_ONE_WORKER if alone else Distributing.FUNCTION_SEVERAL_WORKERS][mode]
+    if isinstance(cell, Refusal):
+        where = "one worker" if alone else "several workers"
+        raise errors.error(cell.code, attempted, f"the replication mode is {mode.value} on {where}", "Use PER_WORKER.")
     return options
 
 
@@ -302,7 +308,7 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
     options = check_function(strategy, dataset_fn, options)
     extended = strategy.extended
     local, workers = extended.layout.count, extended.layout.workers
-    per_replica_mode = _mode(options) == "PER_REPLICA"
+    per_replica_mode = options.experimental_replication_mode is InputReplicationMode.PER_REPLICA
     # One pipeline for each replica, or for each host: a TPU may have several in one process.
     hosts = list(map(devices.host, extended.layout.devices))
     feeds = list(range(local)) if per_replica_mode else list(map([*dict.fromkeys(hosts)].index, hosts))
@@ -319,11 +325,6 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
     split = sharding.of_pipelines(extended, datasets, feeds, options.uneven_end)
     split.warnings += problems
     return DistributedDataset(strategy, split, options)
-
-
-def _mode(options: InputOptions) -> str:
-    # The column of rules.MODES.
-    return "PER_REPLICA" if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA else "PER_WORKER"
 
 
 def _on_device(put: Callable[..., object], element: object, device: str) -> Any:

@@ -5,22 +5,11 @@ Source: tf.distribute.InputOptions, tf.distribute.InputContext.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
 from refdist import errors
 from refdist.core.integers import integer
-from refdist.data.options import UnevenEnd
-
-
-class InputReplicationMode(Enum):
-    """Whether an input function is called once per worker or once per replica.
-
-    Source: tf.distribute.InputReplicationMode.
-    """
-
-    PER_WORKER = "PER_WORKER"
-    PER_REPLICA = "PER_REPLICA"
+from refdist.core.rules.options import InputReplicationMode, UnevenEnd
 
 
 class _Fields(NamedTuple):

@@ -14,11 +14,27 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import is_text, to_array
-from refdist.core import devices, rules
+from refdist.core import devices
 from refdist.core.interfaces import Layout
+from refdist.core.rules.input import (
+    CUTS,
+    FULL_BATCHES,
+    ROWS_OF_A_BATCH,
+    SHARDING,
+    UNEVEN_STEP,
+    Cut,
+    Files,
+    Readers,
+    Reads,
+    Shared,
+    Size,
+    Source,
+    Step,
+)
+from refdist.core.rules.options import AutoShardPolicy, UnevenEnd
+from refdist.core.rules.table import Refusal
 from refdist.data.dataset import Dataset
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
-from refdist.data.options import AutoShardPolicy, UnevenEnd
 from refdist.data.spec import TensorSpec, with_rows
 from refdist.input.split import even_out, piece_sizes, split_batch, split_stream
 from refdist.variables.interfaces import Extended
@@ -34,7 +50,7 @@ class Split:
         policy: in words, and why it was chosen.
         warnings: what is lost or seen twice.
         readings: for each pipeline which part of the files is read, and the seed that the workers agreed upon.
-        uneven: what becomes of a step in which replicas have different numbers of rows, a cell of rules.UNEVEN.
+        uneven: what becomes of a step in which replicas have different numbers of rows, a cell of UNEVEN.
         rows: to how many rows each element of such a step is padded; None for the longest of the step.
         waits: whether a worker may get empty elements, because others have rows left.
     """
@@ -44,7 +60,7 @@ class Split:
     policy: str
     warnings: list[str]
     readings: Sequence[Reading]
-    uneven: str
+    uneven: Step | Refusal
     rows: int | None
     waits: bool
 
@@ -69,7 +85,7 @@ class Split:
 
     def spec(self, of_pipeline: object) -> Any:
         """The spec of one replica's element from the spec of a pipeline's."""
-        if self.uneven == rules.PAD:
+        if self.uneven is Step.PAD:
             return with_rows(of_pipeline, self.rows), TensorSpec((self.rows,), np.bool_)
         return self._spec(of_pipeline)
 
@@ -87,16 +103,16 @@ class _OfBatches(Split):
         hosts: how many readers this worker is.
         places: for each replica of this worker the number of its host, and which of the host's replicas it is.
         ends: whether there is no further step once a host has no rows left.
-        reads, cut, shared: cells of rules.SHARDING, rules.CUTS and rules.UNEVEN.
+        reads, cut, shared: cells of SHARDING, CUTS and UNEVEN.
         size, sizes: the rows of a full batch and of its pieces, None where they are not known.
     """
 
     hosts: int
     places: Sequence[tuple[int, int]]
     ends: bool
-    reads: str
-    cut: str
-    shared: str
+    reads: Reads
+    cut: Cut
+    shared: Shared
     size: int | None
     sizes: list[int] | None
 
@@ -106,11 +122,11 @@ class _OfBatches(Split):
 
     @property
     def others(self) -> bool:
-        return self.reads != rules.ITS_FILES
+        return self.reads is not Reads.ITS_FILES
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         first, readers = worker * self.hosts, self.layout.workers * self.hosts
-        if self.reads == rules.ITS_SHARE:
+        if self.reads is Reads.ITS_SHARE:
             for step in self._even(self._pieces(pipelines[0], first)):
                 yield [step[first + host + place * readers] for host, place in self.places]
             return
@@ -135,19 +151,19 @@ class _OfBatches(Split):
     def _pieces(self, batches: Iterable[object], reader: int) -> Iterator[list[Any]]:
         # For each step: for all replicas where a reader reads its share, else for the reader's own.
         count = self.layout.count // self.hosts
-        if self.cut == rules.ROW_STREAM and self.sizes is not None:
+        if self.cut is Cut.ROW_STREAM and self.sizes is not None:
             first = reader * count
             return split_stream(batches, self.sizes[first:] + self.sizes[:first], count)
-        whole = self.shared == rules.EVERY_ROW
+        whole = self.shared is Shared.EVERY_ROW
         cut = (split_batch(batch, self.layout.total, i, whole) for i, batch in enumerate(batches))
-        return cut if self.reads == rules.ITS_SHARE else _chunks(itertools.chain.from_iterable(cut), count)
+        return cut if self.reads is Reads.ITS_SHARE else _chunks(itertools.chain.from_iterable(cut), count)
 
     def _spec(self, of_pipeline: object) -> Any:
-        return of_pipeline if self.cut == rules.WHOLE else nest.map_structure(self._spec_of_piece, of_pipeline)
+        return of_pipeline if self.cut is Cut.WHOLE else nest.map_structure(self._spec_of_piece, of_pipeline)
 
     def _spec_of_piece(self, one: TensorSpec) -> TensorSpec:
         rows, total = one.shape[0] if one.shape and not self.waits else None, self.layout.total
-        if self.cut == rules.ROW_STREAM and rows != self.size:
+        if self.cut is Cut.ROW_STREAM and rows != self.size:
             rows = None
         return one.with_rows(rows // total if rows is not None and rows % total == 0 else None)
 
@@ -173,27 +189,27 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
     files = known.file_count if asked or not callable(known.files) else 0
     reads = _reads(policy, files, readers, noun)
     size, certain = _batch_size(known)
-    cut = rules.CUTS[reads]["one replica" if count == 1 else "size certain" if certain else "size unknown"]
+    cut = CUTS[reads][Size.ONE_REPLICA if count == 1 else Size.CERTAIN if certain else Size.UNKNOWN]
     readings = [WHOLE]
-    if readers > 1 and reads == rules.ITS_FILES:
+    if readers > 1 and reads is Reads.ITS_FILES:
         seed = extended.agreed_seed() if callable(known.files) else None
         readings = [Reading(readers, layout.worker * hosts + i, seed) for i in range(hosts)]
     elif layout.workers > 1:
         readings = [Reading(seed=extended.agreed_seed())]
-    rule = rules.UNEVEN[uneven.name]
-    sizes = None if size is None else _sizes(size, count, cut, rule["rows of a batch"])
+    shared = ROWS_OF_A_BATCH[uneven]
+    sizes = None if size is None else _sizes(size, count, cut, shared)
     warnings = _problems(policy, reads, known, readers, noun, size)
-    if size is not None and sizes is not None and cut != rules.WHOLE:
-        owners = _owners(layout, places) if reads == rules.ITS_SHARE else list(range(count))
+    if size is not None and sizes is not None and cut is not Cut.WHOLE:
+        owners = _owners(layout, places) if reads is Reads.ITS_SHARE else list(range(count))
         warnings = _empty_shares(sizes, size, owners) + warnings
     full = hosts > 1 and known.static
     return _OfBatches(
         pipelines=[dataset] * len(readings), layout=layout,
         policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, files, readers, noun)}", warnings=warnings,
-        readings=readings, uneven=rule["uneven step"], rows=max(sizes) if sizes else None,
+        readings=readings, uneven=UNEVEN_STEP[uneven], rows=max(sizes) if sizes else None,
         waits=readers > 1 and not full and known.cardinality != INFINITE_CARDINALITY, hosts=hosts, places=places,
-        ends=full and rule["where all batches are full"] == rules.DROP, reads=reads, cut=cut,
-        shared=rule["rows of a batch"], size=size, sizes=sizes)
+        ends=full and FULL_BATCHES[uneven] is Step.DROP, reads=reads, cut=cut,
+        shared=shared, size=size, sizes=sizes)
 
 
 def _places(layout: Layout) -> list[tuple[int, int]]:
@@ -218,20 +234,20 @@ def _owners(layout: Layout, places: list[tuple[int, int]]) -> list[int]:
 
 
 _HOW = {
-    rules.WHOLE: "the one replica gets every batch whole",
-    rules.EACH_BATCH: "every batch is cut into pieces of the same rounded-up size",
-    rules.ROW_STREAM: "the stream of rows is cut into pieces that differ by at most one row",
+    Cut.WHOLE: "the one replica gets every batch whole",
+    Cut.EACH_BATCH: "every batch is cut into pieces of the same rounded-up size",
+    Cut.ROW_STREAM: "the stream of rows is cut into pieces that differ by at most one row",
 }
 
 
-def _reads(policy: AutoShardPolicy, files: int, readers: int, noun: str) -> str:
-    # The cell of rules.SHARDING.
-    which = "no files" if not files else "files" if readers == 1 else (
-        "fewer files" if files < readers else "enough files")
-    reads = rules.SHARDING[policy.name][f"{'one' if readers == 1 else 'several'}, {which}"]
-    if rules.is_code(reads):
+def _reads(policy: AutoShardPolicy, files: int, readers: int, noun: str) -> Reads:
+    # The cell of SHARDING, where it does not refuse.
+    which = Files.NONE if not files else Files.SOME if readers == 1 else (
+        Files.FEWER if files < readers else Files.ENOUGH)
+    reads = SHARDING[policy][Source(Readers.ONE if readers == 1 else Readers.SEVERAL, which)]
+    if isinstance(reads, Refusal):
         found = f"there are {errors.counted(readers, noun)} and {errors.counted(files, 'file')}"
-        raise errors.error(reads, f"AutoShardPolicy.{policy.name}", f"{found}, so a {noun} would have no rows",
+        raise errors.error(reads.code, f"AutoShardPolicy.{policy.name}", f"{found}, so a {noun} would have no rows",
                            f"Use AutoShardPolicy.DATA, or write at least one file for each {noun}.")
     return reads
 
@@ -246,20 +262,20 @@ def _why(policy: AutoShardPolicy, files: int, readers: int, noun: str) -> str:
     return f"as there are fewer files ({files}) than {noun}s ({readers})"
 
 
-def _sizes(size: int, count: int, cut: str, shared: str) -> list[int]:
+def _sizes(size: int, count: int, cut: Cut, shared: Shared) -> list[int]:
     # The rows of the pieces of a full batch.
-    if shared == rules.EQUAL_SHARES:
+    if shared is Shared.EQUAL_SHARES:
         return [size // count] * count
-    if cut != rules.EACH_BATCH:
+    if cut is not Cut.EACH_BATCH:
         return piece_sizes(size, count)
     each = -(-size // count)
     return [min(each, max(size - i * each, 0)) for i in range(count)]
 
 
-def _problems(policy: AutoShardPolicy, reads: str, known: Facts, readers: int, noun: str,
+def _problems(policy: AutoShardPolicy, reads: Reads, known: Facts, readers: int, noun: str,
               size: int | None) -> list[str]:
     found = []
-    if readers > 1 and reads == rules.ALL_ROWS:
+    if readers > 1 and reads is Reads.ALL_ROWS:
         found.append(f"with {policy.name} each of the {readers} {noun}s reads all rows, so every row is seen "
                      f"{readers} times; use DATA, or shard the dataset")
     elif readers > 1 and known.shards == readers:
@@ -313,7 +329,7 @@ class _OfPipelines(Split):
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         for number, step in enumerate(_in_turn(pipelines, self.feeds)):
-            if self.uneven == rules.DROP and any(element is _NOTHING for element in step):
+            if self.uneven is Step.DROP and any(element is _NOTHING for element in step):
                 return
             present = [element for element in step if element is not _NOTHING]
             full = [_empty(present[0], i, number, self.fixed) if element is _NOTHING else element
@@ -332,7 +348,7 @@ def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Se
     layout: Layout = extended.layout
     first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
     alone = layout.workers == 1
-    column = "where all batches are full" if first.static and alone else "uneven step"
+    ends = FULL_BATCHES if first.static and alone else UNEVEN_STEP
     how = "replicas take the next element in turn" if len(datasets) == 1 else (
         "every replica reads its own dataset" if len(datasets) == layout.count
         else "the replicas of each host take its next element in turn")
@@ -341,7 +357,7 @@ def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Se
     return _OfPipelines(
         pipelines=datasets, readings=[WHOLE] * len(datasets), layout=layout,
         policy=f"{how}, as a function made it", warnings=[],
-        uneven=rules.UNEVEN[uneven.name][column], rows=first.batch_size,
+        uneven=ends[uneven], rows=first.batch_size,
         waits=not alone and first.cardinality != INFINITE_CARDINALITY, feeds=feeds, fixed=fixed)
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from refdist import errors, nest
 from refdist.array.convert import is_text, to_array
-from refdist.core import rules
+from refdist.core.rules.input import Step
+from refdist.core.rules.table import Refusal
 from refdist.data import elements
 
 
@@ -106,21 +107,21 @@ def split_stream(batches: Iterable[object], sizes: Sequence[int], per_step: int)
     yield step
 
 
-def even_out(step: list[object], action: str, rows: int | None, number: int) -> list[Any] | None:
-    """A step as a cell of rules.UNEVEN wants it, None when it is to be dropped.
+def even_out(step: list[object], cell: Step | Refusal, rows: int | None, number: int) -> list[Any] | None:
+    """A step as a cell of UNEVEN wants it, None when it is to be dropped.
 
     Args:
         step: one element per replica.
-        action: what to do where replicas have different numbers of rows.
+        cell: what to do where replicas have different numbers of rows.
         rows: the number of rows that PAD fills each element up to; None for the longest of the step.
         number: of the step, for messages.
 
     Raises:
         RD15: PAD of scalars.  RD18: the numbers of rows differ, and that is an error.
     """
-    if action == rules.KEEP:
+    if cell is Step.KEEP:
         return step
-    if action == rules.PAD:
+    if cell is Step.PAD:
         counts = [elements.count_rows(nest.flatten(element), f"padding step {number}") for element in step]
         most = max(rows or 0, *counts)
         fillers = [_filler(column) for column in zip(*map(nest.flatten, step), strict=True)]
@@ -128,10 +129,10 @@ def even_out(step: list[object], action: str, rows: int | None, number: int) -> 
     sizes = [[len(leaf) if np.ndim(leaf) else 1 for leaf in nest.flatten(element)] for element in step]
     if all(one == sizes[0] for one in sizes):
         return step
-    if action == rules.DROP:
+    if cell is Step.DROP:
         return None
     found = [one if len(set(one)) > 1 else one[0] for one in sizes]
-    raise errors.error(action, "reading a distributed dataset", f"the replicas have {found} rows in step {number}",
+    raise errors.error(cell.code, "reading a distributed dataset", f"the replicas have {found} rows in step {number}",
                        "Take batches that the number of replicas divides and drop the remainder, or choose another "
                        "`uneven_end`.", kind=errors.InvalidValueError)
 

@@ -37,7 +37,7 @@ from refdist.array.backend import constant, current_backend
 from refdist.array.convert import to_array, to_numpy
 from refdist.array.types import Array
 from refdist.core import context_stack
-from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state

@@ -11,7 +11,7 @@ from refdist.array.backend import Backend
 from refdist.array.collectives import Part
 from refdist.array.transport import Transport
 from refdist.core.agreement import CollectiveCall
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
 from refdist.strategies.cross_device_ops import Destinations
 from refdist.strategies.plans import ReductionToOneDevice
 

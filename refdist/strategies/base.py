@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors, nest, notebook
 from refdist.array import collectives
-from refdist.core import context_stack, devices, rules
+from refdist.core import context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import integer
+from refdist.core.rules.calls import Call
+from refdist.core.rules.options import ReduceOp, VariableSynchronization, reduce_op_of
+from refdist.core.rules.table import word
+from refdist.core.rules.variables import CREATION, Kind
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
 from refdist.strategies.deprecated import Deprecated
@@ -110,9 +114,9 @@ class Strategy(OneOfAKind, Deprecated):
 
     def _repr_html_(self) -> str:
         extended = self._extended
-        layout, kinds = extended.layout, rules.CREATION[rules.VariableSynchronization.AUTO.name]
-        kind = kinds.get(extended._keeps, rules.PLAIN)
-        facts = [("variables", f"{kind}: {rules.CREATION.actions[kind]}"),
+        layout = extended.layout
+        kind = CREATION[VariableSynchronization.AUTO].get(extended._keeps, Kind.PLAIN)
+        facts = [("variables", f"{word(kind)}: {CREATION.actions[kind]}"),
                  ("values are reduced by", type(extended._reduction.ops).__name__)]
         replicas = [(str(layout.first + i), devices.short(name)) for i, name in enumerate(layout.devices)]
         return (notebook.table(f"{type(self).__name__}: {layout}", facts)
@@ -160,7 +164,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.run.
         """
-        require(self, "Strategy.run")
+        require(self, Call.RUN)
         if not callable(fn):
             raise errors.error("RD25", "Strategy.run", f"fn is {fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "Strategy.run")
@@ -168,7 +172,7 @@ class Strategy(OneOfAKind, Deprecated):
             raise errors.error("RD25", "Strategy.run", f"options is {options!r}", "Pass RunOptions or None.")
         return self._extended._run(fn, args, kwargs)
 
-    def reduce(self, reduce_op: rules.ReduceOp | str, value: object, axis: int | Sequence[int] | None) -> Any:
+    def reduce(self, reduce_op: ReduceOp | str, value: object, axis: int | Sequence[int] | None) -> Any:
         """One value from the values of all replicas.
 
         Args:
@@ -198,14 +202,14 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.reduce.
         """
-        require(self, "Strategy.reduce")
-        op = rules.reduce_op(reduce_op, "Strategy.reduce")
+        require(self, Call.REDUCE)
+        op = reduce_op_of(reduce_op, "Strategy.reduce")
         axes = None if axis is None else collectives.reduction_axes(axis, "Strategy.reduce")
         if not nest.is_nested(value):
             return self._reduce_leaf(op, value, axes)
         return nest.map_structure(lambda leaf: self._reduce_leaf(op, leaf, axes), value)
 
-    def _reduce_leaf(self, op: rules.ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
+    def _reduce_leaf(self, op: ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
         reduction = self._extended.reduction
         if axes is None:
             return reduction.reduce_value(op, value, reduction.here(), "Strategy.reduce")
@@ -229,7 +233,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.gather.
         """
-        require(self, "Strategy.gather")
+        require(self, Call.GATHER)
         axis = integer(axis, "axis", "Strategy.gather")
         gather = self._extended.reduction.gather_value
         return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
@@ -239,7 +243,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.experimental_local_results.
         """
-        require(self, "experimental_local_results")
+        require(self, Call.LOCAL_RESULTS)
         return self._extended._local_results(value)
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
@@ -256,7 +260,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.experimental_distribute_values_from_function.
         """
-        require(self, "experimental_distribute_values_from_function")
+        require(self, Call.VALUES_FROM_FUNCTION)
         if not callable(value_fn):
             raise errors.error("RD25", "experimental_distribute_values_from_function", f"value_fn is {value_fn!r}",
                                "Pass a function of a ValueContext.")
@@ -278,7 +282,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.experimental_distribute_dataset.
         """
-        require(self, "experimental_distribute_dataset")
+        require(self, Call.DISTRIBUTE_DATASET)
         return datasets.distribute(self, dataset, options)
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
@@ -307,7 +311,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.distribute_datasets_from_function.
         """
-        require(self, "distribute_datasets_from_function")
+        require(self, Call.DATASETS_FROM_FUNCTION)
         return datasets.distribute_from_function(self, dataset_fn, options)
 
 
@@ -320,7 +324,7 @@ class Scope(context_stack.Scope):
 
     def __enter__(self) -> Strategy:
         strategy = self._strategy
-        require(strategy, "Strategy.scope")
+        require(strategy, Call.SCOPE)
         self._push(strategy.extended._scope_frame(context_stack.frame()))
         return strategy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refdist import config, errors
-from refdist.core import rules
+from refdist.core.rules.variables import Keeps
 from refdist.strategies.alone import check_device_list, warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
@@ -55,4 +55,4 @@ class CentralStorageExtended(StrategyExtended):
 
     def __init__(self, strategy: Strategy, worker_devices: Sequence[str], parameter_devices: Sequence[str]) -> None:
         super().__init__(strategy, worker_devices=worker_devices, parameter_devices=parameter_devices)
-        self._keeps = rules.CENTRAL if self.layout.count > 1 else rules.LONE_CENTRAL
+        self._keeps = Keeps.CENTRAL if self.layout.count > 1 else Keeps.LONE_CENTRAL

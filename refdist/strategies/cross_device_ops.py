@@ -14,8 +14,8 @@ from refdist.array.backend import Backend, current_backend
 from refdist.array.collectives import Part
 from refdist.array.convert import copied, frozen, is_array, kept, to_array
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import context_stack, devices, rules
-from refdist.core.rules import ReduceOp
+from refdist.core import context_stack, devices
+from refdist.core.rules.options import ReduceOp, reduce_op_of
 from refdist.strategies.communication import CommunicationOptions
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
 from refdist.variables.variable import ResourceVariable, Variable
@@ -109,7 +109,7 @@ class CrossDeviceOps:
             RD25: bad arguments.
         """
         _require_across("reduce")
-        op = rules.reduce_op(reduce_op, "reduce")
+        op = reduce_op_of(reduce_op, "reduce")
         destinations_of(destinations, "reduce")
         value = _checked(per_replica_value, "reduce")
         return self.reduce_implementation(op, value, destinations, options or CommunicationOptions())
@@ -123,7 +123,7 @@ class CrossDeviceOps:
             RD25: bad arguments.
         """
         _require_across("batch_reduce")
-        op = rules.reduce_op(reduce_op, "batch_reduce")
+        op = reduce_op_of(reduce_op, "batch_reduce")
         pairs = []
         for value, destinations in check_pairs(value_destination_pairs, "batch_reduce"):
             destinations_of(destinations, "batch_reduce")

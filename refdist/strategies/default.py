@@ -8,8 +8,10 @@ from typing import Any
 
 from refdist import config, errors
 from refdist.array.backend import current_backend
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
 from refdist.core.callers import default_strategy, require
+from refdist.core.rules.calls import Call
+from refdist.core.rules.variables import Keeps
 from refdist.data.dataset import Dataset
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
@@ -46,7 +48,7 @@ class DefaultStrategy(Strategy):
         Raises:
             RD25: an array, a dataset that cannot be iterated again, or bad options.
         """
-        require(self, "experimental_distribute_dataset")
+        require(self, Call.DISTRIBUTE_DATASET)
         datasets.check(dataset, options, "experimental_distribute_dataset")
         return dataset if isinstance(dataset, Dataset) else super().experimental_distribute_dataset(dataset, options)
 
@@ -57,7 +59,7 @@ class DefaultStrategy(Strategy):
         Raises:
             RD25: no function, bad options, or a dataset that cannot be iterated again.
         """
-        require(self, "distribute_datasets_from_function")
+        require(self, Call.DATASETS_FROM_FUNCTION)
         if not callable(dataset_fn):
             raise errors.error("RD25", "distribute_datasets_from_function", f"dataset_fn is {dataset_fn!r}",
                                "Pass a function of an InputContext.")
@@ -74,7 +76,7 @@ class DefaultStrategy(Strategy):
 
 class _NoScope(Scope):
     def __enter__(self) -> Strategy:
-        require(self._strategy, "Strategy.scope")
+        require(self._strategy, Call.SCOPE)
         self._push(context_stack.frame().with_device(context_stack.frame().device))
         return self._strategy
 
@@ -82,7 +84,7 @@ class _NoScope(Scope):
 class DefaultExtended(StrategyExtended):
     """The default strategy's methods."""
 
-    _keeps = rules.DEFAULT
+    _keeps = Keeps.DEFAULT
     _keeps_backend = False
 
     def __init__(self, container_strategy: Strategy) -> None:
@@ -119,7 +121,7 @@ class DefaultExtended(StrategyExtended):
         Raises:
             RD10: in the scope of another strategy.  RD25: not a variable.
         """
-        require(self._strategy, "extended.colocate_vars_with")
+        require(self._strategy, Call.COLOCATE_VARS_WITH)
         return config.device(as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable").device)
 
     def variable_created_in_scope(self, v: object) -> bool:

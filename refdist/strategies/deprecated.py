@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from refdist import errors, nest
 from refdist.core import call_site
+from refdist.core.rules.options import InputReplicationMode
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
 from refdist.input.distributed import DistributedDataset, DistributedIterator
-from refdist.input.options import InputContext, InputOptions, InputReplicationMode
+from refdist.input.options import InputContext, InputOptions
 
 if TYPE_CHECKING:
     from refdist.strategies.base import Scope

@@ -1,7 +1,7 @@
 """`StrategyExtended`: running, reducing and creating variables, for every strategy with one replica per worker device.
 
 Subclasses choose the devices and the kind of variable.  In which context a call is allowed is not decided here but in
-`rules.CALLS`.
+the table CALLS.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from sys import modules
-from typing import Any
+from typing import Any, assert_never
 
 from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
-from refdist.core import context_stack, inherited, lockstep, pytorch, rules
+from refdist.core import context_stack, inherited, lockstep, pytorch
 from refdist.core.callers import require
+from refdist.core.rules.calls import Call
+from refdist.core.rules.options import ReduceOp, reduce_op_of
+from refdist.core.rules.values import FROM_FUNCTION, LOCAL_NEST, LOCAL_VALUE, Local, Result
+from refdist.core.rules.variables import Keeps, Kind
 from refdist.data.dataset import Dataset
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
@@ -47,9 +51,9 @@ class StrategyExtended(OneOfAKind, Updates):
     Source: tf.distribute.StrategyExtended.
     """
 
-    # What is kept of a variable: a column of rules.CREATION.
-    _keeps = rules.COPIES
-    kinds: Mapping[str, type] = KIND_CLASS
+    # What is kept of a variable: a column of the table CREATION.
+    _keeps = Keeps.COPIES
+    kinds: Mapping[Kind, type] = KIND_CLASS
     _ordered = True
     # TPUs gather arrays of one shape only.
     _lengths_may_differ = True
@@ -166,7 +170,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.compat.v1.distribute.StrategyExtended.call_for_each_replica.
         """
-        require(self._strategy, "extended.call_for_each_replica")
+        require(self._strategy, Call.CALL_FOR_EACH_REPLICA)
         return self._strategy.run(fn, args, kwargs)
 
     def _run(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
@@ -238,11 +242,11 @@ class StrategyExtended(OneOfAKind, Updates):
 
     def _together(self, results: Sequence[object]) -> Any:
         # What `run` returns.
-        return regroup(results, self.layout.devices, "result of strategy.run", rules.RUN, self.value_container)
+        return regroup(results, self.layout.devices, "result of strategy.run", Result.RUN, self.value_container)
 
     # Reducing and broadcasting.
 
-    def reduce_to(self, reduce_op: rules.ReduceOp | str, value: object, destinations: object,
+    def reduce_to(self, reduce_op: ReduceOp | str, value: object, destinations: object,
                   options: CommunicationOptions | None = None) -> Any:
         """Reduces a distributed value to the devices of `destinations`.
 
@@ -267,14 +271,14 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.reduce_to.
         """
-        require(self._strategy, "extended.reduce_to")
-        op = rules.reduce_op(reduce_op, "reduce_to")
+        require(self._strategy, Call.REDUCE_TO)
+        op = reduce_op_of(reduce_op, "reduce_to")
         check_options(options, "reduce_to")
         target = destinations_of(destinations, "reduce_to")
         return nest.map_structure(
             lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value)
 
-    def batch_reduce_to(self, reduce_op: rules.ReduceOp | str,
+    def batch_reduce_to(self, reduce_op: ReduceOp | str,
                         value_destination_pairs: Sequence[tuple[object, object]],
                         options: CommunicationOptions | None = None) -> list[Any]:
         """`reduce_to` for several (value, destinations) pairs at once, which are all checked first.
@@ -285,8 +289,8 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.batch_reduce_to.
         """
-        require(self._strategy, "extended.batch_reduce_to")
-        op = rules.reduce_op(reduce_op, "batch_reduce_to")
+        require(self._strategy, Call.BATCH_REDUCE_TO)
+        op = reduce_op_of(reduce_op, "batch_reduce_to")
         check_options(options, "batch_reduce_to")
         pairs = [(value, destinations_of(destinations, "batch_reduce_to"))
                  for value, destinations in check_pairs(value_destination_pairs, "batch_reduce_to")]
@@ -301,7 +305,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
         """
-        require(self._strategy, "extended.broadcast_to")
+        require(self._strategy, Call.BROADCAST_TO)
         return self.reduction.ops.broadcast(tensor, destinations)
 
     # Variables.
@@ -343,7 +347,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Source: tf.distribute.StrategyExtended.colocate_vars_with.
         """
-        require(self._strategy, "extended.colocate_vars_with")
+        require(self._strategy, Call.COLOCATE_VARS_WITH)
         variable = as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable")
         if not self.variable_created_in_scope(variable):
             raise foreign(f"colocate_vars_with of variable {variable.name}", variable)
@@ -353,20 +357,37 @@ class StrategyExtended(OneOfAKind, Updates):
 
     def _local_results(self, value: object) -> tuple[Any, ...]:
         if isinstance(value, DistributedValues):
-            return value.values if rules.LOCAL[rules.LOCAL_VALUE][self._keeps] == rules.COMPONENTS else (value,)
-        if nest.is_nested(value) and rules.LOCAL[rules.LOCAL_NEST][self._keeps] == rules.NEST_EACH:
-            leaves = nest.flatten(value)
-            for leaf in leaves:
-                if isinstance(leaf, DistributedValues):
-                    check_count(leaf, self.layout.count, "experimental_local_results")
-            return tuple(nest.pack_sequence_as(value, [leaf.values[i] if isinstance(leaf, DistributedValues) else leaf
-                                                       for leaf in leaves]) for i in range(self.layout.count))
-        return (value,)
+            match LOCAL_VALUE[self._keeps]:
+                case Local.COMPONENTS:
+                    return value.values
+                case Local.BARE:
+                    return (value,)
+                case cell:
+                    assert_never(cell)
+        if not nest.is_nested(value):
+            return (value,)
+        match LOCAL_NEST[self._keeps]:
+            case Local.NEST_EACH:
+                leaves = nest.flatten(value)
+                for leaf in leaves:
+                    if isinstance(leaf, DistributedValues):
+                        check_count(leaf, self.layout.count, "experimental_local_results")
+                return tuple(nest.pack_sequence_as(value, [
+                    leaf.values[i] if isinstance(leaf, DistributedValues) else leaf for leaf in leaves])
+                    for i in range(self.layout.count))
+            case Local.BARE:
+                return (value,)
+            case cell:
+                assert_never(cell)
 
     def _values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         layout = self.layout
         values = [value_fn(ValueContext(layout.first + i, layout.total)) for i in range(layout.count)]
-        if rules.LOCAL[rules.FROM_FUNCTION][self._keeps] == rules.BARE:
-            return values[0]
-        return regroup(values, layout.devices, "experimental_distribute_values_from_function", rules.VALUES,
-                       self.value_container)
+        match FROM_FUNCTION[self._keeps]:
+            case Local.BARE:
+                return values[0]
+            case Local.PER_REPLICA:
+                return regroup(values, layout.devices, "experimental_distribute_values_from_function", Result.VALUES,
+                               self.value_container)
+            case cell:
+                assert_never(cell)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from refdist import config
-from refdist.core import rules
+from refdist.core.rules.options import ReduceOp
+from refdist.core.rules.variables import Keeps
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
@@ -33,13 +34,13 @@ class OneDeviceStrategy(Strategy):
         warn_of_copies("OneDeviceStrategy")
         super().__init__(OneDeviceExtended(self, worker_devices=[config.check_device(device)]))
 
-    def _reduce_leaf(self, op: rules.ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
+    def _reduce_leaf(self, op: ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
         # The page of OneDeviceStrategy.reduce says that without an axis the value is simply returned, so that the MEAN
         # of ints is made of ints.
-        return super()._reduce_leaf(rules.ReduceOp.SUM if axes is None else op, value, axes)
+        return super()._reduce_leaf(ReduceOp.SUM if axes is None else op, value, axes)
 
 
 class OneDeviceExtended(StrategyExtended):
     """OneDeviceStrategy's methods."""
 
-    _keeps = rules.ONE_DEVICE
+    _keeps = Keeps.ONE_DEVICE

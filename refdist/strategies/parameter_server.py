@@ -32,9 +32,11 @@ from refdist.array.convert import dtype_of, to_array
 from refdist.array.messages import CHIEF
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_servers
-from refdist.core import context_stack, devices, rules
+from refdist.core import context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
+from refdist.core.rules.calls import Call
+from refdist.core.rules.variables import Keeps, Kind
 from refdist.input import distributed
 from refdist.input.options import InputContext, InputOptions
 from refdist.strategies.base import Strategy
@@ -114,13 +116,13 @@ class ParameterServerStrategy(Strategy):
         """
         if served.here.worker is not None:
             return super().distribute_datasets_from_function(dataset_fn, options)
-        require(self, "distribute_datasets_from_function")
+        require(self, Call.DATASETS_FROM_FUNCTION)
         checked = distributed.check_function(self, dataset_fn, options)
         return distributed.LateDataset(self, partial(distributed.distribute_from_function, self, dataset_fn, checked))
 
 
-_KINDS = {**StrategyExtended.kinds, rules.PLAIN: served.ServedVariable,
-          rules.AGGREGATING: served.ServedAggregatingVariable}
+_KINDS = {**StrategyExtended.kinds, Kind.PLAIN: served.ServedVariable,
+          Kind.AGGREGATING: served.ServedAggregatingVariable}
 
 
 class ParameterServerExtended(StrategyExtended):
@@ -134,7 +136,7 @@ class ParameterServerExtended(StrategyExtended):
         pause: called before every access to a variable; None where no coordinator runs functions.
     """
 
-    kinds: Mapping[str, type] = _KINDS
+    kinds: Mapping[Kind, type] = _KINDS
 
     def __init__(self, container_strategy: Strategy, resolver: ClusterResolver, partition: Partition | None) -> None:
         spec = resolver.cluster_spec()
@@ -146,8 +148,8 @@ class ParameterServerExtended(StrategyExtended):
                          parameter_devices=servers)
         if self.job is not None:
             self.job.take(self.layout)
-            self.kinds = {**_KINDS, rules.PLAIN: RemoteVariable}
-        self._keeps = rules.CENTRAL if self.layout.count > 1 else rules.LONE_CENTRAL
+            self.kinds = {**_KINDS, Kind.PLAIN: RemoteVariable}
+        self._keeps = Keeps.CENTRAL if self.layout.count > 1 else Keeps.LONE_CENTRAL
         self._partition = partition
         self._placed = 0
         self.workers = spec.num_tasks("worker")
@@ -183,7 +185,7 @@ class ParameterServerExtended(StrategyExtended):
         Raises:
             RD11: a variable of another strategy.  RD09, RD10: wrong context.  RD25: not a variable.
         """
-        require(self._strategy, "extended.colocate_vars_with")
+        require(self._strategy, Call.COLOCATE_VARS_WITH)
         variable = as_variable(colocate_with_variable, "colocate_vars_with", "colocate_with_variable")
         if not self.variable_created_in_scope(variable):
             raise foreign(f"colocate_vars_with of variable {variable.name}", variable)

@@ -20,7 +20,7 @@ from refdist.array.types import Array
 from refdist.core import devices
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.integers import as_integer
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
 from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import (
     CrossDeviceOps,

@@ -33,7 +33,7 @@ sums scaled some of these calls and not the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, assert_never
 
 from refdist import errors, journal
 from refdist.array import collectives
@@ -44,9 +44,12 @@ from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.transport import Transport
 from refdist.array.types import Array
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
 from refdist.core.agreement import CollectiveCall, contribution_of
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
+from refdist.core.rules.table import Refusal, word
+from refdist.core.rules.values import REDUCE, Across, Contributed, Reduced, Replicas, Value
+from refdist.core.rules.variables import Kind
 from refdist.strategies import cross_device_ops
 from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
@@ -54,6 +57,9 @@ from refdist.strategies.plans import ReductionToOneDevice, plan_of
 from refdist.variables.distributed import DistributedVariable
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, check_count
 from refdist.variables.variable import Variable
+
+_Equal = Literal[Contributed.AGREED, Contributed.ITSELF, Contributed.OF_WORKERS]
+_VARIABLES = {Kind.MIRRORED: Value.MIRRORED_VARIABLE, Kind.ON_READ: Value.ON_READ_VARIABLE}
 
 
 class Reduction:
@@ -80,8 +86,9 @@ class Reduction:
         self._total = transport.layout(devices).total
         self._ordered = ordered
         self.lengths_may_differ = lengths_may_differ
-        # In the words of rules.REDUCE.
-        self._replicas = "one" if self._total == 1 else "one per worker" if self._count == 1 else "several"
+        replicas = (Replicas.ONE if self._total == 1 else Replicas.ONE_PER_WORKER if self._count == 1
+                    else Replicas.SEVERAL)
+        self._rows = {value: REDUCE[Reduced(value, replicas)] for value in Value}
 
     # Arrays.
 
@@ -169,15 +176,15 @@ class Reduction:
 
     def reduce_value(self, op: ReduceOp, value: object, target: Destinations, attempted: str,
                      options: CommunicationOptions | None = None) -> Any:
-        """One value reduced over all replicas, as rules.REDUCE says.
+        """One value reduced over all replicas, as the table REDUCE says.
 
         Raises:
             RD04, RD05, RD21, RD23: contributions that do not fit.  RD12: a Mirrored that differs between workers.
             RD16: SUM of a value that is the same on all replicas.
         """
-        action = self._action(op.name, value, attempted)
-        if action != rules.EACH:
-            return self._reduce_equal(action, op, value, target, attempted)
+        cell = self._cell(op, value, attempted)
+        if cell is not Contributed.EACH:
+            return self._reduce_equal(cell, op, value, target, attempted)
         parts = check_parts(self._contributions(value), attempted)
         call = self._transport.call(attempted, op=op, like=parts[0])
         return target.wrapped(self.reduce(op, parts, target, call, _sources(value), options))
@@ -185,9 +192,9 @@ class Reduction:
     def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[object, Destinations]], attempted: str,
                      options: CommunicationOptions | None = None) -> list[Any]:
         """As `reduce_value` for every pair, after all have been checked; together where that is one all_reduce."""
-        actions = [self._action(op.name, value, attempted) for value, _ in pairs]
+        cells = [self._cell(op, value, attempted) for value, _ in pairs]
         leaves = [check_parts(self._contributions(value), attempted)
-                  for (value, _), action in zip(pairs, actions, strict=True) if action == rules.EACH]
+                  for (value, _), cell in zip(pairs, cells, strict=True) if cell is Contributed.EACH]
         sources = [_sources(value) or self._devices for value, _ in pairs]
         targets = [target for _, target in pairs]
         if len(leaves) == len(pairs) and self._plan is None:
@@ -201,20 +208,22 @@ class Reduction:
             return [self.reduce_value(op, value, target, attempted, options) for value, target in pairs]
         return [target.wrapped(copies) for target, copies in zip(targets, results, strict=True)]
 
-    def _action(self, operation: str, value: object, attempted: str) -> str:
-        # The cell of rules.REDUCE.  None is refused later, in words of its own.
-        kind = rules.NOT_DISTRIBUTED
+    def _cell(self, column: ReduceOp | Across, value: object, attempted: str) -> Contributed:
+        # The cell of REDUCE, where it does not refuse the value.
+        row = Value.NOT_DISTRIBUTED
         if isinstance(value, DistributedValues):
             check_count(value, self._count, attempted)
-            kind = (f"{value._kind} variable" if isinstance(value, DistributedVariable)
-                    else rules.MIRRORED_VALUE if isinstance(value, Mirrored) else rules.PER_REPLICA)
-        action = rules.REDUCE[f"{kind}, {self._replicas}"][operation]
-        if rules.is_code(action) and value is not None:
-            distributed = kind != rules.NOT_DISTRIBUTED
-            raise errors.error(action, attempted, f"{operation} of {_brief(value)}, which is "
-                               f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
-                               "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
-        return action
+            row = (_VARIABLES[value._kind] if isinstance(value, DistributedVariable)
+                   else Value.MIRRORED if isinstance(value, Mirrored) else Value.PER_REPLICA)
+        cell = self._rows[row][column]
+        if not isinstance(cell, Refusal):
+            return cell
+        if value is None:
+            return Contributed.ITSELF  # it is refused later, in words of its own
+        distributed = row is not Value.NOT_DISTRIBUTED
+        raise errors.error(cell.code, attempted, f"{word(column)} of {_brief(value)}, which is "
+                           f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
+                           "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
 
     def _contributions(self, value: object) -> list[Any]:
         # One for each replica of this worker; of a variable what each replica would read.
@@ -222,15 +231,20 @@ class Reduction:
             return [_read(item) for item in value.values]
         return [_read(value)] * self._count
 
-    def _reduce_equal(self, action: str, op: ReduceOp, value: object, target: Destinations, attempted: str) -> Any:
+    def _reduce_equal(self, cell: _Equal, op: ReduceOp, value: object, target: Destinations, attempted: str) -> Any:
         [part] = check_parts([_read(value)], attempted)
         call, backend = self._transport.call(attempted, op=op, like=part), current_backend()
-        if action == rules.OF_WORKERS:
-            [total] = transports.reduce(self._transport, call, op, [[part]], self._total // self._count, self._ordered)
-        else:
-            if action == rules.AGREEMENT:
+        match cell:
+            case Contributed.OF_WORKERS:
+                [total] = transports.reduce(self._transport, call, op, [[part]], self._total // self._count,
+                                            self._ordered)
+            case Contributed.AGREED:
                 self._transport.check_same_bits(call, part, _brief)
-            total = collectives.reduce(backend, op, [part])
+                total = collectives.reduce(backend, op, [part])
+            case Contributed.ITSELF:
+                total = collectives.reduce(backend, op, [part])
+            case _:
+                assert_never(cell)
         return target.wrapped(target.copies(backend, total))
 
     def reduce_along(self, op: ReduceOp, value: object, axes: tuple[int, ...], attempted: str) -> Any:
@@ -239,7 +253,7 @@ class Reduction:
         Raises:
             RD05, RD08, RD23: contributions that do not fit, or have no such axis.
         """
-        self._action(rules.ALONG, value, attempted)
+        self._cell(Across.ALONG_AN_AXIS, value, attempted)
         backend = current_backend()
         parts = [collectives.dense(backend, item, attempted) if isinstance(item, IndexedSlices) else item
                  for item in as_parts(self._contributions(value), attempted)]
@@ -256,23 +270,27 @@ class Reduction:
         return collectives.divide(total, sum(rows))
 
     def gather_value(self, value: object, axis: int, attempted: str) -> Any:
-        """The contributions of all replicas one after another, as rules.REDUCE says.
+        """The contributions of all replicas one after another, as the table REDUCE says.
 
         Raises:
             RD05, RD07, RD08, RD20: contributions that cannot be put one after another.
         """
-        action = self._action(rules.GATHER, value, attempted)
+        cell = self._cell(Across.GATHER, value, attempted)
         parts = as_parts(self._contributions(value), attempted)
         for part in parts:
             collectives.check_gather(part, axis, attempted)
         collectives.check_same_signature(parts, attempted, axis, self.lengths_may_differ)
         call = self._transport.call(attempted, like=parts[0], varying=axis)
-        if action == rules.EACH:
-            return self.gather(parts, axis, call)
-        if action == rules.OF_WORKERS and self._total > self._count:
-            [gathered] = self._transport.all_gather(call, [parts[:1]], axis % parts[0].ndim)
-            return gathered
-        return value
+        match cell:
+            case Contributed.EACH:
+                return self.gather(parts, axis, call)
+            case Contributed.OF_WORKERS if self._total > self._count:
+                [gathered] = self._transport.all_gather(call, [parts[:1]], axis % parts[0].ndim)
+                return gathered
+            case Contributed.OF_WORKERS | Contributed.ITSELF | Contributed.AGREED:
+                return value
+            case _:
+                assert_never(cell)
 
 
 def _leaves(calls: Sequence[CollectiveCall]) -> list[list[Any]]:

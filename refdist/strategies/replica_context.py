@@ -18,10 +18,15 @@ from refdist.array.collectives import Part
 from refdist.array.convert import array_types, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
-from refdist.core import context_stack, lockstep, rules
+from refdist.core import context_stack, lockstep
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.callers import default_strategy, rule
 from refdist.core.integers import integer
+from refdist.core.rules.advice import INSTEAD
+from refdist.core.rules.calls import CALLS, Call
+from refdist.core.rules.options import ReduceOp, reduce_op_of
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.values import Result
 from refdist.runtime import Late
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.variables.values import (
@@ -108,7 +113,7 @@ class ReplicaContext(context_stack.Scope):
     @property
     def devices(self) -> tuple[str, ...]:
         """This replica's device in a tuple of length 1."""
-        self._require("ReplicaContext.devices")
+        self._require(Call.DEVICES)
         layout = self._strategy.extended.layout
         return (layout.devices[self._id - layout.first],)
 
@@ -129,7 +134,7 @@ class ReplicaContext(context_stack.Scope):
 
         Source: tf.distribute.ReplicaContext.merge_call.
         """
-        frame = self._require("ReplicaContext.merge_call")
+        frame = self._require(Call.MERGE_CALL)
         if not callable(merge_fn):
             raise errors.error("RD25", "merge_call", f"merge_fn is {merge_fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "merge_call")
@@ -143,7 +148,7 @@ class ReplicaContext(context_stack.Scope):
         owner = strategy.extended.value_container
         merge_fn = calls[0].contribution[0]
         args, kwargs = (regroup([nest.map_structure(shared, call.contribution[i]) for call in calls],
-                                component_devices, "merge_call", rules.MERGE, owner) for i in (1, 2))
+                                component_devices, "merge_call", Result.MERGE_CALL, owner) for i in (1, 2))
         top = context_stack.frame()
         with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
                                                       creators=top.creators, drafts=top.drafts)), \
@@ -153,7 +158,7 @@ class ReplicaContext(context_stack.Scope):
         part = splitter((result,))
         return [part(i)[0] for i in range(len(calls))]
 
-    def all_reduce(self, reduce_op: rules.ReduceOp | str, value: object,
+    def all_reduce(self, reduce_op: ReduceOp | str, value: object,
                    options: CommunicationOptions | None = None) -> Any:
         """Reduces `value` over all replicas and returns the result to each of them.
 
@@ -179,8 +184,8 @@ class ReplicaContext(context_stack.Scope):
 
         Source: tf.distribute.ReplicaContext.all_reduce.
         """
-        frame = self._require("ReplicaContext.all_reduce")
-        op = rules.reduce_op(reduce_op, "all_reduce")
+        frame = self._require(Call.ALL_REDUCE)
+        op = reduce_op_of(reduce_op, "all_reduce")
         execute: Callable[..., Sequence[Any]] = self._reduction
         if options is not None:
             check_options(options, "all_reduce")
@@ -219,7 +224,7 @@ class ReplicaContext(context_stack.Scope):
 
         Source: tf.distribute.ReplicaContext.all_gather.
         """
-        frame = self._require("ReplicaContext.all_gather")
+        frame = self._require(Call.ALL_GATHER)
         axis = integer(axis, "axis", "all_gather")
         check_options(options, "all_gather")
         leaves = [_contribution(leaf, "all_gather") for leaf in nest.flatten(value)]
@@ -231,17 +236,17 @@ class ReplicaContext(context_stack.Scope):
                               leaves, self._reduction.all_gather)
         return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
-    def _require(self, name: str) -> context_stack.Frame:
+    def _require(self, call: Call) -> context_stack.Frame:
         frame = context_stack.state.top
-        code = (rules.CALLS[name][frame.kind] if frame.replica is self  # nearly always
-                else rule(self._strategy, name))
-        if code == "ok":
-            if frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id:
-                return frame
-            code = "RD09"
+        cell = (CALLS[call][frame.kind] if frame.replica is self  # nearly always
+                else rule(self._strategy, call))
+        code = cell.code if isinstance(cell, Refusal) else "RD09"
+        if not isinstance(cell, Refusal) and (
+                frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id):
+            return frame
         found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
                 f"runs {context_stack.describe()}"
-        raise errors.error(code, name, found, rules.INSTEAD["ReplicaContext.merge_call"])
+        raise errors.error(code, call.value, found, INSTEAD[Call.MERGE_CALL])
 
     def __repr__(self) -> str:
         return f"ReplicaContext(replica {self._id} of {self.num_replicas_in_sync}, " \
@@ -296,12 +301,12 @@ def _contribution(leaf: object, attempted: str) -> Any:
 
 # Of one array: replicas that contribute the same share one object, which is made and checked once.
 @functools.lru_cache(maxsize=1024)
-def _checked_signature(op: rules.ReduceOp, dtype: np.dtype[np.generic], shape: Hashable) -> Signature:
+def _checked_signature(op: ReduceOp, dtype: np.dtype[np.generic], shape: Hashable) -> Signature:
     collectives.reducible_dtype(dtype, "all_reduce")
     return Signature(op=op, dtypes=dtype, shapes=shape)
 
 
-def _signature(op: rules.ReduceOp | None, axis: int | None, value: object, leaves: Sequence[Part],
+def _signature(op: ReduceOp | None, axis: int | None, value: object, leaves: Sequence[Part],
                lengths_may_differ: bool = True) -> Signature:
     pairs = [collectives.signature(leaf, axis, lengths_may_differ) for leaf in leaves]
     structure = nest.structure_of(value) if nest.is_nested(value) else None

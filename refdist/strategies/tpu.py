@@ -33,6 +33,7 @@ from refdist.core import call_site, context_stack
 from refdist.core import devices as names
 from refdist.core.callers import require
 from refdist.core.integers import integer
+from refdist.core.rules.calls import Call
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
@@ -106,8 +107,8 @@ class TPUStrategy(OnTPU):
 
         Source: tf.distribute.TPUStrategy.experimental_assign_to_logical_device.
         """
-        attempted = "experimental_assign_to_logical_device"
-        require(self, attempted)
+        require(self, Call.ASSIGN_TO_LOGICAL_DEVICE)
+        attempted = Call.ASSIGN_TO_LOGICAL_DEVICE.value
         if self._extended.spmd:
             raise errors.error("RD20", attempted, "the strategy was made with experimental_spmd_xla_partitioning, and "
                                "then all logical devices compute with every array", "Split or replicate the array.",
@@ -132,8 +133,8 @@ class TPUStrategy(OnTPU):
 
         Source: tf.distribute.TPUStrategy.experimental_split_to_logical_devices.
         """
-        attempted = "experimental_split_to_logical_devices"
-        require(self, attempted)
+        require(self, Call.SPLIT_TO_LOGICAL_DEVICES)
+        attempted = Call.SPLIT_TO_LOGICAL_DEVICES.value
         array = _array(tensor, attempted)
         if not isinstance(partition_dimensions, (list, tuple, np.ndarray)):
             raise errors.error("RD25", attempted, f"partition_dimensions is {partition_dimensions!r}",
@@ -159,8 +160,8 @@ class TPUStrategy(OnTPU):
 
         Source: tf.distribute.TPUStrategy.experimental_replicate_to_logical_devices.
         """
-        attempted = "experimental_replicate_to_logical_devices"
-        require(self, attempted)
+        require(self, Call.REPLICATE_TO_LOGICAL_DEVICES)
+        attempted = Call.REPLICATE_TO_LOGICAL_DEVICES.value
         return placement.replicate(self._extended.backend, _array(tensor, attempted),
                                    self._extended.own_logical_devices())
 

@@ -2,7 +2,7 @@
 
 Each call is made in a context of its own, in which that copy, and no other, may be written alone.  Nothing stops the
 function from writing other variables there, or from failing half-way, so what it writes goes to drafts (`core/drafts`).
-At the end the copies of every variable written must be as `rules.COPIES_DIFFER` says; else, and on any error, all
+At the end the copies of every variable written must be as `COPIES_DIFFER` says; else, and on any error, all
 drafts are dropped.  So either all copies are updated, or nothing has changed.
 
 In a replica the update is a `merge_call`: all replicas arrive at it, and it is carried out once.
@@ -14,10 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from refdist import config, errors, journal, nest
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
 from refdist.core.callers import require
 from refdist.core.drafts import Drafts
 from refdist.core.interfaces import Layout
+from refdist.core.rules.calls import Call
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.values import Result
+from refdist.core.rules.variables import FOREIGN_UPDATES, Keeps
 from refdist.strategies.base import Strategy
 from refdist.strategies.replica_context import call_arguments
 from refdist.variables.access import different, foreign
@@ -31,7 +35,7 @@ class Updates:
     _strategy: Strategy
     layout: Layout
     _parameter_devices: tuple[str, ...]
-    _keeps: str
+    _keeps: Keeps
     _scope_frame: Callable[[context_stack.Frame], context_stack.Frame]
     value_container: Callable[[Any], Any]
 
@@ -60,15 +64,15 @@ class Updates:
 
         Source: tf.distribute.StrategyExtended.update.
         """
-        require(self._strategy, "extended.update")
+        require(self._strategy, Call.UPDATE)
         variable = as_variable(var, "update", "var", errors.InvalidValueError)
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")
-        code = rules.FOREIGN_UPDATES[variable._kind][self._keeps]
-        if variable._strategy is not self._strategy and code != rules.OK:
+        cell = FOREIGN_UPDATES[variable._kind][self._keeps]
+        if variable._strategy is not self._strategy and isinstance(cell, Refusal):
             by = f"{errors.type_of(self._strategy)} of {errors.counted(self.layout.count, 'replica')}"
-            raise foreign(f"update of variable {variable.name} by {by}", variable, code)
+            raise foreign(f"update of variable {variable.name} by {by}", variable, cell.code)
         frame = context_stack.frame()
         if frame.replica is not None and frame.strategy is self._strategy:
             return frame.replica.merge_call(
@@ -98,9 +102,9 @@ class Updates:
                     results.append(call(i))
             drafts.settle()
             if group:
-                together = regroup(results, names, "results of update", rules.UPDATED, self.value_container)
+                together = regroup(results, names, "results of update", Result.UPDATE, self.value_container)
             else:
-                each = regroup(results, names, "results of update", rules.VALUES, self.value_container)
+                each = regroup(results, names, "results of update", Result.VALUES, self.value_container)
                 together = nest.map_structure(lambda leaf: leaf.values, each)
             drafts.store()
             return together
@@ -127,7 +131,7 @@ class Updates:
 
         Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
         """
-        require(self._strategy, "extended.update_non_slot")
+        require(self._strategy, Call.UPDATE_NON_SLOT)
         names = (colocate_with,) if isinstance(colocate_with, str) else colocate_with
         if not isinstance(names, (list, tuple)) or not names:
             raise errors.error("RD25", "update_non_slot", f"colocate_with is {colocate_with!r}",

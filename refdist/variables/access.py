@@ -1,6 +1,6 @@
 """The situation that a write is looked up by in the tables, and the errors for cells that refuse.
 
-`rules.READS`, `rules.WRITES` and `rules.FOREIGN_WRITES` decide; nothing here does.
+READS, WRITES and FOREIGN_WRITES (`core/rules/variables.py`) decide; nothing here does.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from refdist import errors
-from refdist.core import context_stack, rules
+from refdist.core import context_stack
 from refdist.core.callers import default_strategy
+from refdist.core.context_stack import Situation
 from refdist.core.interfaces import Strategy
+from refdist.core.rules.advice import ADVICE
+from refdist.core.rules.variables import Operation
 
 if TYPE_CHECKING:
     from refdist.variables.variable import Variable
 
 
-def write_situation(strategy: Strategy | None) -> str:
-    """The situation of a write: one of the columns of `rules.WRITES` or `rules.FOREIGN_WRITES`."""
+def write_situation(strategy: Strategy | None) -> Situation:
+    """The situation of a write: one of the columns of WRITES or FOREIGN_WRITES."""
     situation = context_stack.situation(strategy)
     if situation in (context_stack.OTHER_REPLICA, context_stack.OTHER_CROSS):
         top = context_stack.frame()
@@ -26,18 +29,19 @@ def write_situation(strategy: Strategy | None) -> str:
         if other is default_strategy.value and top.kind != context_stack.UPDATE:
             return context_stack.OUTSIDE  # the default strategy is current where no other one is
         if situation == context_stack.OTHER_REPLICA and other is not None and other.num_replicas_in_sync == 1:
-            return rules.LONE_REPLICA
+            return context_stack.LONE_REPLICA
     return situation
 
 
-def refused(code: str, attempted: str, variable: Variable, operation: str = "") -> errors.RefdistError:
+def refused(code: str, attempted: str, variable: Variable,
+            operation: Operation | None = None) -> errors.RefdistError:
     """The error for a cell of the tables that refuses a read, or a write of a class of operations."""
     if code in ("RD10", "RD11"):
         return foreign(attempted, variable, code)
     found = (f"the variable has {variable.synchronization} and {variable.aggregation} "
              f"and the code runs {context_stack.describe()}")
-    return errors.error(code, attempted, found, rules.ADVICE.get((code, operation), "")
-                        or rules.ADVICE.get((code, context_stack.frame().kind), ""))
+    return errors.error(code, attempted, found, ADVICE.get((code, operation), "")
+                        or ADVICE.get((code, context_stack.frame().kind), ""))
 
 
 def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.RefdistError:

@@ -33,10 +33,23 @@ from refdist.array import collectives
 from refdist.array.backend import current_backend
 from refdist.array.convert import aliases, cast, copied, dtype_of, frozen, has_dtype, kind_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import call_site, context_stack, devices, lockstep, rules
+from refdist.core import call_site, context_stack, devices, lockstep
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.context_stack import Creator
-from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.core.rules.options import VariableAggregation, VariableSynchronization, settled
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.variables import (
+    COPIES_DIFFER,
+    CREATION,
+    INTEGER_MEAN,
+    SYNCHRONIZATION,
+    TRAINABLE,
+    Asked,
+    Default,
+    Keeps,
+    Kind,
+    Trainable,
+)
 from refdist.variables.distributed import check_equal
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import declared_shape
@@ -161,11 +174,11 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
         raise errors.error("RD25", attempted, "there is no initial value",
                            "Pass an array, a number, or a function that returns one.",
                            kind=errors.InvalidValueError)
-    synchronization = rules.settled("synchronization", spec.synchronization, VariableSynchronization.AUTO, attempted)
-    aggregation = rules.settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
+    synchronization = settled("synchronization", spec.synchronization, VariableSynchronization.AUTO, attempted)
+    aggregation = settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
     trainable = spec.trainable
     if trainable is None:
-        trainable = rules.TRAINABLE[synchronization.name]["trainable"] == rules.YES
+        trainable = TRAINABLE[synchronization][Default.TRAINABLE] is Trainable.YES
     if shape is not None and not hasattr(shape, "__iter__"):
         raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
     if spec.constraint is not None and not callable(spec.constraint):
@@ -189,7 +202,7 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
     if spec.per_worker_variable:
         raise errors.error("RD20", attempted, "per_worker_variable is True, and the strategy has no workers of a "
                            "coordinator", "Leave it out, or create the variable under a ParameterServerStrategy.")
-    made = ResourceVariable if distribute_strategy is None else distribute_strategy.extended.kinds[rules.PLAIN]
+    made = ResourceVariable if distribute_strategy is None else distribute_strategy.extended.kinds[Kind.PLAIN]
     return made(array, name, declared, device, distribute_strategy, trainable,
                             synchronization, aggregation, spec.constraint)
 
@@ -208,13 +221,13 @@ class _CopyOf:
 
 # --- A strategy's creator --------------------------------------------------------------------------------------
 
-def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator: Callable[..., object],
+def create(strategy: Strategy, keeps: Keeps, devices: Sequence[str], next_creator: Callable[..., object],
            kwargs: Mapping[str, object]) -> object:
     """Makes one variable with a copy on each of `devices`; in a replica, all replicas call it together.
 
     Args:
         strategy: the strategy whose variable it becomes.
-        keeps: what the strategy keeps of a variable, a column of `rules.CREATION`.
+        keeps: what the strategy keeps of a variable, a column of the table CREATION.
         devices: canonical names; a strategy that keeps one copy names one.
         next_creator: called for each copy: creators outside the strategy's scope, or `default_creator`.
         kwargs: what the variable is asked for with, as creators inside the scope have left it.
@@ -230,19 +243,20 @@ def create(strategy: Strategy, keeps: str, devices: Sequence[str], next_creator:
     spec = VariableSpec.of(kwargs)
     attempted, synchronization = spec.attempted, spec.synchronization
     if synchronization is not None:
-        rules.settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
-    kind = rules.CREATION["None" if synchronization is None else synchronization.name][keeps]
-    if kind == rules.PLAIN:
+        settled("synchronization", synchronization, VariableSynchronization.AUTO, attempted)
+    kind = CREATION[synchronization][keeps]
+    if kind is Kind.PLAIN:
         with context_stack.pushed(context_stack.frame().with_device(devices[0])):
             return next_creator(**{**kwargs, "distribute_strategy": strategy})
-    aggregation = rules.settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
-    if kind.startswith("RD"):
-        raise errors.error(kind, attempted, f"{type(strategy).__name__} has no variables whose synchronization is "
+    aggregation = settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
+    if isinstance(kind, Refusal):
+        raise errors.error(kind.code, attempted, f"{type(strategy).__name__} has no variables whose synchronization is "
                            f"{synchronization}", "Use VariableSynchronization.ON_WRITE or ON_READ.",
                            kind=errors.InvalidValueError)
     kwargs = {**kwargs, "aggregation": aggregation}
-    if rules.SYNCHRONIZATION[kind] != rules.ASKED:
-        kwargs["synchronization"] = synchronization = VariableSynchronization[rules.SYNCHRONIZATION[kind]]
+    cell = SYNCHRONIZATION[kind]
+    if cell is not Asked.ASKED:
+        kwargs["synchronization"] = synchronization = cell
     frame = context_stack.frame()
     if frame.kind != context_stack.REPLICA:
         return _make(strategy, kind, aggregation, devices, next_creator, kwargs)
@@ -285,7 +299,7 @@ def _read_here(initial_value: object) -> object:
     return value._read() if isinstance(value, Variable) else value
 
 
-def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devices: Sequence[str],
+def _make(strategy: Strategy, kind: Kind, aggregation: VariableAggregation, devices: Sequence[str],
           next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Variable:
     copies: list[ResourceVariable] = []
     backend = strategy.extended.backend
@@ -310,7 +324,7 @@ def _make(strategy: Strategy, kind: str, aggregation: VariableAggregation, devic
     return variable
 
 
-def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
+def _check_copies(kind: Kind, copies: Sequence[ResourceVariable]) -> None:
     # A creator outside the scope is called for each copy, and may make each one different.
     arrays = [copy._array for copy in copies]
     first, array = copies[0], arrays[0]
@@ -325,9 +339,9 @@ def _check_copies(kind: str, copies: Sequence[ResourceVariable]) -> None:
             if mine != theirs:
                 raise errors.error(code, attempted, f"copy 0 has {what} {mine}, copy {i} has {what} {theirs}",
                                    f"{advice}let it give every copy the same {what}.")
-    code = rules.COPIES_DIFFER[kind]
-    if code.startswith("RD"):
-        check_equal(arrays, attempted, code, unit_name="copy",
+    cell = COPIES_DIFFER[kind]
+    if isinstance(cell, Refusal):
+        check_equal(arrays, attempted, cell.code, unit_name="copy",
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 
@@ -342,10 +356,10 @@ def _described(name: object, synchronization: object, aggregation: object) -> st
     return f"variable {name!r} with {synchronization} and {aggregation}"
 
 
-def _check_mean(strategy: Strategy, kind: str, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
-    code = rules.INTEGER_MEAN[kind]
-    if (code.startswith("RD") and aggregation is VariableAggregation.MEAN
+def _check_mean(strategy: Strategy, kind: Kind, aggregation: VariableAggregation, variable: ResourceVariable) -> None:
+    cell = INTEGER_MEAN[kind]
+    if (isinstance(cell, Refusal) and aggregation is VariableAggregation.MEAN
             and kind_of(dtype_of(variable._array)) not in "fc"):
-        raise errors.error(code, f"Variable(name={variable._name!r})",
+        raise errors.error(cell.code, f"Variable(name={variable._name!r})",
                            f"aggregation MEAN and dtype {variable.dtype} under {type(strategy).__name__}",
                            "Use a float dtype; the mean of integers is not an integer.")

@@ -1,7 +1,7 @@
 """Variables with a copy per replica, or with one copy that several replicas update.
 
 A read or a write looks up its action by the situation that it is made in, in the rows that the variable keeps of
-`rules.READS` and `rules.WRITES`.  An action concerns one of three:
+READS and WRITES (`core/rules/variables.py`).  An action concerns one of three:
 
 * the local copy: no other replica takes part;
 * all copies, written across replicas: there is one value, on several workers the same one, and it goes to every copy;
@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Final, Literal, assert_never
 
 import numpy as np
 
@@ -31,31 +31,56 @@ from refdist.array.backend import current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
-from refdist.core import context_stack, lockstep, rules
+from refdist.core import context_stack, lockstep
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.cell import Cell
-from refdist.core.rules import ReduceOp, VariableAggregation
+from refdist.core.context_stack import Situation
+from refdist.core.rules.advice import ADVICE
+from refdist.core.rules.options import ReduceOp, VariableAggregation
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.variables import (
+    COPIES_DIFFER,
+    FOREIGN_WRITES,
+    ONE_COPY_ALONE,
+    OPERATIONS,
+    PARTS_DIFFER,
+    READS,
+    RETURNS,
+    WRITES_OF,
+    Aggregated,
+    Kind,
+    Operation,
+    Read,
+    Returned,
+    Write,
+)
 from refdist.variables.access import different, refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
 from refdist.variables.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
 
-_OPS = {rules.SUM: ReduceOp.SUM, rules.MEAN: ReduceOp.MEAN}
+# See `Word`.
+_READ_OWN_COPY: Final = Read.OWN_COPY
+_READ_FIRST_COPY: Final = Read.FIRST_COPY
+_WRITE_OWN_COPY: Final = Write.OWN_COPY
+_WRITE_EVERY_COPY: Final = Write.EVERY_COPY
+
+_Across = Literal[Write.EVERY_COPY, Write.SHARED_OUT]
+_Together = Literal[Write.AGREED, Write.SUM, Write.MEAN, Write.REPLICA_0]
 
 
 class _Shared(Variable):
     """What all kinds have in common."""
 
     __slots__ = ()
-    _kind = ""
     _copies: tuple[ResourceVariable, ...]
     _devices: tuple[str, ...]
     _primary: ResourceVariable
     _strategy: Strategy
-    # The rows of the tables for the variable's kind and aggregation: actions by situation, and by class and situation.
-    _reads: dict[str, str]
-    _writes: dict[tuple[str, str], str]
+    # The rows of READS and WRITES for the variable's kind and aggregation.
+    _reads: dict[Situation, Read | Refusal]
+    _writes: dict[Operation, dict[Situation, Write | Refusal]]
     _cells: tuple[Cell[tuple[Any, ...]], ...]
 
     @property
@@ -71,20 +96,30 @@ class _Shared(Variable):
         return copies[frame.replica_id]
 
     def _read(self) -> Any:
-        action = self._reads[context_stack.situation(self._strategy)]
-        if action == rules.OWN_COPY:
+        cell = self._reads[context_stack.situation(self._strategy)]
+        if cell is _READ_OWN_COPY:
             own = self._local_copy()
             return own._to_current_device(own._array)
-        if action == rules.FIRST_COPY:
+        if cell is _READ_FIRST_COPY:
             return self._to_current_device(self._copies[0]._array)
-        attempted = f"reading variable {self.name}"
-        if action.startswith("RD"):
-            raise refused(action, attempted, self)
+        match cell:
+            case Read.SUM:
+                return self._reduced(ReduceOp.SUM)
+            case Read.MEAN:
+                return self._reduced(ReduceOp.MEAN)
+            case Read.REPLICA_0:
+                transport, array = self._strategy.extended.transport, self._copies[0]._array
+                call = transport.call(f"reading variable {self.name}", self.name, like=array)
+                return self._to_current_device(transport.broadcast(call, array))
+            case Refusal(code):
+                raise refused(code, f"reading variable {self.name}", self)
+            case _:
+                assert_never(cell)
+
+    def _reduced(self, op: ReduceOp) -> Any:
+        # A read of all copies.
+        attempted, extended = f"reading variable {self.name}", self._strategy.extended
         arrays = [variable._array for variable in self._copies]
-        extended, op = self._strategy.extended, _OPS.get(action)
-        if op is None:
-            call = extended.transport.call(attempted, self.name, like=arrays[0])
-            return self._to_current_device(extended.transport.broadcast(call, arrays[0]))
         collectives.reducible(arrays[0], attempted)
         call = extended.transport.call(attempted, self.name, op, like=arrays[0])
         return extended.reduction.onto_current(op, arrays, call)
@@ -92,39 +127,43 @@ class _Shared(Variable):
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         situation = write_situation(self._strategy)
         attempted = f"{operation} of variable {self._primary._name}:0"
-        action = (self._writes.get((rules.OPERATIONS[operation], situation))
-                  or rules.FOREIGN_WRITES[self._kind][situation])
-        if action.startswith("RD"):
-            raise refused(action, attempted, self, rules.OPERATIONS[operation])
-        if action == rules.OWN_COPY:
+        cell = (self._writes[OPERATIONS[operation]].get(situation)
+                or FOREIGN_WRITES[self._kind][situation])
+        if cell is _WRITE_OWN_COPY:
             own = self._local_copy()
             prepared = prepare(own, operation, _component(value), attempted)
             new = own._change(lambda old: update(operation, old, prepared, own._device))
             return new if read_value else None
-        if action == rules.EVERY_COPY or action == rules.SHARED_OUT:
-            arrays = self._write_across(operation, action, attempted,
+        if cell is _WRITE_EVERY_COPY or cell is Write.SHARED_OUT:
+            arrays = self._write_across(operation, cell, attempted,
                                         self._cross_replica_value(operation, value, attempted))
             return self._assign_result(arrays) if read_value else None
-        prepared = prepare(self._primary, operation, _component(value), attempted)
-        new = self._rendezvous(operation, action, attempted, prepared)
-        return self._to_current_device(new) if read_value else None
+        match cell:
+            case Write.SUM | Write.MEAN | Write.AGREED | Write.REPLICA_0:
+                prepared = prepare(self._primary, operation, _component(value), attempted)
+                new = self._rendezvous(operation, cell, attempted, prepared)
+                return self._to_current_device(new) if read_value else None
+            case Refusal(code):
+                raise refused(code, attempted, self, OPERATIONS[operation])
+            case _:
+                assert_never(cell)
 
     def _cross_replica_value(self, operation: str, value: object, attempted: str) -> Any:
         # The one value of a cross-replica write, checked and converted.
         if not is_splittable(value):
             return prepare(self._primary, operation, value, attempted)
         parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
-        code = rules.PARTS_DIFFER[self._kind]
-        check_equal(parts, attempted, code, fix=rules.ADVICE.get((code, context_stack.OUTSIDE), ""))
+        code = PARTS_DIFFER[self._kind].code
+        check_equal(parts, attempted, code, fix=ADVICE.get((code, context_stack.OUTSIDE), ""))
         return parts[0]
 
-    def _write_across(self, operation: str, action: str, attempted: str,
+    def _write_across(self, operation: str, cell: _Across, attempted: str,
                       value: Array | IndexedSlices) -> Sequence[Any]:
         copies = self._copies
         extended = self._strategy.extended
         transport = extended.transport
         transport.check_same_bits(transport.call(attempted, self.name, like=value), value, _brief)
-        if action == rules.SHARED_OUT:
+        if cell is Write.SHARED_OUT:
             layout = extended.layout
             shares = _shares(value, layout.total, attempted)[layout.first:layout.first + len(copies)]
             placed = collectives.put_all(extended.backend, shares, self._devices)
@@ -162,33 +201,43 @@ class _Shared(Variable):
             sink.write("write", variable=self, copy=None, copies=new)
         return new
 
-    def _rendezvous(self, operation: str, action: str, attempted: str, value: Array | IndexedSlices) -> Any:
-        execute = functools.partial(self._update_from_replicas, operation, action)
+    def _rendezvous(self, operation: str, cell: _Together, attempted: str, value: Array | IndexedSlices) -> Any:
+        execute = functools.partial(self._update_from_replicas, operation, cell)
         call = CollectiveCall(attempted, signature_of(*collectives.signature(value)), (self, value), execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 
-    def _update_from_replicas(self, operation: str, action: str,
+    def _update_from_replicas(self, operation: str, cell: _Together,
                               calls: list[CollectiveCall]) -> Sequence[Array]:
         attempted = calls[0].kind
         written, parts = zip(*map(contribution_of, calls), strict=True)
         if len({*map(id, written)}) > 1:
             raise different(attempted, written)
         extended = self._strategy.extended
-        if action == rules.AGREED:
-            check_equal(parts, attempted, "RD12", [call.line for call in calls],
-                        fix=rules.ADVICE["RD12", context_stack.REPLICA])
-            extended.transport.check_same_bits(calls[0], parts[0], _brief)
-            values = self._spread(parts[0])
-        elif action == rules.REPLICA_0:
-            values = self._spread(transports.first(extended.transport, calls[0], parts[0]))
-        else:
-            collectives.reducible(parts[0], attempted)
-            values = extended.reduction.onto(_OPS[action], parts, self._devices, calls[0])
-            dtype = self._primary._array.dtype
-            if values[0].dtype != dtype:
-                values = [_cast(value, dtype, attempted) for value in values]
+        match cell:
+            case Write.SUM:
+                values = self._reduced_parts(ReduceOp.SUM, parts, calls[0])
+            case Write.MEAN:
+                values = self._reduced_parts(ReduceOp.MEAN, parts, calls[0])
+            case Write.AGREED:
+                check_equal(parts, attempted, "RD12", [call.line for call in calls],
+                            fix=ADVICE["RD12", context_stack.REPLICA])
+                extended.transport.check_same_bits(calls[0], parts[0], _brief)
+                values = self._spread(parts[0])
+            case Write.REPLICA_0:
+                values = self._spread(transports.first(extended.transport, calls[0], parts[0]))
+            case _:
+                assert_never(cell)
         new = self._update_copies(operation, values)
         return new if len(new) == len(parts) else new * len(parts)
+
+    def _reduced_parts(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices],
+                       call: CollectiveCall) -> list[Any]:
+        collectives.reducible(parts[0], call.kind)
+        values = self._strategy.extended.reduction.onto(op, parts, self._devices, call)
+        dtype = self._primary._array.dtype
+        if values[0].dtype != dtype:
+            values = [_cast(value, dtype, call.kind) for value in values]
+        return values
 
     def _share_equal_copies(self, arrays: Sequence[Array]) -> list[Array]:
         # Equal copies on devices of one place become one array.
@@ -198,10 +247,16 @@ class _Shared(Variable):
                 for copy, array in zip(self._copies, arrays, strict=True)]
 
     def _assign_result(self, arrays: Sequence[Array]) -> Any:
-        returns = rules.RETURNS[self._kind]
-        if returns == rules.ALL_COPIES and self._strategy.num_replicas_in_sync > 1:
-            return Mirrored(arrays, self._devices)
-        return self._read() if returns == rules.A_READ else arrays[self._copies.index(self._local_copy())]
+        cell = RETURNS[self._kind]
+        match cell:
+            case Returned.ALL_COPIES if self._strategy.num_replicas_in_sync > 1:
+                return Mirrored(arrays, self._devices)
+            case Returned.A_READ:
+                return self._read()
+            case Returned.OWN_COPY | Returned.ALL_COPIES:
+                return arrays[self._copies.index(self._local_copy())]
+            case _:
+                assert_never(cell)
 
     def _settled(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """What an update has written, as it is stored at its end.
@@ -209,11 +264,13 @@ class _Shared(Variable):
         Raises:
             RD12: copies that must be equal differ.
         """
-        code = rules.COPIES_DIFFER[self._kind]
-        if len(arrays) == 1 or not code.startswith("RD"):
+        if len(arrays) == 1:
             return arrays
-        check_equal(arrays, f"update of variable {self.name}", code, unit_name="copy",
-                    fix=rules.ADVICE.get((code, context_stack.UPDATE), ""))
+        cell = COPIES_DIFFER[self._kind]
+        if not isinstance(cell, Refusal):
+            return arrays
+        check_equal(arrays, f"update of variable {self.name}", cell.code, unit_name="copy",
+                    fix=ADVICE.get((cell.code, context_stack.UPDATE), ""))
         settled = self._share_equal_copies(arrays)
         sink = journal.recording.value
         if sink is not None:
@@ -235,9 +292,11 @@ class _Shared(Variable):
         frame = context_stack.frame()
         updating = (frame.kind == context_stack.UPDATE and frame.strategy is self._strategy
                     and frame.replica_id == component._index)
-        code = rules.OK if updating or len(self._copies) == 1 else rules.ONE_COPY_ALONE[self._kind]
-        if code.startswith("RD"):
-            raise errors.error(code, attempted, f"it is copy {component._index} of {len(self._copies)} and "
+        if updating or len(self._copies) == 1:
+            return
+        cell = ONE_COPY_ALONE[self._kind]
+        if isinstance(cell, Refusal):
+            raise errors.error(cell.code, attempted, f"it is copy {component._index} of {len(self._copies)} and "
                                f"the code runs {context_stack.describe()}",
                                "Write to the variable itself, or inside `strategy.extended.update`.")
 
@@ -248,8 +307,8 @@ class _Shared(Variable):
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
 
     def _reads_in_words(self) -> list[tuple[str, str]]:
-        told = {name: f"{errors.CATALOGUE[cell].title} ({cell})" if rules.is_code(cell)
-                else f"{cell}: {rules.READS.actions[cell]}" for name, cell in self._reads.items()}
+        told = {name: f"{errors.CATALOGUE[cell.code].title} ({cell.code})" if isinstance(cell, Refusal)
+                else f"{cell.value}: {READS.actions[cell]}" for name, cell in self._reads.items()}
         return [(f"a read {where}", told[situation]) for where, situation in (
             ("outside replicas", context_stack.CROSS), ("in a replica", context_stack.REPLICA))]
 
@@ -292,7 +351,7 @@ class MirroredVariable(DistributedVariable):
     """
 
     __slots__ = ()
-    _kind = rules.MIRRORED
+    _kind = Kind.MIRRORED
 
 
 class SyncOnReadVariable(DistributedVariable):
@@ -302,7 +361,7 @@ class SyncOnReadVariable(DistributedVariable):
     """
 
     __slots__ = ()
-    _kind = rules.ON_READ
+    _kind = Kind.ON_READ
 
 
 class AggregatingVariable(_Shared):
@@ -313,7 +372,7 @@ class AggregatingVariable(_Shared):
 
     __slots__ = ("__weakref__", "_aggregation", "_cells", "_copies", "_devices", "_primary", "_reads", "_strategy",
                  "_writes")
-    _kind = rules.AGGREGATING
+    _kind = Kind.AGGREGATING
 
     def __init__(self, variable: ResourceVariable, aggregation: VariableAggregation) -> None:
         _hold(self, [variable], aggregation)
@@ -329,9 +388,9 @@ class AggregatingVariable(_Shared):
         return self._primary
 
 
-KIND_CLASS: dict[str, Any] = {
-    rules.PLAIN: ResourceVariable, rules.MIRRORED: MirroredVariable, rules.ON_READ: SyncOnReadVariable,
-    rules.AGGREGATING: AggregatingVariable}
+KIND_CLASS: dict[Kind, Any] = {
+    Kind.PLAIN: ResourceVariable, Kind.MIRRORED: MirroredVariable, Kind.ON_READ: SyncOnReadVariable,
+    Kind.AGGREGATING: AggregatingVariable}
 
 
 # Attributes and not properties: the path of a write reads them again and again.
@@ -344,8 +403,9 @@ def _hold(variable: DistributedVariable | AggregatingVariable, copies: Sequence[
     variable._primary = primary
     variable._strategy = primary._created_by
     variable._aggregation = aggregation
-    variable._reads = rules.READS_OF[variable._kind, aggregation]
-    variable._writes = rules.WRITES_OF[variable._kind, aggregation]
+    row = Aggregated(variable._kind, aggregation)
+    variable._reads = READS[row]
+    variable._writes = WRITES_OF[row]
 
 
 def _own_copies(variable: DistributedVariable | AggregatingVariable) -> None:
@@ -354,7 +414,7 @@ def _own_copies(variable: DistributedVariable | AggregatingVariable) -> None:
         component._owner = variable
         component._index = i
     # One for copies that are equal at all times, which change together; else one for each.
-    if len(copies) > 1 and rules.is_code(rules.COPIES_DIFFER[variable._kind]):
+    if len(copies) > 1 and isinstance(COPIES_DIFFER[variable._kind], Refusal):
         together = Cell(tuple([component._array for component in copies]))
         for i, component in enumerate(copies):
             component._cell, component._place = together, i

@@ -15,7 +15,8 @@ from refdist.array.types import Array
 from refdist.core import interfaces
 from refdist.core.agreement import CollectiveCall
 from refdist.core.interfaces import Layout
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
+from refdist.core.rules.variables import Kind
 
 
 class Reduction(Protocol):
@@ -49,7 +50,7 @@ class Extended(Protocol):
         """How the values of all replicas become one."""
 
     @property
-    def kinds(self) -> Mapping[str, Any]:
+    def kinds(self) -> Mapping[Kind, Any]:
         """The class of each of its kinds of variables."""
 
     def value_container(self, value: object) -> Any:

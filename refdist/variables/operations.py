@@ -31,7 +31,9 @@ from refdist.array.convert import (
 )
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
-from refdist.core import rules
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.values import Use, of_kind
+from refdist.core.rules.variables import OPERATIONS, Operation
 
 if TYPE_CHECKING:
     from refdist.variables.variable import ResourceVariable
@@ -45,7 +47,7 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
         RD25: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array is
             needed; an index out of range.
     """
-    if rules.OPERATIONS[operation] not in (rules.ASSIGN, rules.ADD):
+    if OPERATIONS[operation] not in (Operation.ASSIGN, Operation.ADD):
         if operation.startswith("scatter_nd"):
             return _prepare_parts(variable._array, operation, attempted, *value)
         return _prepare_slices(variable, operation, attempted, value)
@@ -102,9 +104,9 @@ def _prepare_slices(variable: ResourceVariable, operation: str, attempted: str, 
     if not operation.endswith("scatter_update"):
         collectives.reducible(values, attempted)
     if operation in ("scatter_min", "scatter_max"):
-        code = rules.of_kind(rules.ORDERED, kind_of(dtype_of(values)))
-        if code != "ok":
-            raise errors.error(code, attempted, f"the variable has dtype {values.dtype}, which has no order",
+        cell = of_kind(Use.ORDERED, kind_of(dtype_of(values)))
+        if isinstance(cell, Refusal):
+            raise errors.error(cell.code, attempted, f"the variable has dtype {values.dtype}, which has no order",
                                "Use real numbers.")
     if operation == "scatter_div" and not xp_of(values).all(values):
         raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",

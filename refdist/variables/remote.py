@@ -23,7 +23,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.messages import Channel, Gone
 from refdist.array.types import Array
 from refdist.core import devices
-from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.variables import served
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import update

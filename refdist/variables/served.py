@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from refdist import errors
 from refdist.array.types import Array
 from refdist.core import devices
-from refdist.core.rules import VariableAggregation
+from refdist.core.rules.options import VariableAggregation
 from refdist.variables.distributed import AggregatingVariable
 from refdist.variables.interfaces import Extended, Strategy
 from refdist.variables.variable import ResourceVariable, Variable

@@ -7,7 +7,7 @@ Variables are distributed values too, but live in `variables`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, assert_never
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -18,8 +18,9 @@ from refdist.array.convert import HoldsArray, array_types, is_array, read_only, 
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.summaries import in_words
-from refdist.core import context_stack, devices, rules
+from refdist.core import context_stack, devices
 from refdist.core.agreement import names
+from refdist.core.rules.values import RESULTS, Leaves, Result, Together
 
 
 class DistributedValues(HoldsArray):
@@ -295,9 +296,9 @@ def none_given(attempted: str, found: str) -> errors.RefdistError:
                         "None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
 
 
-def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted: str, column: str,
+def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted: str, column: Result,
             container: Callable[[object], object]) -> Any:
-    """One structure from the structures of all replicas, leaf by leaf as rules.RESULTS says.
+    """One structure from the structures of all replicas, leaf by leaf as the table RESULTS says.
 
     Args:
         column: of the table.
@@ -307,11 +308,11 @@ def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted
         RD21: structures differ.
     """
     first = parts[0]
-    if len(parts) == 1 and rules.RESULTS[rules.ONE_REPLICA][column] == rules.BARE:
+    if len(parts) == 1 and _ONE_REPLICA[column] is Together.BARE:
         return nest.map_structure(container, first)
     samples = dict(zip(map(type, parts), parts, strict=True))
     if len(parts) > 1 and samples.keys() <= array_types.value.keys():
-        return _TOGETHER[rules.RESULTS[rules.ARRAYS][column]](parts, component_devices)
+        return _together(_ARRAYS[column], parts, component_devices, first)
     if not any(map(nest.is_nested, samples.values())):
         return _regroup_leaf(parts, component_devices, column, container)
     return nest.pack_sequence_as(first, [_regroup_leaf(leaf, component_devices, column, container)
@@ -326,28 +327,40 @@ def _columns(parts: Sequence[object], attempted: str) -> Iterable[tuple[Any, ...
     return zip(*map(nest.flatten, parts), strict=True)
 
 
-# By the action, what is made of one value for each replica, and of the devices.
-_TOGETHER: dict[str, Callable[[Sequence[object], Sequence[str]], object]] = {
-    rules.PER_REPLICA: PerReplica, rules.MIRRORED_VALUE: Mirrored, rules.NOTHING: lambda parts, devices: None}
+_ONE_REPLICA, _ARRAYS, _COPIES_OF_ONE, _SAME_OBJECT, _OTHER_OBJECTS = (RESULTS[leaves] for leaves in Leaves)
+
+
+def _together(cell: Together, parts: Sequence[object], component_devices: Sequence[str], bare: object) -> Any:
+    # What is made of one value for each replica.
+    match cell:
+        case Together.PER_REPLICA:
+            return PerReplica(parts, component_devices)
+        case Together.MIRRORED:
+            return Mirrored(parts, component_devices)
+        case Together.BARE:
+            return bare
+        case Together.NOTHING:
+            return None
+        case _:
+            assert_never(cell)
 
 
 def _is_array(value: object) -> bool:
     return is_array(value) or isinstance(value, IndexedSlices)
 
 
-def _regroup_leaf(parts: Sequence[object], component_devices: Sequence[str], column: str,
+def _regroup_leaf(parts: Sequence[object], component_devices: Sequence[str], column: Result,
                   container: Callable[[object], object]) -> Any:
     bare = first = parts[0]
-    kind = rules.OBJECTS
+    row = _OTHER_OBJECTS
     if len(parts) == 1:
-        kind = rules.ONE_REPLICA
+        row = _ONE_REPLICA
     elif _is_array(first) and all(map(_is_array, parts)):
-        kind = rules.ARRAYS
+        row = _ARRAYS
     else:
         owner = container(first)
         if owner is not first and all(container(part) is owner for part in parts):
-            kind, bare = rules.COPIES_OF_ONE, owner
+            row, bare = _COPIES_OF_ONE, owner
         elif len({*map(id, parts)}) == 1:
-            kind = rules.SAME_OBJECT
-    action = rules.RESULTS[kind][column]
-    return bare if action == rules.BARE else _TOGETHER[action](parts, component_devices)
+            row = _SAME_OBJECT
+    return _together(row[column], parts, component_devices, bare)

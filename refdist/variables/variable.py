@@ -22,13 +22,17 @@ from refdist.array.convert import dtype_of, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
-from refdist.core import call_site, context_stack, rules
+from refdist.core import call_site, context_stack
 from refdist.core.cell import Cell
-from refdist.core.rules import VariableAggregation, VariableSynchronization
+from refdist.core.rules.options import VariableAggregation, VariableSynchronization
+from refdist.core.rules.table import Refusal
+from refdist.core.rules.variables import FOREIGN_WRITES, Kind
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import gathered, prepare, update
 from refdist.variables.values import DistributedValues, copies_in_words, packed
+
+_FOREIGN = FOREIGN_WRITES[Kind.PLAIN]
 
 
 class _VariableType(type):
@@ -84,7 +88,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     # Subclasses answer these.
 
-    _kind: ClassVar[str] = rules.PLAIN
+    _kind: ClassVar[Kind] = Kind.PLAIN
     _aggregation: VariableAggregation
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
@@ -369,10 +373,9 @@ class ResourceVariable(Variable):
         if self._owner is not None:
             self._owner._check_component_write(self, attempted)
         else:
-            situation = write_situation(self._created_by)
-            action = rules.FOREIGN_WRITES[rules.PLAIN].get(situation, rules.OWN_COPY)
-            if action != rules.OWN_COPY:
-                raise refused(action, attempted, self)
+            cell = _FOREIGN.get(write_situation(self._created_by))
+            if isinstance(cell, Refusal):
+                raise refused(cell.code, attempted, self)
         if isinstance(value, DistributedValues) and not isinstance(value, Variable):
             value = value._local()
         return self._update(operation, value, attempted, read_value)

@@ -7,70 +7,65 @@ code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from cells import cells as of_table
+from refdist.core.rules import calls, input, values, variables
+from refdist.core.rules.table import Refusal, Table, word
 
-from refdist.core import rules
-from refdist.core.rules import variables
-from refdist.core.rules.table import Table
-
-_CODE = re.compile(r"RD\d\d")
+TABLES: dict[str, Table[Any, Any, Any]] = {
+    name: table for module in (calls, variables, values, input) for name, table in vars(module).items()
+    if isinstance(table, Table)}
 
 
 class Cell(NamedTuple):
-    """A cell, and what it is changed to."""
+    """A cell, which a line of the text may have for several rows, and what it is changed to."""
 
     table: str
-    row: object
-    column: object
-    was: str
-    value: str
+    line: str
+    column: str
+    was: object
+    value: object
 
     @property
     def name(self) -> str:
         """Where it is, and what it is changed to."""
-        where = f"{self.row}, {self.column}" if self.column is not None else f"{self.row}"
-        return f"{self.table}[{where}]: {self.was} -> {self.value}"
+        where = f"{self.line}, {self.column}" if self.column else self.line
+        return f"{self.table}[{where}]: {word(self.was)} -> {word(self.value)}"
 
     @property
     def mutate(self) -> Callable[[], None]:
         """What changes it, in a fork."""
         def change() -> None:
-            where = self.row if self.column is None else (self.row, self.column)
-            [(row, key)] = [(row, key) for cell, row, key in of_table(getattr(rules, self.table)) if cell == where]
-            row[key] = self.value
-            # Variables look in rows that were made of these tables.
-            for key, reads in variables._reads().items():
-                rules.READS_OF[key].update(reads)
-            for key, writes in variables._writes().items():
-                rules.WRITES_OF[key].update(writes)
+            if self.table not in TABLES:
+                values.MEAN_DTYPE[self.line] = self.value  # type: ignore[assignment]
+                return
+            table = TABLES[self.table]
+            for row in table.lines[self.line]:
+                table[row][next(column for column in table.columns if word(column) == self.column)] = self.value
         return change
 
     @property
     def place(self) -> str:
         """What `reach.py` calls the cell; empty where it does not see reads."""
-        title = getattr(getattr(rules, self.table), "title", "")
-        return f"{title}: {self.row}, {self.column}" if title else ""
+        return f"{TABLES[self.table].title}: {self.line}, {self.column}" if self.table in TABLES else ""
 
 
 def cells() -> Iterator[Cell]:
     """All changes of cells."""
-    for name, table in vars(rules).items():
-        if isinstance(table, Table):
-            values = {value for row in table.values() for value in row.values()}
-            for (row, column), holder, key in of_table(table):
-                yield from (Cell(name, row, column, holder[key], value) for value in _others(holder[key], values))
-    means: Mapping[str, str] = rules.MEAN_DTYPE
-    for row, holder, key in of_table(means):
-        if not re.search("int[24]$", row):
-            yield from (Cell("MEAN_DTYPE", row, None, holder[key], value)
-                        for value in sorted(set(means.values()) - {holder[key]}))
+    for name, table in TABLES.items():
+        found = [value for row in table.values() for value in row.values()]
+        for line, rows in table.lines.items():
+            for column, cell in table[rows[0]].items():
+                yield from (Cell(name, line, word(column), cell, value) for value in _others(cell, found))
+    for dtype, mean in values.MEAN_DTYPE.items():
+        if not re.search("int[24]$", dtype):
+            yield from (Cell("MEAN_DTYPE", dtype, "", mean, value)
+                        for value in sorted({*values.MEAN_DTYPE.values()} - {mean}))
 
 
-def _others(was: str, values: set[str]) -> Iterator[str]:
-    codes = sorted(filter(_CODE.fullmatch, values))
-    if not _CODE.fullmatch(was):
-        yield from codes[:1] or ["RD22"]
-    yield from sorted(values - set(codes) - {was, "-"})
+def _others(was: object, found: list[object]) -> Iterator[object]:
+    refusals = sorted({cell for cell in found if isinstance(cell, Refusal)})
+    if not isinstance(was, Refusal):
+        yield (refusals or [Refusal("RD22")])[0]
+    yield from sorted({cell for cell in found if not isinstance(cell, Refusal)} - {was}, key=word)

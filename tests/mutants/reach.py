@@ -19,32 +19,27 @@ Reach = dict[str, list[str]]
 Line = tuple[str, int]
 
 _TABLE = "refdist/core/rules/table.py"
-# What is added to that file: a cell knows its place, also where rows are copied, and a row notes what is looked up.
+# What is added to that file: a row knows its line, and notes what is looked up.
 _NOTING = """
 
 READ = set()
 
 
-class Cell(str):
-    pass
-
-
 class Row(dict):
     def __getitem__(self, key):
-        return self.get(key) if key in self else super().__getitem__(key)
+        READ.add(f"{self.line}, {word(key)}")
+        return super().__getitem__(key)
 
     def get(self, key, default=None):
-        cell = super().get(key, default)
-        READ.add(getattr(cell, "place", ""))
-        return cell
+        return self[key] if key in self else default
 
 
-def _noting(self, title, about, actions, text, init=Table.__init__):
-    init(self, title, about, actions, text)
-    for name, row in self.items():
-        self[name] = Row({column: Cell(cell) for column, cell in row.items()})
-        for column, cell in dict(self[name]).items():
-            cell.place = f"{title}: {name}, {column}"
+def _noting(self, title, *args, init=Table.__init__, **kwargs):
+    init(self, title, *args, **kwargs)
+    for line, keys in self.lines.items():
+        for key in keys:
+            self[key] = Row(self[key])
+            self[key].line = f"{title}: {line}"
 
 
 Table.__init__ = _noting
@@ -74,11 +69,8 @@ def _answer(fork: Fork) -> Reach:
 
 def _cells(mutate: Callable[[], None], names: Sequence[str]) -> Any:
     mutate()
-    from refdist.core import rules
     from refdist.core.rules import table
 
-    for rows in (rules.READS_OF, rules.WRITES_OF):
-        rows.update({key: table.Row(row) for key, row in rows.items()})  # type: ignore[attr-defined]
     return _by_place(names, table.READ)  # type: ignore[attr-defined]
 
 

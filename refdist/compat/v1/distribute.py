@@ -17,8 +17,8 @@ from refdist import cluster_resolver
 from refdist.cluster_resolver.server import Server
 from refdist.compat.v1 import experimental
 from refdist.compat.v1.strategies import MirroredStrategy, OneDeviceStrategy, Strategy
-from refdist.core.rules import ReduceOp
-from refdist.input.options import InputContext, InputReplicationMode
+from refdist.core.rules.options import InputReplicationMode, ReduceOp
+from refdist.input.options import InputContext
 from refdist.missing import no_such_name
 from refdist.strategies.base import RunOptions
 from refdist.strategies.cross_device_ops import CrossDeviceOps

@@ -10,7 +10,7 @@ from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cloud import TPUClusterResolver
 from refdist.cluster_resolver.device_assignment import DeviceAssignment
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
-from refdist.core.rules import ReduceOp
+from refdist.core.rules.options import ReduceOp
 from refdist.strategies import base, central_storage, mirrored, multi_worker, one_device, tpu
 from refdist.strategies.extended import StrategyExtended
 

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from refdist.core.context_stack import OUTSIDE, REPLICA, UPDATE
-from refdist.core.rules.variables import BATCH_SCATTER, SCATTER, SCATTER_PICK
+from refdist.core.context_stack import OUTSIDE, REPLICA, UPDATE, Situation
+from refdist.core.rules.calls import Call
+from refdist.core.rules.variables import Operation
 
 _IN_A_REPLICA = "Call it in the function given to `strategy.run`: every replica has logical devices of its own."
 
 # For calls.
 INSTEAD = {
-    "experimental_assign_to_logical_device": _IN_A_REPLICA,
-    "experimental_split_to_logical_devices": _IN_A_REPLICA,
-    "experimental_replicate_to_logical_devices": _IN_A_REPLICA,
-    "Strategy.gather": "In a replica use `get_replica_context().all_gather(value, axis)`.",
-    "Strategy.reduce": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
-    "Strategy.run": "Call the function itself, here, or leave the replicas first, by "
+    Call.ASSIGN_TO_LOGICAL_DEVICE: _IN_A_REPLICA,
+    Call.SPLIT_TO_LOGICAL_DEVICES: _IN_A_REPLICA,
+    Call.REPLICATE_TO_LOGICAL_DEVICES: _IN_A_REPLICA,
+    Call.GATHER: "In a replica use `get_replica_context().all_gather(value, axis)`.",
+    Call.REDUCE: "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
+    Call.RUN: "Call the function itself, here, or leave the replicas first, by "
                     "`get_replica_context().merge_call(...)`.",
-    "DistributedIterator.get_next": "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
-    "Strategy.scope": "Enter the scope outside `strategy.run` and `strategy.extended.update`.",
-    "extended.call_for_each_replica": "Call the function itself, here.",
-    "extended.reduce_to": "In a replica use `get_replica_context().all_reduce(reduce_op, value)`, or make this call in "
+    Call.GET_NEXT: "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
+    Call.SCOPE: "Enter the scope outside `strategy.run` and `strategy.extended.update`.",
+    Call.CALL_FOR_EACH_REPLICA: "Call the function itself, here.",
+    Call.REDUCE_TO: "In a replica use `get_replica_context().all_reduce(reduce_op, value)`, or make this call in "
                           "`get_replica_context().merge_call(...)`.",
-    "extended.update": "Finish this update first; its function writes to the copy that it is given, by `assign`.",
-    "extended.colocate_vars_with": "Enter `with strategy.scope():` first.",
-    "ReplicaContext.merge_call": "Call `get_replica_context()` inside the function given to `strategy.run`.",
+    Call.UPDATE: "Finish this update first; its function writes to the copy that it is given, by `assign`.",
+    Call.COLOCATE_VARS_WITH: "Enter `with strategy.scope():` first.",
+    Call.MERGE_CALL: "Call `get_replica_context()` inside the function given to `strategy.run`.",
+}
+
+# For calls that do not fit together, where the catalogue speaks of replicas and workers have made them: by the code.
+AMONG_WORKERS = {
+    "RD01": "Move the call out of the branch or loop that only some workers take.",
+    "RD02": "Make the same sequence of calls on every worker.",
+    "RD03": "Pass the same reduce op, and the same axis, on every worker.",
+    "RD06": "Where every worker comes to both lines, make the calls in the same order on all. Where each comes to one "
+            "of them only, write the call once, outside the branch, and let its argument depend on the worker. Where "
+            "some come to both, make both calls on all.",
+    "RD21": "Use the same nesting of lists, tuples and dicts, with the same keys, on every worker.",
 }
 
 # For reads and writes of a variable: by the code, and the class of the operation or the kind of context.
-ADVICE = {
+ADVICE: dict[tuple[str, Situation | Operation | None], str] = {
     ("RD12", REPLICA):
         "Reduce the value first, for example `get_replica_context().all_reduce(\"MEAN\", value)`, or give the "
         "variable an aggregation (SUM, MEAN, ONLY_FIRST_REPLICA).",
@@ -39,7 +51,7 @@ ADVICE = {
     ("RD13", REPLICA):
         "Create the variable with an aggregation: SUM or MEAN where every replica contributes a part, "
         "ONLY_FIRST_REPLICA where all contribute the same value, as after `all_reduce`, which SUM would multiply.",
-    ("RD20", SCATTER): "Assign the whole value instead.",
-    ("RD20", SCATTER_PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
-    ("RD20", BATCH_SCATTER): "Use `scatter_update`.",
+    ("RD20", Operation.SCATTER): "Assign the whole value instead.",
+    ("RD20", Operation.PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
+    ("RD20", Operation.BATCH): "Use `scatter_update`.",
 }

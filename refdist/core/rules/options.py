@@ -1,8 +1,10 @@
-"""The options of a program: how values are reduced, how variables are aggregated, and when copies are synchronized."""
+"""The options of a program: how values are reduced, how variables are aggregated, when copies are synchronized, and how
+rows are shared out.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TypeVar
 
 from refdist import errors
@@ -42,6 +44,8 @@ class VariableAggregation(Enum):
     Source: tf.VariableAggregation.
     """
 
+    __hash__ = object.__hash__
+
     NONE = 0
     SUM = 1
     MEAN = 2
@@ -54,10 +58,52 @@ class VariableSynchronization(Enum):
     Source: tf.VariableSynchronization.
     """
 
+    __hash__ = object.__hash__
+
     AUTO = 0
     NONE = 1
     ON_WRITE = 2
     ON_READ = 3
+
+
+class AutoShardPolicy(IntEnum):
+    """How the rows of a dataset are divided among the replicas.
+
+    AUTO and DATA split every batch into pieces of the same, rounded-up size.  OFF, FILE and HINT split the stream of
+    rows, regardless of batch boundaries, into pieces whose sizes differ by at most one.
+
+    Source: tf.data.experimental.AutoShardPolicy.
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class UnevenEnd(Enum):
+    """What happens where the replicas would get different numbers of rows.
+
+    EMPTY is what TensorFlow does: some replicas get fewer rows, or none.  DROP leaves rows out until all have
+    the same number.  PAD adds rows of zeros, and every element becomes a pair: the padded element, and a mask, bool
+    of shape [rows], that is True for real rows.  ERROR raises RD18.
+    """
+
+    EMPTY = "EMPTY"
+    DROP = "DROP"
+    PAD = "PAD"
+    ERROR = "ERROR"
+
+
+class InputReplicationMode(Enum):
+    """Whether an input function is called once per worker or once per replica.
+
+    Source: tf.distribute.InputReplicationMode.
+    """
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
 
 
 _Option = TypeVar("_Option", VariableSynchronization, VariableAggregation)
@@ -80,7 +126,7 @@ def settled(label: str, value: _Option | None, default: _Option, attempted: str)
 _OPS = dict(ReduceOp.__members__)
 
 
-def reduce_op(value: object, attempted: str) -> ReduceOp:
+def reduce_op_of(value: object, attempted: str) -> ReduceOp:
     """The ReduceOp for an op or its name in any case.
 
     Raises:

@@ -6,53 +6,125 @@ the tables.  Code looks a cell up and carries it out; it does not ask for the ki
 
 from __future__ import annotations
 
-from refdist.core.rules.options import VariableAggregation
-from refdist.core.rules.table import Table
+from collections.abc import Mapping
+from itertools import product, starmap
+from typing import Literal, NamedTuple
 
-PLAIN, MIRRORED, ON_READ, AGGREGATING = "plain", "mirrored", "on read", "aggregating"
-KINDS = (PLAIN, MIRRORED, ON_READ, AGGREGATING)
-OK = "ok"
+from refdist.core.context_stack import (
+    CROSS,
+    LONE_REPLICA,
+    OTHER_CROSS,
+    OTHER_REPLICA,
+    OUTSIDE,
+    REPLICA,
+    SITUATIONS,
+    UPDATE,
+    Situation,
+)
+from refdist.core.rules.options import VariableAggregation, VariableSynchronization
+from refdist.core.rules.table import Allowed, Permission, Refusal, Table, Word
+
+
+class Kind(Word):
+    """A kind of variable."""
+
+    PLAIN = "plain"
+    MIRRORED = "mirrored"
+    ON_READ = "on read"
+    AGGREGATING = "aggregating"
+
+
+# The kinds of which several replicas have one variable.
+SHARED = (Kind.MIRRORED, Kind.ON_READ, Kind.AGGREGATING)
 
 # --- Creation ----------------------------------------------------------------------------------------------
 
-COPIES, CENTRAL, LONE_CENTRAL, ONE_DEVICE = "a copy per replica", "one copy", "one copy, one replica", "one device"
 
-CREATION = Table(
+class Keeps(Word):
+    """What a strategy keeps of a variable."""
+
+    COPIES = "a copy per replica"
+    CENTRAL = "one copy"
+    LONE_CENTRAL = "one copy, one replica"
+    ONE_DEVICE = "one device"
+    DEFAULT = "default"
+
+
+CREATION: Table[VariableSynchronization | None, Keeps, Kind | Refusal] = Table(
     "Creation of variables",
     "Rows: the synchronization that is asked for.  Columns: what the strategy keeps of a variable: MirroredStrategy, "
     "MultiWorkerMirroredStrategy and TPUStrategy a copy per replica; CentralStorageStrategy and "
     "ParameterServerStrategy one copy, for several replicas (of a worker) or for one; OneDeviceStrategy one.  Outside "
     "any scope, and in that of the default strategy, variables are plain.  Source: tf.VariableSynchronization; "
     "observed, TensorFlow 2.21.",
-    {PLAIN: "one array", MIRRORED: "a copy for each replica; all have the same value at all times",
-     ON_READ: "a copy for each replica, which it updates alone; reads outside replicas aggregate the copies",
-     AGGREGATING: "one copy, which several replicas update"}, """
+    {Kind.PLAIN: "one array", Kind.MIRRORED: "a copy for each replica; all have the same value at all times",
+     Kind.ON_READ: "a copy for each replica, which it updates alone; reads outside replicas aggregate the copies",
+     Kind.AGGREGATING: "one copy, which several replicas update"}, """
                     a copy per replica    one copy       one copy, one replica    one device
         AUTO        mirrored              aggregating    plain                    plain
         NONE        RD20                  aggregating    plain                    plain
         ON_WRITE    mirrored              aggregating    plain                    plain
         ON_READ     on read               aggregating    plain                    plain
         None        RD25                  aggregating    plain                    plain
-    """)
+    """, rows=(*VariableSynchronization, None), columns=[keeps for keeps in Keeps if keeps is not Keeps.DEFAULT],
+    cells=Kind | Refusal)
 
-YES, NO = "yes", "no"
 
-TRAINABLE = Table(
+class Trainable(Word):
+    """Whether a variable is trainable where the program does not say so."""
+
+    YES = "yes"
+    NO = "no"
+
+
+class Default(Word):
+    """What the program leaves to the synchronization."""
+
+    TRAINABLE = "trainable"
+
+
+TRAINABLE: Table[VariableSynchronization, Default, Trainable] = Table(
     "Trainable variables",
     "Rows: the synchronization.  Column: whether a variable is trainable where the program does not say so.  Source: "
-    "tf.Variable.", {YES: "it is", NO: "it is not"}, """
+    "tf.Variable.", {Trainable.YES: "it is", Trainable.NO: "it is not"}, """
                     trainable
         AUTO        yes
         NONE        yes
         ON_WRITE    yes
         ON_READ     no
-    """)
+    """, rows=VariableSynchronization, columns=Default, cells=Trainable)
 
 # --- Kinds -------------------------------------------------------------------------------------------------
 
-ASKED, ALL_COPIES, A_READ, OWN_COPY = "asked", "all copies", "a read", "own copy"
 
-TRAITS = Table(
+class Trait(Word):
+    """What tells the kinds apart."""
+
+    SYNCHRONIZATION = "synchronization"
+    INTEGER_MEAN = "integer mean"
+    COPIES_DIFFER = "copies differ"
+    ONE_COPY_ALONE = "one copy alone"
+    PARTS_DIFFER = "parts differ"
+    RETURNS = "returns"
+
+
+class Asked(Word):
+    """The synchronization that was asked for."""
+
+    ASKED = "asked"
+
+
+class Returned(Word):
+    """What a write across replicas returns."""
+
+    ALL_COPIES = "all copies"
+    A_READ = "a read"
+    OWN_COPY = "own copy"
+
+
+Synchronized = Literal[Asked.ASKED, VariableSynchronization.ON_WRITE]
+
+TRAITS: Table[Trait, Kind, Synchronized | Returned | Allowed] = Table(
     "Kinds of variables",
     "Columns: the kind.  Rows: *synchronization*, which one the variable says it has; *integer mean*, creation with "
     "the aggregation MEAN and a dtype that is not a float; *copies differ*, when they are created or at the end of an "
@@ -60,9 +132,10 @@ TRAITS = Table(
     "write across replicas of a PerReplica or Mirrored that holds several values; *returns*, what a write across "
     "replicas returns (in a replica or an update, the copy that is there).  Source: tf.Variable; observed, TensorFlow "
     "2.21.",
-    {ASKED: "the synchronization that was asked for", "ON_WRITE": "ON_WRITE, whichever was asked for", OK: "allowed",
-     ALL_COPIES: "a Mirrored of the copies' values", A_READ: "what a read returns",
-     OWN_COPY: "the value of the only copy", "-": "cannot be asked"}, """
+    {Asked.ASKED: "the synchronization that was asked for",
+     VariableSynchronization.ON_WRITE: "ON_WRITE, whichever was asked for", Permission.OK: "allowed",
+     Returned.ALL_COPIES: "a Mirrored of the copies' values", Returned.A_READ: "what a read returns",
+     Returned.OWN_COPY: "the value of the only copy"}, """
                            mirrored      on read    aggregating
         synchronization    ON_WRITE      asked      asked
         integer mean       RD13          RD13       ok
@@ -70,22 +143,43 @@ TRAITS = Table(
         one copy alone     RD12          ok         -
         parts differ       RD12          RD19       RD12
         returns            all copies    a read     own copy
-    """)
+    """, rows=Trait, columns=SHARED, cells=Synchronized | Returned | Allowed, unreached="cannot be asked")
 
-SYNCHRONIZATION, INTEGER_MEAN, COPIES_DIFFER, ONE_COPY_ALONE, PARTS_DIFFER, RETURNS = TRAITS.values()
+SYNCHRONIZATION: Mapping[Kind, Synchronized] = TRAITS.row(Trait.SYNCHRONIZATION, Synchronized)
+INTEGER_MEAN: Mapping[Kind, Allowed] = TRAITS.row(Trait.INTEGER_MEAN, Allowed)
+COPIES_DIFFER: Mapping[Kind, Allowed] = TRAITS.row(Trait.COPIES_DIFFER, Allowed)
+ONE_COPY_ALONE: Mapping[Kind, Allowed] = TRAITS.row(Trait.ONE_COPY_ALONE, Allowed)
+PARTS_DIFFER: Mapping[Kind, Refusal] = TRAITS.row(Trait.PARTS_DIFFER, Refusal)
+RETURNS: Mapping[Kind, Returned] = TRAITS.row(Trait.RETURNS, Returned)
 
 # --- Reads -------------------------------------------------------------------------------------------------
 
-FIRST_COPY, SUM, MEAN, REPLICA_0 = "first copy", "sum", "mean", "replica 0's"
 
-READS = Table(
+class Read(Word):
+    """What is read."""
+
+    FIRST_COPY = "first copy"
+    OWN_COPY = "own copy"
+    REPLICA_0 = "replica 0's"
+    SUM = "sum"
+    MEAN = "mean"
+
+
+class Aggregated(NamedTuple):
+    """A kind of variable, and its aggregation."""
+
+    kind: Kind
+    aggregation: VariableAggregation
+
+
+READS: Table[Aggregated, Situation, Read | Refusal] = Table(
     "Reads of variables",
     "Rows: the kind of variable and its aggregation.  Columns: the situation.  Source: tf.VariableAggregation; "
     "observed, TensorFlow 2.21.",
-    {FIRST_COPY: "the first copy on this worker",
-     OWN_COPY: "the copy of the replica that reads, or the one that is updated",
-     REPLICA_0: "the first copy on the first worker", SUM: "of the copies on all workers",
-     MEAN: "of the copies on all workers"}, """
+    {Read.FIRST_COPY: "the first copy on this worker",
+     Read.OWN_COPY: "the copy of the replica that reads, or the one that is updated",
+     Read.REPLICA_0: "the first copy on the first worker", Read.SUM: "of the copies on all workers",
+     Read.MEAN: "of the copies on all workers"}, """
                                        outside      cross        update      replica     other cross  other replica
         mirrored; any                first copy   first copy   own copy    own copy    first copy   first copy
         on read; NONE                RD13         RD13         own copy    own copy    RD13         RD13
@@ -93,35 +187,65 @@ READS = Table(
         on read; MEAN                mean         mean         own copy    own copy    mean         mean
         on read; ONLY_FIRST_REPLICA  replica 0's  replica 0's  own copy    own copy    replica 0's  replica 0's
         aggregating; any             first copy   first copy   first copy  first copy  first copy   first copy
-    """)
+    """, rows=starmap(Aggregated, product(SHARED, VariableAggregation)), columns=SITUATIONS, cells=Read | Refusal)
 
 # --- Writes ------------------------------------------------------------------------------------------------
 
-EVERY_COPY, AGREED, SHARED_OUT = "every copy", "agreed", "shared out"
 
-# Operations fall into five classes.
-ASSIGN, ADD, SCATTER, SCATTER_PICK, BATCH_SCATTER = CLASSES = ("assign", "add", "scatter", "pick", "batch")
+class Operation(Word):
+    """A class of operations."""
+
+    ASSIGN = "assign"
+    ADD = "add"
+    SCATTER = "scatter"
+    PICK = "pick"
+    BATCH = "batch"
+
+
 OPERATIONS = {
-    "assign": ASSIGN, "assign_add": ADD, "assign_sub": ADD,
-    "scatter_add": SCATTER, "scatter_sub": SCATTER, "scatter_mul": SCATTER, "scatter_div": SCATTER,
-    "scatter_min": SCATTER_PICK, "scatter_max": SCATTER_PICK, "scatter_update": SCATTER_PICK,
-    "batch_scatter_update": BATCH_SCATTER,
-    "scatter_nd_add": SCATTER, "scatter_nd_sub": SCATTER, "scatter_nd_update": SCATTER_PICK,
+    "assign": Operation.ASSIGN, "assign_add": Operation.ADD, "assign_sub": Operation.ADD,
+    "scatter_add": Operation.SCATTER, "scatter_sub": Operation.SCATTER, "scatter_mul": Operation.SCATTER,
+    "scatter_div": Operation.SCATTER,
+    "scatter_min": Operation.PICK, "scatter_max": Operation.PICK, "scatter_update": Operation.PICK,
+    "batch_scatter_update": Operation.BATCH,
+    "scatter_nd_add": Operation.SCATTER, "scatter_nd_sub": Operation.SCATTER, "scatter_nd_update": Operation.PICK,
 }
 
-WRITES = Table(
+
+class Write(Word):
+    """What is written."""
+
+    EVERY_COPY = "every copy"
+    OWN_COPY = "own copy"
+    AGREED = "agreed"
+    SUM = "sum"
+    MEAN = "mean"
+    REPLICA_0 = "replica 0's"
+    SHARED_OUT = "shared out"
+
+
+class Written(NamedTuple):
+    """A kind of variable, its aggregation, and how it is written."""
+
+    kind: Kind
+    aggregation: VariableAggregation
+    operation: Operation
+
+
+WRITES: Table[Written, Situation, Write | Refusal] = Table(
     "Writes to variables",
     "Rows: the kind of variable, its aggregation, and the operation: `assign`; add is `assign_add` and `assign_sub`; "
     "scatter is `scatter_add`, `scatter_sub`, `scatter_mul`, `scatter_div`, `scatter_nd_add` and `scatter_nd_sub`; "
     "pick is `scatter_min`, `scatter_max`, `scatter_update` and `scatter_nd_update`, which SUM and MEAN refuse because "
     "the minimum of a sum is not what any replica asked for; batch is `batch_scatter_update`.  Columns: the situation. "
     " Source: tf.VariableAggregation; observed, TensorFlow 2.21.",
-    {EVERY_COPY: "the one value that is given goes to all copies",
-     OWN_COPY: "the copy of the replica that writes, or the one that is updated, and no other",
-     AGREED: "the value that all replicas contribute, else RD12, goes to all copies",
-     SUM: "the sum of what replicas contribute goes to all copies", MEAN: "their mean does",
-     REPLICA_0: "what replica 0 contributes does",
-     SHARED_OUT: "each copy gets the value divided by the number of replicas, so that their sum is the value"}, """
+    {Write.EVERY_COPY: "the one value that is given goes to all copies",
+     Write.OWN_COPY: "the copy of the replica that writes, or the one that is updated, and no other",
+     Write.AGREED: "the value that all replicas contribute, else RD12, goes to all copies",
+     Write.SUM: "the sum of what replicas contribute goes to all copies", Write.MEAN: "their mean does",
+     Write.REPLICA_0: "what replica 0 contributes does",
+     Write.SHARED_OUT:
+         "each copy gets the value divided by the number of replicas, so that their sum is the value"}, """
                                                                   outside       cross         update      replica
         mirrored; NONE; assign, add, scatter, pick                every copy    every copy    own copy    agreed
         mirrored; SUM; assign, add, scatter                       every copy    every copy    own copy    sum
@@ -139,63 +263,36 @@ WRITES = Table(
         aggregating; MEAN; assign, add, scatter                   every copy    every copy    own copy    mean
         aggregating; SUM, MEAN; pick, batch                       every copy    every copy    own copy    RD20
         aggregating; ONLY_FIRST_REPLICA; any                      every copy    every copy    own copy    replica 0's
-    """)
+    """, rows=starmap(Written, product(SHARED, VariableAggregation, Operation)),
+    columns=(OUTSIDE, CROSS, UPDATE, REPLICA), cells=Write | Refusal)
 
 # --- Variables of other strategies ---------------------------------------------------------------------------
 
-LONE_REPLICA = "lone replica"
-
-FOREIGN_WRITES = Table(
+FOREIGN_WRITES: Table[Kind, Situation, Literal[Write.OWN_COPY] | Refusal] = Table(
     "Writes under another strategy",
     "Rows: the kind of variable.  Columns: the situation.  A lone replica, which has no second one beside it, "
     "overwrites nothing that another replica wrote.  Source: observed, TensorFlow 2.21.",
-    {OWN_COPY: "the variable is written"}, """
+    {Write.OWN_COPY: "the variable is written"}, """
                        other cross    other replica    lone replica
         plain          own copy       RD11             own copy
         mirrored       RD10           RD11             RD10
         on read        RD10           RD11             RD10
         aggregating    RD10           RD11             RD10
-    """)
+    """, rows=Kind, columns=(OTHER_CROSS, OTHER_REPLICA, LONE_REPLICA), cells=Literal[Write.OWN_COPY] | Refusal)
 
-FOREIGN_UPDATES = Table(
+FOREIGN_UPDATES: Table[Kind, Keeps, Allowed] = Table(
     "Updates of other strategies' variables",
     "Rows: the kind of variable that `extended.update` is given.  Columns: what the strategy that it is called on "
-    "keeps of its own ones.  Source: observed, TensorFlow 2.21.", {OK: "allowed"}, """
+    "keeps of its own ones.  Source: observed, TensorFlow 2.21.",
+    {Permission.OK: "allowed"}, """
                        a copy per replica    one copy    one copy, one replica    one device    default
         plain          RD11                  RD11        RD11                     ok            ok
         mirrored       RD11                  RD11        RD11                     RD11          RD11
         on read        RD11                  RD11        RD11                     RD11          RD11
         aggregating    RD11                  RD11        RD11                     RD11          ok
-    """)
+    """, rows=Kind, columns=Keeps, cells=Allowed)
 
 # --- The rows of one variable ----------------------------------------------------------------------------------
-# What a variable keeps and looks its cells up in: the reads of its kind and aggregation by situation, and the writes by
-# class and situation.
 
-Key = tuple[str, VariableAggregation]
-
-
-def _named(names: str) -> list[VariableAggregation]:
-    return [*VariableAggregation] if names == "any" else [VariableAggregation[name] for name in names.split(", ")]
-
-
-def _reads() -> dict[Key, dict[str, str]]:
-    found = {}
-    for name, row in READS.items():
-        kind, aggregations = name.split("; ")
-        found.update({(kind, one): dict(row) for one in _named(aggregations)})
-    return found
-
-
-def _writes() -> dict[Key, dict[tuple[str, str], str]]:
-    found: dict[Key, dict[tuple[str, str], str]] = {key: {} for key in READS_OF}
-    for name, row in WRITES.items():
-        kind, aggregations, classes = name.split("; ")
-        for aggregation in _named(aggregations):
-            for one in CLASSES if classes == "any" else classes.split(", "):
-                found[kind, aggregation] |= {(one, situation): action for situation, action in row.items()}
-    return found
-
-
-READS_OF = _reads()
-WRITES_OF = _writes()
+# Of a kind and an aggregation the rows of WRITES by the class of operations.
+WRITES_OF = {row: {operation: WRITES[Written(*row, operation)] for operation in Operation} for row in READS}
