@@ -30,11 +30,14 @@ from refdist.core.rules.variables import (
     WRITES,
     Aggregated,
     Asked,
+    Computes,
     Keeps,
     Kind,
     Operation,
+    OperationClass,
     Read,
     Returned,
+    Takes,
     Trainable,
     Trait,
     Write,
@@ -177,7 +180,7 @@ def test_every_cell_of_writes_shows(operation: str, more: dict[str, Any]) -> Non
         return write(kind, aggregation, operation, situation, **more)
 
     for row in WRITES:
-        if row.operation is OPERATIONS[operation]:
+        if row.operation is OPERATIONS[operation].of:
             assert survivors(WRITES, observe, others, row=row) == []
 
 
@@ -192,7 +195,27 @@ def test_every_class_of_operations_shows() -> None:
         return [write(kind, aggregation, operation, situation) for kind in (Kind.MIRRORED, Kind.ON_READ)
                 for aggregation in (Agg.NONE, Agg.SUM) for situation in (Situation.CROSS, Situation.REPLICA)]
 
-    assert survivors(OPERATIONS, observe, lambda operation, one: Operation) == []
+    def others(operation: str, row: Operation) -> Iterable[Operation]:
+        return [row._replace(of=other) for other in OperationClass]
+
+    assert survivors(OPERATIONS, observe, others) == []
+
+
+def test_what_every_operation_takes_and_computes_shows() -> None:
+    def observe(operation: str) -> Any:
+        found = []
+        for item in (4, 9):
+            v = refdist.Variable([1.0, 6.0], dtype=np.float32)
+            value: Any = np.float32([item, item])
+            if not operation.startswith("assign"):
+                value = np.float32([item]) if of_parts(operation) else refdist.IndexedSlices(np.float32([item]), [1])
+            found.append((outcome(partial(operate, v, operation, value)), seen(v)))
+        return found
+
+    def others(operation: str, row: Operation) -> Iterable[Operation]:
+        return [*(row._replace(takes=other) for other in Takes), *(row._replace(computes=other) for other in Computes)]
+
+    assert survivors(OPERATIONS, observe, others) == []
 
 
 # --- Creation ----------------------------------------------------------------------------------------------------

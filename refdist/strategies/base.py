@@ -26,6 +26,8 @@ from refdist.strategies.replica_context import call_arguments
 if TYPE_CHECKING:
     from refdist.strategies.extended import StrategyExtended
 
+_RUN = Call.RUN  # see `Word`
+
 
 class RunOptions(NamedTuple):
     """Options of `Strategy.run`; they concern compilers and have no effect here.
@@ -164,7 +166,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Source: tf.distribute.Strategy.run.
         """
-        require(self, Call.RUN)
+        require(self, _RUN)
         if not callable(fn):
             raise errors.error("RD25", "Strategy.run", f"fn is {fn!r}", "Pass a function.")
         args, kwargs = call_arguments(args, kwargs, "Strategy.run")

@@ -210,11 +210,12 @@ class Reduction:
 
     def _cell(self, column: ReduceOp | Across, value: object, attempted: str) -> Contributed:
         # The cell of REDUCE, where it does not refuse the value.
-        row = Value.NOT_DISTRIBUTED
         if isinstance(value, DistributedValues):
             check_count(value, self._count, attempted)
             row = (_VARIABLES[value._kind] if isinstance(value, DistributedVariable)
                    else Value.MIRRORED if isinstance(value, Mirrored) else Value.PER_REPLICA)
+        else:
+            row = Value.NOT_DISTRIBUTED
         cell = self._rows[row][column]
         if not isinstance(cell, Refusal):
             return cell

@@ -240,10 +240,12 @@ class ReplicaContext(context_stack.Scope):
         frame = context_stack.state.top
         cell = (CALLS[call][frame.kind] if frame.replica is self  # nearly always
                 else rule(self._strategy, call))
-        code = cell.code if isinstance(cell, Refusal) else "RD09"
-        if not isinstance(cell, Refusal) and (
-                frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id):
+        if isinstance(cell, Refusal):
+            code = cell.code
+        elif frame.replica is self or frame.replica is None or frame.replica.replica_id_in_sync_group == self._id:
             return frame
+        else:
+            code = "RD09"
         found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
                 f"runs {context_stack.describe()}"
         raise errors.error(code, call.value, found, INSTEAD[Call.MERGE_CALL])

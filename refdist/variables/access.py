@@ -14,7 +14,7 @@ from refdist.core.callers import default_strategy
 from refdist.core.context_stack import Situation
 from refdist.core.interfaces import Strategy
 from refdist.core.rules.advice import ADVICE
-from refdist.core.rules.variables import Operation
+from refdist.core.rules.variables import OperationClass
 
 if TYPE_CHECKING:
     from refdist.variables.variable import Variable
@@ -34,7 +34,7 @@ def write_situation(strategy: Strategy | None) -> Situation:
 
 
 def refused(code: str, attempted: str, variable: Variable,
-            operation: Operation | None = None) -> errors.RefdistError:
+            operation: OperationClass | None = None) -> errors.RefdistError:
     """The error for a cell of the tables that refuses a read, or a write of a class of operations."""
     if code in ("RD10", "RD11"):
         return foreign(attempted, variable, code)

@@ -49,7 +49,7 @@ from refdist.core.rules.variables import (
     WRITES_OF,
     Aggregated,
     Kind,
-    Operation,
+    OperationClass,
     Read,
     Returned,
     Write,
@@ -80,7 +80,7 @@ class _Shared(Variable):
     _strategy: Strategy
     # The rows of READS and WRITES for the variable's kind and aggregation.
     _reads: dict[Situation, Read | Refusal]
-    _writes: dict[Operation, dict[Situation, Write | Refusal]]
+    _writes: dict[OperationClass, dict[Situation, Write | Refusal]]
     _cells: tuple[Cell[tuple[Any, ...]], ...]
 
     @property
@@ -127,7 +127,7 @@ class _Shared(Variable):
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         situation = write_situation(self._strategy)
         attempted = f"{operation} of variable {self._primary._name}:0"
-        cell = (self._writes[OPERATIONS[operation]].get(situation)
+        cell = (self._writes[OPERATIONS[operation].of].get(situation)
                 or FOREIGN_WRITES[self._kind][situation])
         if cell is _WRITE_OWN_COPY:
             own = self._local_copy()
@@ -144,7 +144,7 @@ class _Shared(Variable):
                 new = self._rendezvous(operation, cell, attempted, prepared)
                 return self._to_current_device(new) if read_value else None
             case Refusal(code):
-                raise refused(code, attempted, self, OPERATIONS[operation])
+                raise refused(code, attempted, self, OPERATIONS[operation].of)
             case _:
                 assert_never(cell)
 

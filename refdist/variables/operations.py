@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
 
@@ -33,7 +33,12 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
-from refdist.core.rules.variables import OPERATIONS, Operation
+from refdist.core.rules.variables import OPERATIONS, Computes, Takes
+
+# See `Word`.
+_VALUE: Final = Takes.VALUE
+_UPDATE: Final = Computes.UPDATE
+_ADD: Final = Computes.ADD
 
 if TYPE_CHECKING:
     from refdist.variables.variable import ResourceVariable
@@ -47,10 +52,15 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
         RD25: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array is
             needed; an index out of range.
     """
-    if OPERATIONS[operation] not in (Operation.ASSIGN, Operation.ADD):
-        if operation.startswith("scatter_nd"):
-            return _prepare_parts(variable._array, operation, attempted, *value)
-        return _prepare_slices(variable, operation, attempted, value)
+    _, takes, computes = OPERATIONS[operation]
+    if takes is not _VALUE:
+        match takes:
+            case Takes.PARTS:
+                return _prepare_parts(variable._array, computes, attempted, *value)
+            case Takes.SLICES:
+                return _prepare_slices(variable._array, computes, attempted, value)
+            case _:
+                assert_never(takes)
     if isinstance(value, IndexedSlices):
         value = collectives.dense(current_backend(), value, attempted)
     current = variable._array
@@ -62,7 +72,7 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
                            "Reshape the value to the variable's shape; nothing is broadcast.")
-    if operation != "assign":
+    if computes is not _UPDATE:
         collectives.reducible(array, attempted)
         if array.shape != current.shape:
             raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
@@ -92,23 +102,22 @@ def declared_shape(shape: Iterable[int | None], found: tuple[int, ...], attempte
     return declared
 
 
-def _prepare_slices(variable: ResourceVariable, operation: str, attempted: str, value: object) -> IndexedSlices:
+def _prepare_slices(array: Array, computes: Computes, attempted: str, value: object) -> IndexedSlices:
     if not isinstance(value, IndexedSlices):
         raise errors.error("RD25", attempted, f"sparse_delta is {errors.type_of(value)}",
                            "Pass a refdist.IndexedSlices.")
-    array = variable._array
     values = cast(value.values, array.dtype, attempted)
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
         raise errors.error("RD04", attempted, f"each slice has shape {values.shape[1:]}, each row of the variable "
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
-    if not operation.endswith("scatter_update"):
+    if computes is not Computes.UPDATE:
         collectives.reducible(values, attempted)
-    if operation in ("scatter_min", "scatter_max"):
+    if computes in (Computes.MIN, Computes.MAX):
         cell = of_kind(Use.ORDERED, kind_of(dtype_of(values)))
         if isinstance(cell, Refusal):
             raise errors.error(cell.code, attempted, f"the variable has dtype {values.dtype}, which has no order",
                                "Use real numbers.")
-    if operation == "scatter_div" and not xp_of(values).all(values):
+    if computes is Computes.DIV and not xp_of(values).all(values):
         raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)
     indices = value.indices
@@ -157,7 +166,7 @@ def _places(array: Array, indices: Array) -> Any:
     return places
 
 
-def _prepare_parts(array: Array, operation: str, attempted: str, indices: object, updates: object) -> IndexedSlices:
+def _prepare_parts(array: Array, computes: Computes, attempted: str, indices: object, updates: object) -> IndexedSlices:
     # The parts as rows of an array that has as many rows as the variable has such parts.
     numbers = to_array(indices, argument="indices", attempted=attempted)
     depth = _depth(array, numbers, attempted)
@@ -167,7 +176,7 @@ def _prepare_parts(array: Array, operation: str, attempted: str, indices: object
     if values.shape != wanted:
         raise errors.error("RD04", attempted, f"updates have shape {values.shape}, the parts {wanted}",
                            "Pass one update, in the shape of its part, for each entry of indices.")
-    if not operation.endswith("update"):
+    if computes is not Computes.UPDATE:
         collectives.reducible(values, attempted)
     length = math.prod(numbers.shape[:-1])
     with on_device_of(numbers):
@@ -178,18 +187,21 @@ def _prepare_parts(array: Array, operation: str, attempted: str, indices: object
 
 def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) -> Any:
     """The array on `device` after an operation; `old`, which is there, and `new` are not changed."""
+    _, takes, computes = OPERATIONS[operation]
     backend = current_backend()
     there = collectives.put(backend, new, device)
-    if operation == "assign":
-        return frozen(there)
-    if operation == "assign_add":
-        return backend.sum((old, there))
-    if operation == "assign_sub":
-        return backend.difference(old, there)
+    if takes is _VALUE:
+        if computes is _UPDATE:
+            return frozen(there)
+        if computes is _ADD:
+            return backend.sum((old, there))
+        if computes is Computes.SUB:
+            return backend.difference(old, there)
+        raise errors.InternalError(f"{operation} of a value")
     if dtype_of(old).kind in "US":
         old = astype(old, np.result_type(dtype_of(old), dtype_of(there.values)))  # a longer string must not be cut
-    kind = operation.rpartition("_")[2]
-    if not operation.startswith("scatter_nd"):
+    kind = computes.value
+    if takes is Takes.SLICES:
         return backend.scatter(kind, old, there.indices, there.values)
     inner = there.values.shape[1:]
     with on_device_of(old):

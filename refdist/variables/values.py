@@ -7,7 +7,7 @@ Variables are distributed values too, but live in `variables`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeGuard, assert_never
+from typing import Any, Final, TypeGuard, assert_never
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -327,14 +327,15 @@ def _columns(parts: Sequence[object], attempted: str) -> Iterable[tuple[Any, ...
     return zip(*map(nest.flatten, parts), strict=True)
 
 
+_PER_REPLICA: Final = Together.PER_REPLICA  # see `Word`
 _ONE_REPLICA, _ARRAYS, _COPIES_OF_ONE, _SAME_OBJECT, _OTHER_OBJECTS = (RESULTS[leaves] for leaves in Leaves)
 
 
 def _together(cell: Together, parts: Sequence[object], component_devices: Sequence[str], bare: object) -> Any:
     # What is made of one value for each replica.
+    if cell is _PER_REPLICA:
+        return PerReplica(parts, component_devices)
     match cell:
-        case Together.PER_REPLICA:
-            return PerReplica(parts, component_devices)
         case Together.MIRRORED:
             return Mirrored(parts, component_devices)
         case Together.BARE:

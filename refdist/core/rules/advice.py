@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from refdist.core.context_stack import OUTSIDE, REPLICA, UPDATE, Situation
 from refdist.core.rules.calls import Call
-from refdist.core.rules.variables import Operation
+from refdist.core.rules.variables import OperationClass
 
 _IN_A_REPLICA = "Call it in the function given to `strategy.run`: every replica has logical devices of its own."
 
@@ -39,7 +39,7 @@ AMONG_WORKERS = {
 }
 
 # For reads and writes of a variable: by the code, and the class of the operation or the kind of context.
-ADVICE: dict[tuple[str, Situation | Operation | None], str] = {
+ADVICE: dict[tuple[str, Situation | OperationClass | None], str] = {
     ("RD12", REPLICA):
         "Reduce the value first, for example `get_replica_context().all_reduce(\"MEAN\", value)`, or give the "
         "variable an aggregation (SUM, MEAN, ONLY_FIRST_REPLICA).",
@@ -51,7 +51,7 @@ ADVICE: dict[tuple[str, Situation | Operation | None], str] = {
     ("RD13", REPLICA):
         "Create the variable with an aggregation: SUM or MEAN where every replica contributes a part, "
         "ONLY_FIRST_REPLICA where all contribute the same value, as after `all_reduce`, which SUM would multiply.",
-    ("RD20", Operation.SCATTER): "Assign the whole value instead.",
-    ("RD20", Operation.PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
-    ("RD20", Operation.BATCH): "Use `scatter_update`.",
+    ("RD20", OperationClass.SCATTER): "Assign the whole value instead.",
+    ("RD20", OperationClass.PICK): "Use aggregation NONE or ONLY_FIRST_REPLICA, or assign the whole value.",
+    ("RD20", OperationClass.BATCH): "Use `scatter_update`.",
 }

@@ -192,8 +192,8 @@ READS: Table[Aggregated, Situation, Read | Refusal] = Table(
 # --- Writes ------------------------------------------------------------------------------------------------
 
 
-class Operation(Word):
-    """A class of operations."""
+class OperationClass(Word):
+    """Which operations have the same cells."""
 
     ASSIGN = "assign"
     ADD = "add"
@@ -202,13 +202,49 @@ class Operation(Word):
     BATCH = "batch"
 
 
+class Takes(Word):
+    """What an operation takes beside the variable."""
+
+    VALUE = "a value"
+    SLICES = "slices"
+    PARTS = "parts"
+
+
+class Computes(Word):
+    """What becomes of old and new items; the backends' name for it."""
+
+    UPDATE = "update"
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    MIN = "min"
+    MAX = "max"
+
+
+class Operation(NamedTuple):
+    """What writes to a variable."""
+
+    of: OperationClass
+    takes: Takes
+    computes: Computes
+
+
 OPERATIONS = {
-    "assign": Operation.ASSIGN, "assign_add": Operation.ADD, "assign_sub": Operation.ADD,
-    "scatter_add": Operation.SCATTER, "scatter_sub": Operation.SCATTER, "scatter_mul": Operation.SCATTER,
-    "scatter_div": Operation.SCATTER,
-    "scatter_min": Operation.PICK, "scatter_max": Operation.PICK, "scatter_update": Operation.PICK,
-    "batch_scatter_update": Operation.BATCH,
-    "scatter_nd_add": Operation.SCATTER, "scatter_nd_sub": Operation.SCATTER, "scatter_nd_update": Operation.PICK,
+    "assign": Operation(OperationClass.ASSIGN, Takes.VALUE, Computes.UPDATE),
+    "assign_add": Operation(OperationClass.ADD, Takes.VALUE, Computes.ADD),
+    "assign_sub": Operation(OperationClass.ADD, Takes.VALUE, Computes.SUB),
+    "scatter_add": Operation(OperationClass.SCATTER, Takes.SLICES, Computes.ADD),
+    "scatter_sub": Operation(OperationClass.SCATTER, Takes.SLICES, Computes.SUB),
+    "scatter_mul": Operation(OperationClass.SCATTER, Takes.SLICES, Computes.MUL),
+    "scatter_div": Operation(OperationClass.SCATTER, Takes.SLICES, Computes.DIV),
+    "scatter_min": Operation(OperationClass.PICK, Takes.SLICES, Computes.MIN),
+    "scatter_max": Operation(OperationClass.PICK, Takes.SLICES, Computes.MAX),
+    "scatter_update": Operation(OperationClass.PICK, Takes.SLICES, Computes.UPDATE),
+    "batch_scatter_update": Operation(OperationClass.BATCH, Takes.SLICES, Computes.UPDATE),
+    "scatter_nd_add": Operation(OperationClass.SCATTER, Takes.PARTS, Computes.ADD),
+    "scatter_nd_sub": Operation(OperationClass.SCATTER, Takes.PARTS, Computes.SUB),
+    "scatter_nd_update": Operation(OperationClass.PICK, Takes.PARTS, Computes.UPDATE),
 }
 
 
@@ -229,7 +265,7 @@ class Written(NamedTuple):
 
     kind: Kind
     aggregation: VariableAggregation
-    operation: Operation
+    operation: OperationClass
 
 
 WRITES: Table[Written, Situation, Write | Refusal] = Table(
@@ -263,7 +299,7 @@ WRITES: Table[Written, Situation, Write | Refusal] = Table(
         aggregating; MEAN; assign, add, scatter                   every copy    every copy    own copy    mean
         aggregating; SUM, MEAN; pick, batch                       every copy    every copy    own copy    RD20
         aggregating; ONLY_FIRST_REPLICA; any                      every copy    every copy    own copy    replica 0's
-    """, rows=starmap(Written, product(SHARED, VariableAggregation, Operation)),
+    """, rows=starmap(Written, product(SHARED, VariableAggregation, OperationClass)),
     columns=(OUTSIDE, CROSS, UPDATE, REPLICA), cells=Write | Refusal)
 
 # --- Variables of other strategies ---------------------------------------------------------------------------
@@ -295,4 +331,4 @@ FOREIGN_UPDATES: Table[Kind, Keeps, Allowed] = Table(
 # --- The rows of one variable ----------------------------------------------------------------------------------
 
 # Of a kind and an aggregation the rows of WRITES by the class of operations.
-WRITES_OF = {row: {operation: WRITES[Written(*row, operation)] for operation in Operation} for row in READS}
+WRITES_OF = {row: {one: WRITES[Written(*row, one)] for one in OperationClass} for row in READS}
