@@ -65,8 +65,15 @@ class Sink(Protocol):
             What `receive` is called with.
         """
 
-    def combine(self, run: object, calls: list[Any]) -> Sequence[Any]:
-        """All replicas of `run` have arrived with these calls, which are to be executed; returns the answers."""
+    def combine(self, run: object, calls: Sequence[Any]) -> Any:
+        """All replicas of `run` have arrived with these calls, which are executed now.
+
+        Returns:
+            What `combined` is called with.
+        """
+
+    def combined(self, run: object, begun: Any, error: BaseException | None = None) -> None:
+        """The calls were executed, or raised an error."""
 
     def receive(self, met: Any, answer: object) -> None:
         """The replica for which `meet` returned `met` goes on with its part of the answer."""

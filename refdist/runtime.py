@@ -9,8 +9,8 @@ What lower layers ask of higher ones is a `Late`: set once, when refdist is impo
 
 What is neither, and why:
 
-* the stack of contexts (`core/context_stack`) and the parked replicas (`core/lockstep`) belong to a thread each, and
-  are read at every call;
+* the stack of contexts (`core/context_stack`), which is a context variable, and the parked replicas
+  (`core/lockstep`), which belong to a thread;
 * caches, which change how long something takes and not what comes out: places in source files, parsed device names,
   classes of containers, compiled kernels;
 * what belongs to the interpreter: `sys.excepthook`, and the environment.  Where a launcher gives no TF_CONFIG refdist
@@ -109,24 +109,17 @@ class Process:
         """
         variables = dict(os.environ)
         os.environ.update(environment)
-        try:
-            with self.other([field for field in self.fields if not field.kept]):
-                yield
-        finally:
-            os.environ.clear()
-            os.environ.update(variables)
-
-    @contextmanager
-    def other(self, fields: list[Declared]) -> Iterator[None]:
-        """Initial values of some fields, for the length of a `with` block."""
+        fields = [field for field in self.fields if not field.kept]
         put_back = [field.saved() for field in fields]
-        for field in fields:
-            field.reset()
         try:
+            for field in fields:
+                field.reset()
             yield
         finally:
-            for one in put_back:
-                one()
+            for restore in put_back:
+                restore()
+            os.environ.clear()
+            os.environ.update(variables)
 
     def of_a_worker(self) -> list[Declared]:
         """The fields of which each simulated worker has its own."""

@@ -50,13 +50,13 @@ def outcome(call: Callable[[], Any]) -> Any:
 
     Scopes that it leaves open are left.
     """
-    top = context_stack.state.top
+    top = context_stack.frame()
     try:
         return seen(call())
     except Exception as error:
         return type(error).__name__, str(error)
     finally:
-        context_stack.state.top = top
+        context_stack.top.set(top)
 
 
 def seen(value: Any) -> Any:

@@ -122,14 +122,14 @@ def of(call: Call, situation: Situation) -> World:
 def test_every_call_in_every_situation(name: Call, situation: Situation) -> None:
     world = of(name, situation)
     rule = calls.CALLS[name][situation]
-    top = context_stack.state.top
+    top = context_stack.frame()
 
     def call() -> Any:
-        before = context_stack.state.top
+        before = context_stack.frame()
         try:
             return CALLS[name](world)
         finally:
-            context_stack.state.top = before
+            context_stack.top.set(before)
 
     if not isinstance(rule, Refusal):
         in_situation(world, situation, call)
@@ -139,7 +139,7 @@ def test_every_call_in_every_situation(name: Call, situation: Situation) -> None
         assert isinstance(caught.value, RefdistError)
         assert caught.value.code == rule.code
         assert float(world.v) == 1.0
-    assert context_stack.state.top is top
+    assert context_stack.frame() is top
     found: list[Any] = []
     world.strategy.run(lambda: found.append(refdist.get_replica_context()))
     assert found and None not in found
@@ -284,7 +284,7 @@ def test_a_strategy_that_cannot_be_entered_is_not_set() -> None:
 
 def test_scopes_are_left_in_the_reverse_order() -> None:
     strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
-    before = context_stack.state.top
+    before = context_stack.frame()
     scope = strategy.scope()
     creator = refdist.variable_creator_scope(lambda next_creator, **kwargs: next_creator(**kwargs))
     scope.__enter__()
@@ -295,9 +295,9 @@ def test_scopes_are_left_in_the_reverse_order() -> None:
         assert refdist.get_strategy() is strategy
         creator.__exit__(None, None, None)
         scope.__exit__(None, None, None)
-        assert context_stack.state.top is before
+        assert context_stack.frame() is before
     finally:
-        context_stack.state.top = before
+        context_stack.top.set(before)
 
 
 @pytest.mark.parametrize("opened", [

@@ -116,7 +116,7 @@ def test_only_catalogued_errors_come_out_and_nothing_changes(entry: str, kind: s
     strategy = STRATEGIES[kind]()
     with strategy.scope():
         v = refdist.Variable([1.0, 2.0], aggregation=refdist.VariableAggregation.SUM)
-    top = context_stack.state.top
+    top = context_stack.frame()
     try:
         with np.errstate(all="ignore"):
             ENTRIES[entry](strategy, v, a, b, c)
@@ -126,5 +126,5 @@ def test_only_catalogued_errors_come_out_and_nothing_changes(entry: str, kind: s
         assert v.numpy().tolist() == [1.0, 2.0]
     finally:
         refdist.config.reset_simulated_devices()
-    assert context_stack.state.top is top
+    assert context_stack.frame() is top
     assert strategy.run(lambda: replica().all_reduce("SUM", 1.0)) is not None

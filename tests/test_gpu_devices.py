@@ -149,6 +149,20 @@ def test_whoever_runs_the_replicas_may_be_in_a_stream(cupy: Any) -> None:
     cupy.cuda.Stream.null.use()
 
 
+def test_a_single_replica_gives_the_stream_back_to_the_code_around_it(cupy: Any) -> None:
+    strategy, current = mirrored(1), cupy.cuda.get_current_stream
+
+    def step() -> None:
+        assert current().ptr == 0
+        cupy.cuda.Stream(non_blocking=True).use()
+
+    with cupy.cuda.Stream(non_blocking=True) as outer:
+        for _ in range(2):
+            strategy.run(step)
+            assert current() is outer
+    assert current().ptr == 0
+
+
 def test_nothing_of_cupy_is_replaced(monkeypatch: Any) -> None:
     skip_without_compiler()
     with process.fresh(STAND_IN_GPUS="2"), imported_anew("cupy"):

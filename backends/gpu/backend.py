@@ -39,12 +39,12 @@ from refdist.array.transport import Transport
 from refdist.array.types import Array
 from refdist.backends.gpu import nccl, readonly
 from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Event, Exporter, HostArray
-from refdist.backends.gpu.devices import Devices, DeviceSwitchHooks, library
+from refdist.backends.gpu.devices import Current, Devices, library
 from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
 from refdist.backends.gpu.transport import DeviceTransport
 from refdist.backends.simulated.backend import Simulated
 from refdist.core import context_stack
-from refdist.core.interfaces import ReplicaSwitchHooks
+from refdist.core.states import State
 
 
 class GPU(Backend):
@@ -83,8 +83,11 @@ class GPU(Backend):
     def memory_space(self, device: str) -> Hashable:
         return self._devices.of(device)
 
-    def switch_hooks(self) -> ReplicaSwitchHooks | None:
-        return DeviceSwitchHooks(self._cupy, self._devices)
+    def use(self, device: str) -> None:
+        self._devices.use(device)
+
+    def thread_state(self) -> State | None:
+        return Current(self._cupy, self._devices)
 
     def device(self, where: str | Array) -> AbstractContextManager[object]:
         gpu = self._devices.of(where) if isinstance(where, str) else self._gpu(where)

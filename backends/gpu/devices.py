@@ -11,7 +11,7 @@ Replicas and threads.  CUDA's current device, and the stacks behind CuPy's `with
 the thread.  Replicas are greenlets of one thread.  A switch of replicas inside such a block would let one replica pop
 what another one pushed, so:
 
-* the device of a replica is made current when it starts and when it goes on (`DeviceSwitchHooks`);
+* the device of a replica is made current when it starts (`Devices.use`) and when it goes on (`Current`);
 * replicas meet in default streams only; a collective in another stream is refused (RD09);
 * `strategy.run` may be called inside a block, because all its replicas begin and end within it.  For its length the
   default streams are pushed on top: a replica that closes a block of its own falls back to these.  They wait for the
@@ -35,6 +35,7 @@ from refdist import config, errors
 from refdist.backends.gpu.cupy_types import Cupy, DeviceStream, Pool
 from refdist.core import context_stack, devices, launcher
 from refdist.core.agreement import CollectiveCall
+from refdist.core.states import State
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525
@@ -135,6 +136,12 @@ class Devices:
             found = self._known[name] = self._find(name)
             return found
 
+    def use(self, name: str) -> None:
+        """Makes the GPU that a device name means current; the host has none."""
+        gpu = self.of(name)
+        if gpu is not None and len(self.mine) > 1:
+            self._cupy.cuda.Device(gpu).use()
+
     def _find(self, name: str) -> int | None:
         parts = config.logical_parts("GPU", len(self.mine))
         if parts is not self._parts:
@@ -173,25 +180,15 @@ def _here() -> str:
 Place = tuple[int, list[tuple[int, DeviceStream]]]
 
 
-class DeviceSwitchHooks:
-    """Called when lock step switches replicas: each runs on its own device, in the default stream."""
+class Current(State):
+    """The current device of each replica, which runs in the default stream."""
 
     def __init__(self, cupy: Cupy, known: Devices) -> None:
         self._cuda = cupy.cuda
         self._known = known
 
-    def start(self, device: str) -> None:
-        """A replica begins on `device`, whatever stream the replica before it has left current."""
-        self._rest()
-        gpu = self._known.of(device)
-        if gpu is not None and len(self._known.mine) > 1:
-            self._cuda.Device(gpu).use()
-
-    def suspend(self, call: CollectiveCall | None) -> Place:
-        """Suspends a replica at a collective, or (None) the code that calls `strategy.run`.
-
-        Returns:
-            What `resume` restores.
+    def save(self, call: CollectiveCall | None) -> Place:
+        """The current device; code that starts replicas also leaves its streams, until `restore`.
 
         Raises:
             RD09: a collective in a stream that is not the default one.
@@ -215,11 +212,17 @@ class DeviceSwitchHooks:
                     held.append((gpu, stream))
         return device, held
 
-    def resume(self, where: Place) -> None:
-        """Restores the device and the streams that `suspend` returned."""
+    def begin(self, saved: Place, now: object) -> None:
+        """The device of the code around, in the default stream, whatever stream the replica before has left current."""
+        self._rest()
+        if len(self._known.mine) > 1:
+            self._cuda.Device(saved[0]).use()
+
+    def restore(self, saved: Place, now: object) -> None:
+        """Makes the device and the streams current that `save` returned."""
         self._rest()
         cuda = self._cuda
-        device, held = where
+        device, held = saved
         for gpu, stream in reversed(held):
             with cuda.Device(gpu):
                 cuda.Stream.null.__exit__(None, None, None)

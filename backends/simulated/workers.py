@@ -10,10 +10,8 @@ Simulated workers stand in for processes, so they must not be able to tell the d
 * A call that differs between workers is an error on each of them, and each may catch it and go on.  That is why calls
   are compared while the rendezvous is executed, and the error is an answer; compared by the run itself, it would end
   the run.  Every worker raises an exception of its own, because tracebacks of several workers in one object would mix.
-* What differs from process to process is put back whenever a worker goes on: TF_CONFIG, the state of Python's, NumPy's
-  and PyTorch's global random generators, and the fields of the process of which every worker has its own
-  (`runtime.Field`).  The context stack and context variables need nothing, because lock step keeps those
-  of each unit.
+* What differs from process to process is a worker's own: beside what each replica has, TF_CONFIG, the global random
+  generators, and the fields of the process of which there is one for each worker.  It is a list, `states.PROCESS`.
 
 What remains shared is what the process has once: imported modules and what a program keeps in them, files, the working
 directory, the rest of the environment.  Results are shared on purpose.  A sum is taken once, over the arrays of all
@@ -25,24 +23,23 @@ from __future__ import annotations
 
 import json
 import os
-import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 from greenlet import getcurrent
 
 from refdist import config, errors, journal
+from refdist.array.backend import chosen
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
 from refdist.array.float_errors import Noted, report
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
-from refdist.core import agreement, context_stack, history, lockstep, pytorch
-from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
+from refdist.core import agreement, context_stack, history, lockstep
+from refdist.core.agreement import CollectiveCall
 from refdist.core.integers import as_integer
-from refdist.runtime import Field, process
+from refdist.core.states import MODES, PROCESS, State, States
+from refdist.runtime import Field
 
 T = TypeVar("T")
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
@@ -76,10 +73,8 @@ class SimulatedWorker(ConnectableTransport):
 
     def enter(self) -> None:
         """Makes this the worker that the program runs as, from the program's beginning."""
-        for field in process.of_a_worker():
-            field.reset()
         _running.value, journal.worker.value = self, self.rank
-        _set_config(self._config)
+        os.environ["TF_CONFIG"] = self._config
 
     def _rendezvous(self, call: CollectiveCall, contribution: object, combine: Callable[[list[Any]], T]) -> T:
         with journal.span("exchange", called=call, contributed=contribution):
@@ -101,21 +96,9 @@ class SimulatedWorker(ConnectableTransport):
                 combined = combine([one.contribution for one in calls])
             return [(combined, None, noted.bits)] * len(calls)
 
-        # The program may have set TF_CONFIG to something else.
-        config_of_mine = os.environ.get("TF_CONFIG")
-        put_back = [field.saved() for field in process.of_a_worker()]
-        mine = random.getstate(), np.random.get_state(), pytorch.random_state()
         journal.history.value.append((f"worker {self.rank}", call.kind, call.signature, call.call_site))
-        try:
-            answered: tuple[T, errors.RefdistError | None, int] = lockstep.rendezvous(
-                self._session, CollectiveCall(call.kind, call.signature, contribution, answer, call.call_site))
-        finally:
-            for one in put_back:
-                one()
-            _set_config(config_of_mine)
-            random.setstate(mine[0])
-            np.random.set_state(mine[1])
-            pytorch.set_random_state(mine[2])
+        answered: tuple[T, errors.RefdistError | None, int] = lockstep.rendezvous(
+            self._session, CollectiveCall(call.kind, call.signature, contribution, answer, call.call_site))
         combined, error, float_errors = answered
         if error is not None:
             raise history.explained(on_every_worker(type(error)(str(error), error.code)))
@@ -176,28 +159,35 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside any scope and any other simulation.")
 
-    hooks = lockstep.switch_hooks.value
-    outside = None if hooks is None else hooks.suspend(None)
-    # Every worker begins on the device that is current here, and not on that of a replica of the worker before it.
-    beginning = None if hooks is None else hooks.suspend(CollectiveCall(attempted, NOTHING_TO_COMPARE, site=()))
-    mode = pytorch.mode()
-
     def body(i: int, session: lockstep.LockstepRun) -> T:
-        if hooks is not None:
-            hooks.resume(beginning)
-        pytorch.set_mode(mode, session.mode)
-        context_stack.state.top = context_stack.BOTTOM
+        context_stack.top.set(context_stack.BOTTOM)
         SimulatedWorker(i, workers, session).enter()
         with journal.span("program", workers=workers):
             return fn()
 
-    try:
-        with _machine(replicas_per_worker):
-            return lockstep.run(workers, body, config.order(workers), attempted, unit_name="worker", compared=False)
-    finally:
-        if hooks is not None:
-            hooks.resume(outside)
-        pytorch.set_mode(mode)
+    gpus = 0 if replicas_per_worker == 1 else replicas_per_worker
+    with config.temporary_devices(cpu=1, gpu=gpus, advice=_ADVICE):
+        return lockstep.run(workers, body, config.order(workers), attempted, context_stack.BOTTOM, _OF_A_WORKER,
+                            unit_name="worker", compared=False)
+
+
+class _InThread(State):
+    """What a worker has of the thread, in the backend that is in use then."""
+
+    def save(self, call: CollectiveCall | None) -> tuple[State, Any] | None:
+        state = None if chosen.value is None else chosen.value.thread_state()
+        return None if state is None else (state, state.save(call))
+
+    def begin(self, saved: tuple[State, Any] | None, now: object) -> None:
+        if saved is not None:
+            saved[0].begin(saved[1], None)
+
+    def restore(self, saved: tuple[State, Any] | None, now: object) -> None:
+        if saved is not None:
+            saved[0].restore(saved[1], None)
+
+
+_OF_A_WORKER = States((*MODES, *PROCESS), _InThread())
 
 
 def _at_least_one(value: object, argument: str, attempted: str) -> int:
@@ -206,21 +196,3 @@ def _at_least_one(value: object, argument: str, attempted: str) -> int:
         raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int of 1 or more.",
                            kind=errors.InvalidValueError)
     return found
-
-
-@contextmanager
-def _machine(replicas: int) -> Iterator[None]:
-    before = os.environ.get("TF_CONFIG")
-    with config.temporary_devices(cpu=1, gpu=0 if replicas == 1 else replicas, advice=_ADVICE):
-        try:
-            with process.other(process.of_a_worker()):
-                yield
-        finally:
-            _set_config(before)
-
-
-def _set_config(text: str | None) -> None:
-    if text is None:
-        os.environ.pop("TF_CONFIG", None)
-    else:
-        os.environ["TF_CONFIG"] = text

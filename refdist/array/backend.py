@@ -51,8 +51,8 @@ from refdist.array.convert import (
 )
 from refdist.array.plugins import Plugins
 from refdist.array.types import Array
-from refdist.core import context_stack, lockstep
-from refdist.core.interfaces import ReplicaSwitchHooks
+from refdist.core import context_stack
+from refdist.core.states import MODES, State, States
 from refdist.runtime import Field
 
 if TYPE_CHECKING:
@@ -77,10 +77,12 @@ class Backend(ABC):
     Attributes:
         name: what it was chosen by.
         array_types: the types of its arrays, but for NumPy's.
+        states: what each replica has of its own beside its context variables; refdist sets it, as the name.
     """
 
     name: str = ""
     array_types: tuple[type, ...] = ()
+    states: States
 
     def __deepcopy__(self, memo: dict[int, object]) -> Backend:
         return self  # the devices of a process exist once
@@ -132,8 +134,11 @@ class Backend(ABC):
         """An array of another library, which has `__dlpack__`, as one of this backend; None leaves it to NumPy."""
         return None
 
-    def switch_hooks(self) -> ReplicaSwitchHooks | None:
-        """What is called when replicas take turns in one thread; None where the thread has no current device."""
+    def use(self, device: str) -> None:  # noqa: B027 - for libraries with a current device
+        """Makes a device the current one of the replica that begins."""
+
+    def thread_state(self) -> State | None:
+        """What each replica has of the thread in which they take turns; None where devices are not current there."""
         return None
 
     def synchronize(self) -> None:  # noqa: B027 - nothing to wait for, unless a backend says otherwise
@@ -274,8 +279,8 @@ def current_backend() -> Backend:
 def _choose(name: str) -> Backend:
     backend = made.value.get(name) or made.value.setdefault(name, find(name)())
     backend.name = name
+    backend.states = States(MODES, backend.thread_state())
     declare(backend)
-    lockstep.switch_hooks.value = backend.switch_hooks()
     chosen.value = backend
     return backend
 
@@ -326,7 +331,7 @@ def constant(value: object, dtype: object = None) -> Any:
     Source: tf.constant.
     """
     array = to_array(value, dtype, attempted="constant")
-    device = context_stack.state.top.device
+    device = context_stack.frame().device
     return current_backend().put(array, device) if device else array
 
 

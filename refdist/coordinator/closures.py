@@ -26,7 +26,7 @@ class Closure:
     Attributes:
         call: the function with its arguments, called with the number of the worker; for a worker that is a process,
             what it is sent.
-        context: makes the context that it runs in, as it was where the function was scheduled.
+        snapshot: the state that it begins with: that of the code that scheduled it, in the strategy's scope.
         name: of the function, for messages.
         made: the line that scheduled it.
         done, value, error: what came of it.
@@ -36,16 +36,15 @@ class Closure:
         asker: who goes on when it has been stopped; None where it goes on to the next choice.
     """
 
-    __slots__ = ("asker", "call", "context", "done", "error", "fate", "frame", "made", "name", "turn", "value",
-                 "worker")
+    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "snapshot", "turn", "value", "worker")
 
     def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
                  made: Place | None) -> None:
         self.call: Callable[[int], object] | bytes | None = call
         self.name = name
         self.made = made
-        self.frame = frame
-        self.context = inherited.contexts()
+        with context_stack.pushed(frame):
+            self.snapshot = inherited.Snapshot()
         self.done = False
         self.value: Any = None
         self.error: BaseException | None = None

@@ -27,7 +27,7 @@ from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stoppe
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
 from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
-from refdist.core import context_stack, devices
+from refdist.core import devices
 from refdist.strategies.parameter_server import ParameterServerExtended
 from refdist.variables.served import here
 
@@ -221,9 +221,9 @@ class Cluster(Functions):
         worker = closure.worker
         assert worker is not None and callable(closure.call)
         _mine.closure, here.worker = closure, worker.number
-        context_stack.state.top = closure.frame
+        call, number = closure.call, worker.number
         try:
-            value = settled(closure.context().run(closure.call, worker.number))
+            value = closure.snapshot.call(lambda: settled(call(number)))
             if not closure.fate:
                 closure.finish(value, None)
         except Stopped:
@@ -231,8 +231,6 @@ class Cluster(Functions):
         except BaseException as error:
             if not closure.fate:
                 self._failed(closure, worker.number, error)
-        finally:
-            context_stack.state.top = context_stack.BOTTOM
         worker.closure = closure.worker = None
         self._tired.clear()
         if worker.alive:

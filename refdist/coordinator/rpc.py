@@ -20,8 +20,9 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.coordinator.closures import settled
-from refdist.core import context_stack
+from refdist.core import context_stack, inherited
 from refdist.core.integers import as_integer
+from refdist.core.states import of_functions
 from refdist.data.spec import TensorSpec
 from refdist.runtime import Field
 
@@ -135,14 +136,14 @@ class GrpcServer(Server):
         self.started = True
 
     def call(self, method: str, args: Sequence[object], kwargs: dict[str, object]) -> object:
-        """Calls a function outside of every scope, and returns what is sent back."""
+        """Calls a function outside of every scope, with state of its own, and returns what is sent back."""
         if method not in self.methods:
             raise errors.error("RD25", f"Client.call({method!r})",
                                f"the server at {self.address} has only {', '.join(self.methods) or 'no function'}",
                                "Register the function before the server starts.", kind=errors.InvalidValueError)
         given, named = settled((tuple(args), kwargs))
         with context_stack.pushed(context_stack.BOTTOM):
-            return settled(self.methods[method](*given, **named))
+            return inherited.call(of_functions, lambda: settled(self.methods[method](*given, **named)))
 
 
 class Client:

@@ -75,7 +75,8 @@ class _Worker:
         assert isinstance(extended, ParameterServerExtended)
         extended.pause = self._pause
         self._incoming = Incoming(strategy, job.task.number)
-        self._frame = extended._scope_frame(context_stack.frame())
+        with context_stack.pushed(extended._scope_frame(context_stack.frame())):
+            self._snapshot = inherited.Snapshot()
         self._function = 0  # the number of the function that runs
         self._stopped = 0.0  # that of the last one that is to stop
         threading.Thread(target=self._listen, args=(control,), name="refdist control", daemon=True).start()
@@ -92,16 +93,16 @@ class _Worker:
                 return
 
     def _carried_out(self, call: bytes) -> bytes:
-        context_stack.state.top = self._frame
         try:
-            fn, args, kwargs = self._incoming.unpacked(call)
-            return _packed((DONE, settled(inherited.contexts()().run(fn, *args, **kwargs))))
+            return self._snapshot.call(self._result, call)
         except Stopped:
             return _packed((STOPPED, None))
         except BaseException as error:
             return _packed((FAILED, _sendable(error, self._job.task)))
-        finally:
-            context_stack.state.top = context_stack.BOTTOM
+
+    def _result(self, call: bytes) -> bytes:
+        fn, args, kwargs = self._incoming.unpacked(call)
+        return _packed((DONE, settled(fn(*args, **kwargs))))
 
     def _pause(self, device: str) -> None:
         if self._function <= self._stopped:

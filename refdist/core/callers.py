@@ -16,7 +16,7 @@ default_strategy: Late[Strategy] = Late()
 
 def rule(strategy: Strategy, call: Call) -> Allowed:
     """The cell of CALLS."""
-    top = context_stack.state.top
+    top = context_stack.frame()
     if top.strategy is strategy:
         return CALLS[call][top.kind]
     if top.kind == context_stack.OUTSIDE:

@@ -5,10 +5,10 @@ of these: what `assign` does, which copy of a variable is read, whether `run` is
 and the frame on top of this stack says where in a table to look.  Strategies and replica contexts push frames; the
 layers below them read the top.
 
-The stack is a linked list of frames that never change.  That is what makes lock step cheap: replicas take turns in
-one thread, each in the middle of its own scopes, and the whole stack of a waiting replica is one reference, which
-`rendezvous` keeps in a local variable and puts back.  Were the stack one list that is pushed and popped, each switch
-would have to take part of it out and put another part in.
+The stack is a linked list of frames that never change, and its top is a context variable.  Replicas take turns in one
+thread, each in the middle of its own scopes: each has a `contextvars.Context` of its own (`inherited`), and so its own
+stack, of which a switch needs to know nothing.  A thread that a program starts has no frames.  Code that is given a
+copy of a context (`asyncio.to_thread`, `copy_context().run`) has those of the copy.
 
 Invariants:
 
@@ -21,16 +21,12 @@ Invariants:
   all others.
 * `run` is None where a replica is alone.  Its collectives are carried out at once, without a rendezvous.
 * `drafts` are those of the innermost update, also inside the replicas and merge calls within it.
-
-The top is a field of a thread-local object of this module and not of `runtime.process`: it belongs to a thread, and
-every call reads it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -108,27 +104,28 @@ class Frame:
 BOTTOM = Frame(None, None, OUTSIDE)
 
 
-class _State(threading.local):
-    top: Frame = BOTTOM
+top: ContextVar[Frame] = ContextVar("top of the context stack", default=BOTTOM)
+
+# The top of the stack of the code that runs.  Nearly every call reads it, so there is no function around it.
+frame: Callable[[], Frame] = top.get
 
 
-state = _State()
+class pushed:  # noqa: N801 - written like a function, as contextlib.suppress is
+    """Makes a frame the top for the length of a `with` block."""
 
+    __slots__ = ("_new", "_old")
 
-def frame() -> Frame:
-    """The top of this thread's stack."""
-    return state.top
+    def __init__(self, new: Frame) -> None:
+        self._new = new
 
+    def __enter__(self) -> Frame:
+        self._old = top.get()
+        top.set(self._new)
+        return self._new
 
-@contextmanager
-def pushed(new: Frame) -> Iterator[Frame]:
-    """Makes `new` the top for the length of a `with` block."""
-    old = state.top
-    state.top = new
-    try:
-        yield new
-    finally:
-        state.top = old
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        top.set(self._old)
 
 
 class Scope:
@@ -144,7 +141,7 @@ class Scope:
 
     def _push(self, new: Frame) -> None:
         self._entered.append(new)
-        state.top = new
+        top.set(new)
 
     def _described(self) -> str:
         """What messages call it."""
@@ -156,32 +153,32 @@ class Scope:
         if not self._entered:
             raise errors.error("RD09", attempted, "it is not open", "Use a `with` block.")
         frame = self._entered[-1]
-        if state.top is not frame or frame.parent is None:  # it stays open, so that it can be left later
+        if top.get() is not frame or frame.parent is None:  # it stays open, so that it can be left later
             raise errors.error("RD09", attempted, "a scope that was entered later is still open",
                                "Leave scopes in the reverse order, best by nested `with` blocks.")
         self._entered.pop()
-        state.top = frame.parent
+        top.set(frame.parent)
 
 
 def situation(strategy: Strategy | None) -> Situation:
     """Which of SITUATIONS a call on `strategy` is made in."""
-    top = state.top
-    if top.kind == OUTSIDE:
+    here = frame()
+    if here.kind == OUTSIDE:
         return OUTSIDE
-    if top.strategy is strategy:
-        return top.kind
-    return OTHER_REPLICA if top.kind == REPLICA else OTHER_CROSS
+    if here.strategy is strategy:
+        return here.kind
+    return OTHER_REPLICA if here.kind == REPLICA else OTHER_CROSS
 
 
 def describe() -> str:
     """Where we are, in words for an error message."""
-    top = state.top
-    if top.strategy is None:
+    here = frame()
+    if here.strategy is None:
         return "outside any scope"
-    name = type(top.strategy).__name__
-    if top.replica is not None:
-        number = top.replica.replica_id_in_sync_group
-        return f"in replica {number} of {top.strategy.num_replicas_in_sync} of {name}"
-    if top.kind == UPDATE:
-        return f"in an update of copy {top.replica_id} under {name}"
+    name = type(here.strategy).__name__
+    if here.replica is not None:
+        number = here.replica.replica_id_in_sync_group
+        return f"in replica {number} of {here.strategy.num_replicas_in_sync} of {name}"
+    if here.kind == UPDATE:
+        return f"in an update of copy {here.replica_id} under {name}"
     return f"in the cross-replica context of {name}"

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from refdist.core.agreement import CollectiveCall
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +63,3 @@ class Replica(Protocol):
 
     def merge_call(self, merge_fn: Callable[..., object], args: Sequence[object] = (),
                    kwargs: Mapping[str, object] | None = None) -> Any: ...
-
-
-class ReplicaSwitchHooks(Protocol):
-    """Called when lock step switches replicas; needed where the current device is thread-local (CUDA)."""
-
-    def start(self, device: str) -> None:
-        """A replica begins on `device`."""
-
-    def suspend(self, call: CollectiveCall | None) -> Any:
-        """A replica waits for the others with this call, or (None) the code that calls `run` for its replicas.
-
-        Returns:
-            What `resume` needs: the current device and stream.
-
-        Raises:
-            RD09: replicas cannot meet there.
-        """
-
-    def resume(self, where: Any) -> None:
-        """Makes current what `suspend` returned."""

@@ -10,9 +10,11 @@ a run and used again, because a new greenlet costs 10 microseconds: CPython maps
 What thousands of waiting replicas cost is mostly the garbage collector's: each of them should keep as few objects
 alive as possible.
 
-Context variables.  Each replica has a copy of the context in which `run` was called (`inherited`): what is set around
-`run` holds in every replica, and what a replica sets is its own and ends with it.  The calls of all replicas at a
-rendezvous are one call, which is carried out in a copy of replica 0's context.
+State.  A replica is one object, a `Unit`: a greenlet, whose context is a copy of the one in which `run` was called
+(`inherited`) and is dropped when it is parked.  What is set around `run` holds in every replica, and what a replica
+sets is its own and ends with it.  What is not kept in contexts is saved and restored when replicas take turns
+(`states`); `run` is given it, and does not know what it is.  The calls of all replicas at a rendezvous are one call,
+which is carried out in a copy of replica 0's context, on a context stack that `run` is given.
 
 Stacks.  A greenlet keeps only its own part of the C stack.  While it runs, what lies above that part belongs to the
 code that switched to it last.  Code that walks up the stack (NumPy, for every temporary array of 256 KiB or more; the
@@ -24,8 +26,9 @@ resumes it, down to the bottom of the thread's stack.  Five rules make it so:
 * Replicas are parked by place.  Each place has a probe, a greenlet started at the same address, which reports how many
   bytes of the scheduler's stack were moved to make room for it: the distance between the two, and the same number again
   exactly when the scheduler is where it was.
-* A replica that starts a run of its own looks only at places inside its own part of the stack.  A greenlet that lies
-  further out would be laid over frames of the outer scheduler, which come back only when that scheduler runs again.
+* A replica that starts a run of its own looks only at places inside its own part of the stack (`Unit.inside`).  A
+  greenlet that lies further out would be laid over frames of the outer scheduler, which come back only when that
+  scheduler runs again.
 * Within a run all switches are made from the one frame of `run`, so they are made from one address.
 * A greenlet that is let go is ended at once.  The garbage collector would enter it once more to end it, at any moment.
 * A waiting replica is unwound by a switch too, after which `rendezvous` raises, and not by `greenlet.throw`, which
@@ -45,17 +48,14 @@ from collections.abc import Callable, Sequence
 from sys import modules
 from typing import Any
 
+import greenlet as greenlets
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
-from refdist.core import call_site, context_stack, history, inherited, pytorch
+from refdist.core import call_site, context_stack, history, inherited
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
-from refdist.core.interfaces import ReplicaSwitchHooks
 from refdist.core.rules.calls import Difference
-from refdist.runtime import Field
-
-switch_hooks: Field[ReplicaSwitchHooks | None] = Field(
-    "called when replicas take turns; None where the backend does not need it", lambda: None)
+from refdist.core.states import States
 
 
 class ReplicaStopped(BaseException):
@@ -66,28 +66,47 @@ class LockstepRun:
     """One run in progress: where to switch to, what came out so far, and whether it was stopped.
 
     Attributes:
+        states: what each of those that run has of its own beside its context.
+        around: what the code that called `run` had of it, with which they begin.
+        left: what the one has that waits since a moment ago; None where something else has run since.
+        frame: the context stack on which calls are carried out.
         first: the number of the first replica that runs here.
         unit_name: what messages call those that run.
         compared: whether lock step compares their calls, as it does those of replicas.
         event, rendezvous: where it is recorded, its event, and the number of the rendezvous that replicas come to.
-        mode: PyTorch's, as the replica left it that waits since a moment ago; None where something else has run since.
     """
 
-    __slots__ = ("compared", "error", "event", "first", "mode", "rendezvous", "results", "scheduler", "stopped",
-                 "unit_name")
+    __slots__ = ("around", "compared", "error", "event", "first", "frame", "left", "rendezvous", "results", "scheduler",
+                 "states", "stopped", "unit_name")
 
-    def __init__(self, scheduler: greenlet, count: int, first: int = 0, unit_name: str = "replica",
-                 compared: bool = True) -> None:
+    def __init__(self, scheduler: greenlet, count: int, frame: context_stack.Frame, states: States, first: int,
+                 unit_name: str, compared: bool) -> None:
+        self.scheduler = scheduler
+        self.states = states
+        self.around = self.left = None if states.idle == len(modules) else states.save(None)
+        self.frame = frame
         self.first = first
         self.compared = compared
         self.unit_name = unit_name
-        self.scheduler = scheduler
         self.results: list[Any] = [None] * count
         self.error: BaseException | None = None
         self.stopped = False
         self.event: Any = None
         self.rendezvous = 0
-        self.mode: pytorch.Mode | None = None
+
+
+class Unit(greenlet):
+    """What runs in lock step: a replica or a simulated worker.
+
+    Attributes:
+        inside: the places of runs that it starts.
+    """
+
+    __slots__ = ("inside",)
+
+    def __init__(self, inside: list[_Place]) -> None:
+        super().__init__(_carry_on)
+        self.inside = inside
 
 
 class _Place:
@@ -104,7 +123,7 @@ class _Place:
     def __init__(self, probe: greenlet, distance: int) -> None:
         self.probe = probe
         self.distance = distance
-        self.parked: list[greenlet] = []
+        self.parked: list[Unit] = []
         self.inside: list[_Place] = []
         self.runs = 0
 
@@ -112,25 +131,19 @@ class _Place:
         """Ends its greenlets, those inside first."""
         for place in self.inside:
             place.end()
-        for one in (*self.parked, self.probe):
-            one.parent = getcurrent()
-            one.throw(GreenletExit)
+        for ended in (*self.parked, self.probe):
+            ended.parent = getcurrent()
+            ended.throw(GreenletExit)
 
 
-class _Pool(threading.local):
-    """The places of this thread, the one used last first.
-
-    Attributes:
-        outermost: those of runs outside any replica.
-        places: those of the run that may be started now.
-    """
+class _Thread(threading.local):
+    """The places of runs outside any replica, the one used last first."""
 
     def __init__(self) -> None:
-        self.outermost: list[_Place] = []
-        self.places = self.outermost
+        self.places: list[_Place] = []
 
 
-_pool = _Pool()
+_thread = _Thread()
 _PLACES = 8
 
 
@@ -148,19 +161,18 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
         return call.execute([call])[0] if sink is None else _alone(sink, call)
     if run.stopped:
         raise errors.error("RD22", call.kind, "the call was made after the run had been stopped")
-    state = context_stack.state
-    mine = state.top
     # Workers meet with a call of their own, which their transport records.
     met = None if sink is None or not run.compared else sink.meet(run, call)
-    hooks = switch_hooks.value
-    where = None if hooks is None else hooks.suspend(call)
-    run.mode = mode = pytorch.mode() if "torch" in modules else None
-    answer = run.scheduler.switch(call)
-    state.top = mine
-    if hooks is not None:
-        hooks.resume(where)
-    if "torch" in modules:
-        pytorch.set_mode(mode, run.mode)
+    states = run.states
+    saved = run.left = None if states.idle == len(modules) else states.save(call)
+    try:
+        answer = run.scheduler.switch(call)
+    except greenlets.error:
+        run.left = None
+        raise errors.error("RD09", str(call), f"it was made {context_stack.describe()} by another thread, which has a "
+                           "copy of the replica's context variables", "Make the call in the replica itself.") from None
+    if states.idle != len(modules):
+        states.restore(saved, run.left)
     if run.stopped:
         raise ReplicaStopped
     if met is not None and sink is not None:
@@ -170,13 +182,33 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
 
 def _alone(sink: journal.Sink, call: CollectiveCall) -> Any:
     met = sink.meet(None, call)
-    [answer] = sink.combine(None, [call])
+    [answer] = _observed(sink, None, [call])
     sink.receive(met, answer)
     return answer
 
 
-def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[int], what: str, first: int = 0,
-        unit_name: str = "replica", compared: bool = True) -> list[Any]:
+def _observed(sink: journal.Sink, run: LockstepRun | None, calls: list[CollectiveCall]) -> Sequence[Any]:
+    begun = sink.combine(run, calls)
+    try:
+        answers = calls[0].execute(calls)
+    except BaseException as error:
+        sink.combined(run, begun, error)
+        raise
+    sink.combined(run, begun)
+    return answers
+
+
+def _carry_out(run: LockstepRun, calls: list[CollectiveCall]) -> Sequence[Any]:
+    # In a context of its own.
+    context_stack.top.set(run.frame)
+    call_site.meeting.set(calls[0].call_site)
+    sink = journal.recording.value if run.compared else None
+    return calls[0].execute(calls) if sink is None else _observed(sink, run, calls)
+
+
+def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[int], what: str,
+        frame: context_stack.Frame, states: States, first: int = 0, unit_name: str = "replica",
+        compared: bool = True) -> list[Any]:
     """Runs `body(replica, run)` for every replica in lock step and returns the results.
 
     Args:
@@ -184,6 +216,8 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         body: what a replica does; it may call `rendezvous`.
         order: a permutation of range(count), the order in which replicas are resumed.
         what: the call, for messages, for example "strategy.run of train_step".
+        frame: the context stack on which their calls are carried out.
+        states: what each has of its own beside its context; the caller has its own again afterwards.
         first: the number of the first replica, where others run on other workers.
         unit_name: what messages call those that run.
         compared: False where `execute` compares the calls itself.
@@ -194,13 +228,13 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         Whatever a replica raised first, with a note that says which one.
     """
     scheduler = getcurrent()
-    current = LockstepRun(scheduler, count, first, unit_name, compared)
-    state = context_stack.state
-    top = state.top
-    pool = _pool
-    mine = places = pool.places
-    if places is pool.outermost and scheduler.parent is not None:
-        places = []  # another library's greenlet, of whose stack nothing is known
+    known = True
+    if scheduler.parent is None:
+        places = _thread.places
+    elif type(scheduler) is Unit:
+        places = scheduler.inside
+    else:  # another library's greenlet, of whose stack nothing is known
+        places, known = [], False
     for place in places:  # nearly always the first
         if place.probe.switch(scheduler) == place.distance:
             break
@@ -214,20 +248,20 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
             old.end()
     if not places or places[0] is not place:
         places[:] = [place, *(other for other in places if other is not place)]
-    pool.places = place.inside
-    place.runs += 1
     parked = place.parked
     replicas: list[Any] = [None] * count
     calls: list[Any] = [None] * count
     together = f"{count} replicas"
     own_context = inherited.contexts()
     waiting = 0
+    current = LockstepRun(scheduler, count, frame, states, first, unit_name, compared)
+    place.runs += 1
     try:
         for i in order:
             if parked:
                 replica = parked.pop()
             else:
-                replica = greenlet(_replica)
+                replica = Unit(place.inside)
                 # A greenlet keeps what it is started with as long as it lives, so not with a job.
                 replica.switch(None)
             replicas[i] = replica
@@ -236,35 +270,29 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
             if call is not None:
                 waiting += 1
             else:
+                replica.gr_context = replicas[i] = None
                 parked.append(replica)
-                replicas[i] = None
                 if current.error is not None:
                     raise _noted(current, i, what)
         while waiting:
-            state.top = top
-            pool.places = mine
-            current.mode = None
+            current.left = None
             if waiting != count:
                 raise _missing(calls, what, current)
-            sink = None
             if compared:
                 compare(calls, first, unit_name)
                 call = calls[0]
                 journal.history.value.append((together, call.kind, call.signature, call.call_site))
-                sink = journal.recording.value
             waiting = 0
-            within = replicas[0].gr_context.copy().run
-            within(call_site.meeting.set, calls[0].call_site)
-            answers = within(calls[0].execute, calls) if sink is None else within(sink.combine, current, calls)
-            pool.places = place.inside
+            answers = replicas[0].gr_context.copy().run(_carry_out, current, calls)
             following: list[Any] = [None] * count
             for i in order:
-                following[i] = call = replicas[i].switch(answers[i])
+                replica = replicas[i]
+                following[i] = call = replica.switch(answers[i])
                 if call is not None:
                     waiting += 1
                 else:
-                    parked.append(replicas[i])
-                    replicas[i] = None
+                    replica.gr_context = replicas[i] = None
+                    parked.append(replica)
                     if current.error is not None:
                         raise _noted(current, i, what)
             calls = following
@@ -273,19 +301,20 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         if isinstance(error, errors.RefdistError):
             history.explained(error, _last(calls, current) if waiting else ())
         current.stopped = True
-        pool.places = place.inside
         for replica in replicas:
             if replica is not None:
                 # Not by `throw`, which enters a greenlet through other C functions than `switch`.
                 if replica.switch(None) is not None:
                     raise errors.InternalError("a stopped replica made another call") from None
+                replica.gr_context = None
                 parked.append(replica)
         raise
     finally:
-        state.top = top
-        pool.places = mine
+        current.stopped = True  # for code that has a copy of a replica's context variables
+        if states.idle != len(modules):
+            states.restore(current.around, None)
         place.runs -= 1
-        if places is not mine:
+        if not known:
             place.end()
 
 
@@ -318,22 +347,23 @@ def _probe(scheduler: Any) -> None:
         scheduler = scheduler.switch(scheduler._stack_saved)
 
 
-def _replica(_: None) -> None:
+def _carry_on(_: None) -> None:
     scheduler: Any = getcurrent().parent
     while True:
         run, body, i = scheduler.switch(None)
         try:
+            if run.states.idle != len(modules):
+                run.states.begin(run.around, run.left)
             run.results[i] = body(i, run)
         except GreenletExit:
             raise
         except BaseException as error:
             run.error = run.error or error
-        run.mode = None
+        run.left = None
         scheduler = run.scheduler
         # A parked replica must not keep the arrays of its last run alive.
         del run, body
-        getcurrent().gr_context = None
 
 
-call_site.end_at(_replica.__code__)
-call_site.carry_out_in(run.__code__)
+call_site.end_at(_carry_on.__code__)
+call_site.carry_out_in(_carry_out.__code__)

@@ -5,8 +5,8 @@ in.  All replicas share a thread, so a replica that waits inside `with torch.no_
 next one, and blocks that are not left in the reverse order would leave it behind after `run`.  Therefore the mode is
 put back as a whole whenever a replica goes on.
 
-PyTorch is never imported here.  Callers ask first whether it is in `sys.modules`; that is all that programs without it
-pay.  A program may import it inside a replica: a replica that began before has the mode of a new thread.
+PyTorch is never imported here, and nothing here is called before it is loaded (`states`).  A program may import it
+inside a replica: a replica that began before has the mode of a new thread.
 
 * `inference_mode` can only be entered and left, and leaving puts back what was there on entry.  Here it is entered and
   never left.  Dropping the object leaves it too, so that is done where everything is put back at once.

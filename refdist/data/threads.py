@@ -2,7 +2,7 @@
 
 A thread lives as long as the iterator that started it: it ends when the iterator has ended or is garbage collected.
 An exception in a thread is raised to the reader, in place of the element that caused it.  The functions of a program
-have copies of the reader's context variables.
+have the reader's state (`inherited`), outside of every scope, and keep to themselves what they set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from refdist.core import inherited
+from refdist.core import context_stack, inherited
 from refdist.data.iterators import noted
 
 _END = object()
@@ -34,8 +34,7 @@ class ReadAhead:
         stop = threading.Event()
         # The thread holds the queue and the event, never this object: so it can be collected, which ends the thread.
         weakref.finalize(self, _finish, self._queue, stop)
-        context = inherited.contexts()()
-        threading.Thread(target=context.run, args=(_read, read, self._queue, stop), daemon=True,
+        threading.Thread(target=_snapshot().call, args=(_read, read, self._queue, stop), daemon=True,
                          name="refdist prefetch").start()
 
     def __iter__(self) -> Iterator[Any]:
@@ -51,6 +50,11 @@ class ReadAhead:
                 raise error
             raise StopIteration
         return element
+
+
+def _snapshot() -> inherited.Snapshot:
+    with context_stack.pushed(context_stack.BOTTOM):
+        return inherited.Snapshot()
 
 
 def _read(read: Callable[[], Iterable[object]], elements: queue.Queue[_Item], stop: threading.Event) -> None:
@@ -83,10 +87,10 @@ def map_in_threads(make: Callable[[_T], _U], stream: Iterable[_T], threads: int)
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="refdist map") as pool:
         elements = iter(stream)
-        own_context = inherited.contexts()
+        snapshot = _snapshot()
 
         def started(count: int) -> Iterator[Future[_U]]:
-            return (pool.submit(own_context().run, make, element) for element in itertools.islice(elements, count))
+            return (pool.submit(snapshot.call, make, element) for element in itertools.islice(elements, count))
 
         waiting = deque(started(threads))
         number = 0

@@ -53,7 +53,7 @@ _NAMES = {
 _sites: dict[int, Site] = {}
 Moves = Callable[[], Iterable[tuple[str, str, int]]]
 
-_state, _worker, _taken = context_stack.state, journal.worker, summaries.taken
+_frame, _worker, _taken = context_stack.frame, journal.worker, summaries.taken
 # The places of sites by their id, with the site, so that the id stays its own.
 Places = dict[int, tuple[tuple[object, ...], list[str]]]
 # Kinds whose fields are not as they are handed on.
@@ -157,7 +157,7 @@ class Stream:
 
     def enter(self, run: Begun, function: str) -> Begun:
         # All at once, as for `meet`, `receive` and `leave`: these four are what a recording costs.
-        frame, worker = _state.top, run[3]
+        frame, worker = _frame(), run[3]
         context = frame.replica
         assert context is not None
         here, replica, device = _worker.value, context.replica_id_in_sync_group, frame.device
@@ -208,30 +208,26 @@ class Stream:
         _sites[place] = site
         number = self._next_number()
         # The contribution is the program's, and is not kept.
-        met = (number, "meet", monotonic_ns(), self._wheres.get(_state.top) or self._where(), rendezvous, call.kind,
+        met = (number, "meet", monotonic_ns(), self._wheres.get(_frame()) or self._where(), rendezvous, call.kind,
                op and op._name_, axis if axis is None else _axis(axis), place, _taken(call.contribution))
         self._take(met)
         return met
 
-    def combine(self, run: Any, calls: list[Any]) -> Sequence[Any]:
+    def combine(self, run: Any, calls: Sequence[Any]) -> tuple[Begun, Site | None]:
         call, worker = calls[0], self._here()
         before = worker.site
         begun = self._open("combine", self._where(None if run is None else run.event),
                            worker.rendezvous if run is None else run.rendezvous, call.kind, len(calls))
         worker.site = None if call.kind == "merge_call" else call.call_site
         self._known.clear()
-        error: BaseException | None = None
-        try:
-            answers: Sequence[Any] = call.execute(calls)
-            return answers
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            worker.site = before
-            if run is not None:
-                run.rendezvous = 0
-            self.leave(begun, error)
+        return begun, before
+
+    def combined(self, run: Any, begun: tuple[Begun, Site | None], error: BaseException | None = None) -> None:
+        combining, before = begun
+        combining[3].site = before
+        if run is not None:
+            run.rendezvous = 0
+        self.leave(combining, error)
 
     def receive(self, met: Raw, answer: object) -> None:
         number = self._next_number()
@@ -277,7 +273,7 @@ class Stream:
         return number, where, stack, worker
 
     def _where(self, within: Begun | None = None) -> Where:
-        frame = _state.top
+        frame = _frame()
         context = frame.replica
         replica = None if context is None else context.replica_id_in_sync_group
         here = _worker.value

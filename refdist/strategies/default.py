@@ -153,7 +153,7 @@ def experimental_set_strategy(strategy: Strategy | None) -> None:
         with context_stack.pushed(_BELOW_SET):
             strategy.scope().__enter__()
             top = context_stack.frame()
-    context_stack.state.top = top
+    context_stack.top.set(top)
 
 
 def array_module() -> Any:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from sys import modules
 from typing import Any, assert_never
 
 from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
 from refdist.array.transport import LoneWorker, Transport
-from refdist.core import context_stack, inherited, lockstep, pytorch
+from refdist.core import context_stack, inherited, lockstep
 from refdist.core.callers import require
 from refdist.core.rules.calls import Call
 from refdist.core.rules.options import ReduceOp, reduce_op_of
@@ -179,12 +178,10 @@ class StrategyExtended(OneOfAKind, Updates):
         if args or kwargs:
             check_components([args, kwargs], layout.count, "Strategy.run")
         args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
-        # Arrays of a library lie on devices.  The strategy's own backend, or an error; chosen now where none was.
-        places = self._current_backend().array_types
-        hooks = lockstep.switch_hooks.value
-        state = context_stack.state
-        before = state.top
-        scope = self._scope_frame(before)
+        # The strategy's own, or an error; chosen now where none was.
+        backend = self._current_backend()
+        places = backend.array_types  # arrays of a library lie on devices
+        scope = self._scope_frame(context_stack.frame())
         creators = scope.creators
         if layout.count > 1 and creators[-1] != self._create_variable:  # there are some inside the scope
             creators = (*creators, creation.for_all_replicas)
@@ -195,18 +192,16 @@ class StrategyExtended(OneOfAKind, Updates):
         error: BaseException | None = None
 
         def body(i: int, run: lockstep.LockstepRun | None) -> Any:
-            state.top = context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, run,
-                                            names[i], creators)
+            context_stack.top.set(context_stack.Frame(scope, strategy, context_stack.REPLICA, contexts[i], i, run,
+                                                      names[i], creators))
             my_args = args if args_of is None else args_of(i)
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
-            if hooks is not None:
-                hooks.start(names[i])
-            if run is not None and "torch" in modules:
-                pytorch.set_mode(mode, run.mode)
             if places:
+                backend.use(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if sink is None or event is None:
-                return fn(*my_args, **my_kwargs)
+                # CPython calls a function in place where nothing is unpacked.
+                return fn(*my_args, **my_kwargs) if my_args or my_kwargs else fn()
             if run is not None:
                 run.event = event
             entered = sink.enter(event, name)
@@ -218,24 +213,17 @@ class StrategyExtended(OneOfAKind, Updates):
             sink.leave(entered)
             return result
 
-        state.top = scope
-        where = None if hooks is None else hooks.suspend(None)
-        mode = pytorch.mode() if "torch" in modules else None
         try:
             if layout.count == 1:
-                results = [inherited.contexts()().run(body, 0, None)]
+                results = [inherited.call(backend.states, body, 0, None)]
             else:
-                results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", first)
+                results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", scope,
+                                       backend.states, first)
         except BaseException as raised:
             errors.explain_read_only(raised)
             error = raised
             raise
         finally:
-            state.top = before
-            if hooks is not None:
-                hooks.resume(where)
-            if "torch" in modules:
-                pytorch.set_mode(mode)
             if sink is not None and event is not None:
                 sink.end(event, error)
         return self._together(results)

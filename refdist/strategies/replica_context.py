@@ -237,7 +237,7 @@ class ReplicaContext(context_stack.Scope):
         return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
 
     def _require(self, call: Call) -> context_stack.Frame:
-        frame = context_stack.state.top
+        frame = context_stack.frame()
         cell = (CALLS[call][frame.kind] if frame.replica is self  # nearly always
                 else rule(self._strategy, call))
         if isinstance(cell, Refusal):
@@ -344,7 +344,7 @@ def get_replica_context() -> ReplicaContext | None:
 
     Source: tf.distribute.get_replica_context.
     """
-    frame = context_stack.state.top
+    frame = context_stack.frame()
     if isinstance(frame.replica, ReplicaContext):
         return frame.replica
     if frame.kind == context_stack.OUTSIDE:

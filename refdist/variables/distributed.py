@@ -191,7 +191,7 @@ class _Shared(Variable):
 
     def _change_copies(self, change: Callable[[int, tuple[Any, ...]], tuple[Any, ...]]) -> list[Array]:
         # Replaces what each cell holds by `change(number of its first copy, arrays)`; what all copies hold then.
-        drafts = context_stack.state.top.drafts
+        drafts = context_stack.frame().drafts
         new: list[Array] = []
         for cell in self._cells:
             function = functools.partial(change, len(new))

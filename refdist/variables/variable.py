@@ -354,7 +354,7 @@ class ResourceVariable(Variable):
     def _array(self) -> Any:
         cell = self._cell
         if cell.drafted:
-            drafts = context_stack.state.top.drafts
+            drafts = context_stack.frame().drafts
             draft = None if drafts is None else drafts.of(cell)
             if draft is not None:
                 return draft.arrays[self._place]
@@ -395,7 +395,7 @@ class ResourceVariable(Variable):
             at_once: also inside an update, whose draft it is otherwise.
         """
         cell, place = self._cell, self._place
-        drafts = None if at_once else context_stack.state.top.drafts
+        drafts = None if at_once else context_stack.frame().drafts
         if drafts is not None:
             owner = self if self._owner is None else self._owner
             new = drafts.open(cell, owner).change(place, function)

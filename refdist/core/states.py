@@ -1,0 +1,178 @@
+"""State of whatever runs that no context variable holds: what a library keeps for a whole thread or process.
+
+Replicas, simulated workers, functions of a coordinator and of datasets each own what they set.  Their context variables
+do, each in a `contextvars.Context` of its own (`inherited`).  All else is a row of one of two lists, MODES and PROCESS:
+it is saved when what runs begins to wait, and restored when that goes on.  A backend adds a row where devices are
+current in a thread (`Backend.thread_state`).
+
+What begins finds what the code has that started it, and that code finds it again afterwards, as with a context.
+
+A row counts from when its library is loaded; nothing is imported here.  A program may import a library in the middle of
+a run.  Of what waited meanwhile nothing was saved, and the state restores None.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from sys import modules
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from refdist.core import pytorch
+from refdist.runtime import process
+
+if TYPE_CHECKING:
+    from refdist.core.agreement import CollectiveCall
+
+
+class State(ABC):
+    """One thing that belongs to whatever runs."""
+
+    @abstractmethod
+    def save(self, call: CollectiveCall | None) -> Any:
+        """What runs will wait: at a rendezvous with this call, or (None) for all that it starts now.
+
+        Returns:
+            What `begin` and `restore` are called with.
+
+        Raises:
+            RD09: it cannot wait there.
+        """
+
+    @abstractmethod
+    def restore(self, saved: Any, now: Any) -> None:
+        """What has waited goes on.
+
+        Args:
+            saved: what `save` returned for it; None where its library was not loaded then.
+            now: what `save` has returned last in this thread, if nothing has run since; otherwise None.
+        """
+
+    def begin(self, saved: Any, now: Any) -> None:
+        """Something begins; `saved` is what `save(None)` returned for the code that starts it."""
+        self.restore(saved, now)
+
+
+class Row(NamedTuple):
+    """A state, and the library without which there is none."""
+
+    library: str
+    state: State
+
+
+class _Modes(State):
+    def save(self, call: CollectiveCall | None) -> pytorch.Mode | None:
+        return pytorch.mode()
+
+    def restore(self, saved: pytorch.Mode | None, now: pytorch.Mode | None) -> None:
+        pytorch.set_mode(saved, now)
+
+
+class _Generator(State):
+    """A generator of random numbers.
+
+    Those that wait at a rendezvous go on where they were.  What begins draws on where other code has stopped, as does
+    the code that started it, so that not all draw the same numbers.
+    """
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        self._read = read
+        self._write = write
+
+    def save(self, call: CollectiveCall | None) -> Any:
+        return None if call is None else self._read()
+
+    def restore(self, saved: Any, now: Any) -> None:
+        if saved is not None:
+            self._write(saved)
+
+
+class _Variable(State):
+    """A variable of the environment."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def save(self, call: CollectiveCall | None) -> str | None:
+        return os.environ.get(self._name)
+
+    def restore(self, saved: str | None, now: str | None) -> None:
+        if saved is None:
+            os.environ.pop(self._name, None)
+        else:
+            os.environ[self._name] = saved
+
+
+class _Fields(State):
+    """The fields of the process of which each worker has its own; a worker begins as a new process does."""
+
+    def save(self, call: CollectiveCall | None) -> list[Callable[[], None]]:
+        return [field.saved() for field in process.of_a_worker()]
+
+    def restore(self, saved: list[Callable[[], None]], now: object) -> None:
+        for put_back in saved:
+            put_back()
+
+    def begin(self, saved: object, now: object) -> None:
+        for field in process.of_a_worker():
+            field.reset()
+
+
+MODES = (
+    Row("torch", _Modes()),
+)
+"""What each replica, simulated worker and function has of its own."""
+
+PROCESS = (
+    Row("refdist", _Fields()),
+    Row("os", _Variable("TF_CONFIG")),
+    Row("random", _Generator(random.getstate, random.setstate)),
+    Row("numpy", _Generator(np.random.get_state, np.random.set_state)),
+    Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
+)
+"""What each simulated worker has of its own beside that, because it stands in for a process."""
+
+Saved = dict[State, Any]
+
+
+class States:
+    """The rows of some lists, as one state.
+
+    Attributes:
+        idle: how many modules were loaded when no row counted, -1 where one does.  While it is `len(sys.modules)` there
+            is nothing to do, and code that is in a hurry calls nothing here: a comparison is all that programs pay
+            which use none of the libraries.
+    """
+
+    __slots__ = ("_rows", "idle")
+
+    def __init__(self, rows: Sequence[Row], own: State | None = None) -> None:
+        self._rows = rows if own is None else (*rows, Row("refdist", own))
+        self.idle = 0
+
+    def _now(self) -> list[State]:
+        loaded = len(modules)
+        present = [row.state for row in self._rows if row.library in modules]
+        self.idle = -1 if present else loaded
+        return present
+
+    def save(self, call: CollectiveCall | None) -> Saved:
+        """See `State.save`."""
+        return {state: state.save(call) for state in self._now()}
+
+    def begin(self, saved: Saved | None, now: Saved | None) -> None:
+        """See `State.begin`."""
+        for state in self._now():
+            state.begin(saved and saved.get(state), now and now.get(state))
+
+    def restore(self, saved: Saved | None, now: Saved | None) -> None:
+        """See `State.restore`."""
+        for state in self._now():
+            state.restore(saved and saved.get(state), now and now.get(state))
+
+
+of_functions = States(MODES)
