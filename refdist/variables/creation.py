@@ -301,27 +301,41 @@ def _read_here(initial_value: object) -> object:
 
 def _make(strategy: Strategy, kind: Kind, aggregation: VariableAggregation, devices: Sequence[str],
           next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Variable:
-    copies: list[ResourceVariable] = []
-    backend = strategy.extended.backend
-    for i, device in enumerate(devices):
-        mine = {**kwargs, "use_resource": True, "distribute_strategy": strategy, "collections": []}
-        if i:
-            mine |= {"name": f"{copies[0]._name}/replica_{i}/", "initial_value": _CopyOf(copies[0])}
-        with context_stack.pushed(context_stack.frame().with_device(device)), backend.device(device):
-            made = next_creator(**mine)
-        if not (isinstance(made, ResourceVariable) and made._created_by is strategy and made._owner is None) or any(
-                made is other for other in copies):
-            raise errors.error("RD25", f"Variable(name={kwargs.get('name')!r})",
-                               f"a variable creator outside the strategy's scope returned {made!r} for copy {i}",
-                               "Return what `next_creator(**kwargs)` returns, a new variable for every copy.")
-        copies.append(made)
-        if i == 0:
-            _check_mean(strategy, kind, aggregation, made)
-            _take_first_worker_s_value(strategy, made, _described(made._name, kwargs["synchronization"], aggregation))
+    first = _made_by(next_creator, strategy, devices[0], kwargs, ())
+    _check_mean(strategy, kind, aggregation, first)
+    _take_first_worker_s_value(strategy, first, _described(first._name, kwargs["synchronization"], aggregation))
+    copies = [first]
+    for device in devices[1:]:
+        # What `default_creator` has been asked for the first one it need not be asked for again.
+        copies.append(_copied(first, f"{first._name}/replica_{len(copies)}", device)
+                      if next_creator is default_creator
+                      else _made_by(next_creator, strategy, device, kwargs, copies))
     if len(copies) > 1 and next_creator is not default_creator:
         _check_copies(kind, copies)
     variable: Variable = strategy.extended.kinds[kind]._of(copies, aggregation)
     return variable
+
+
+def _made_by(creator: Callable[..., object], strategy: Strategy, device: str, kwargs: Mapping[str, object],
+             copies: Sequence[ResourceVariable]) -> ResourceVariable:
+    # The copy on a device, as creators outside the strategy's scope make it, after `copies`.
+    asked = {**kwargs, "use_resource": True, "distribute_strategy": strategy, "collections": []}
+    if copies:
+        asked |= {"name": f"{copies[0]._name}/replica_{len(copies)}/", "initial_value": _CopyOf(copies[0])}
+    with context_stack.pushed(context_stack.frame().with_device(device)), strategy.extended.backend.device(device):
+        made = creator(**asked)
+    if not (isinstance(made, ResourceVariable) and made._created_by is strategy and made._owner is None) or any(
+            made is other for other in copies):
+        raise errors.error("RD25", f"Variable(name={kwargs.get('name')!r})",
+                           f"a variable creator outside the strategy's scope returned {made!r} for copy {len(copies)}",
+                           "Return what `next_creator(**kwargs)` returns, a new variable for every copy.")
+    return made
+
+
+def _copied(first: ResourceVariable, name: str, device: str) -> ResourceVariable:
+    array = frozen(current_backend().put(first._array, device))
+    return type(first)(array, name, first._shape, device, first._created_by, first._trainable, first._synchronization,
+                       first._aggregation, first._constraint)
 
 
 def _check_copies(kind: Kind, copies: Sequence[ResourceVariable]) -> None:
