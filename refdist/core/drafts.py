@@ -17,9 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from refdist.core.cell import Cell
-
 Value = tuple[Any, ...]
+
+
+class Cell(Protocol):
+    """What a variable's arrays are in: a `cell.Cell`, or one on a parameter server that is another process.
+
+    Attributes:
+        drafted: whether an update has ever written it.
+    """
+
+    drafted: bool
+
+    def newest(self) -> tuple[Value, Any]:
+        """The newest version, whose value comes first."""
+
+    def replace(self, seen: Any, value: Value) -> bool:
+        """Makes `value` the newest, unless there is a newer version than `seen`; whether it did."""
 
 
 class Owner(Protocol):

@@ -5,6 +5,9 @@ one back.  The server carries out the messages one after another, so an access i
 two accesses anything may happen.  Checks are made here, before anything is sent, with an array of the variable's dtype
 and shape.  There are several handles of a variable, one in each process that uses it, with the same number.
 
+What is computed here, such as all that `extended.update` has written, replaces a value on the server only if nobody has
+replaced it meanwhile, and is computed again otherwise (`core/cell`).  The server counts the versions for that.
+
 A server that is gone, or silent for longer than the limit, takes its variables with it: each access is RD33.
 """
 
@@ -22,7 +25,7 @@ from refdist.array.convert import dtype_of, frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.messages import Channel, Gone
 from refdist.array.types import Array
-from refdist.core import devices
+from refdist.core import context_stack, devices
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.variables import served
 from refdist.variables.interfaces import Strategy
@@ -78,6 +81,24 @@ class Facts(NamedTuple):
     constraint: Callable[..., object] | None
 
 
+class _Cell:
+    """What `core.cell.Cell` is in this process: a version is the value, and its number on the server."""
+
+    __slots__ = ("_ask", "drafted")
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
+        self.drafted = False
+
+    def newest(self) -> tuple[tuple[Any, ...], int]:
+        version, array = self._ask("read", "newest")
+        return (frozen(array),), version
+
+    def replace(self, seen: tuple[tuple[Any, ...], int], value: tuple[Any, ...]) -> bool:
+        replaced: bool = self._ask("assign", "replace", seen[1], to_numpy(value[0]))
+        return replaced
+
+
 class RemoteVariable(ServedVariable):
     """A handle of a variable on a parameter server that is another process.
 
@@ -101,6 +122,7 @@ class RemoteVariable(ServedVariable):
         # What values are checked with: a variable of this process with an array of the same dtype and shape.
         like = np.broadcast_to(np.zeros((), facts.dtype), [0 if n is None else n for n in facts.shape])
         self._stand_in = ResourceVariable(like, facts.name, facts.shape, facts.device, strategy, *facts[5:])
+        self._cell = _Cell(self._ask)  # type: ignore[assignment] # has what drafts use of a cell
         for name in ("_name", "_shape", "_device", "_created_by", "_trainable", "_synchronization", "_aggregation",
                      "_constraint", "_owner", "_index", "_made"):
             setattr(self, name, getattr(self._stand_in, name))
@@ -112,7 +134,9 @@ class RemoteVariable(ServedVariable):
 
     @property
     def _array(self) -> Any:
-        return frozen(self._ask("read", "get"))
+        drafts = context_stack.state.top.drafts
+        draft = None if drafts is None else drafts.of(self._cell)
+        return frozen(self._ask("read", "get")) if draft is None else draft.arrays[0]
 
     @_array.setter
     def _array(self, array: Array) -> None:
@@ -132,13 +156,25 @@ class RemoteVariable(ServedVariable):
         return self._stand_in._prepared(operation, value, attempted)
 
     def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
-        found = self._ask(operation, "update", operation, self._prepared(operation, value, attempted), read_value)
-        return frozen(found) if read_value else None
+        prepared = self._prepared(operation, value, attempted)
+        if context_stack.state.top.drafts is None:
+            found = frozen(self._ask(operation, "update", operation, prepared, read_value))
+        else:
+            found = self._change(lambda old: _updated(operation, old, prepared))
+        return found if read_value else None
 
     def _change(self, function: Callable[[Any], Any], at_once: bool = False) -> Any:
-        # Two messages: a function is not sent to the server.
-        self._array = new = function(self._array)
-        return new
+        drafts = None if at_once else context_stack.state.top.drafts
+        if drafts is not None:
+            return drafts.open(self._cell, self).change(0, function)
+        while True:
+            seen = self._cell.newest()
+            new = function(seen[0][0])
+            if self._cell.replace(seen, (new,)):
+                return new
+
+    def _put_back(self, arrays: tuple[Any, ...]) -> None:
+        """An update has failed, of which nothing was sent to the server."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         raise errors.error("RD20", f"copy.deepcopy of variable {self.name}", "its value is on a parameter server",
@@ -156,21 +192,50 @@ def handle(strategy: Strategy, facts: Facts) -> RemoteVariable:
     return made
 
 
+def _updated(operation: str, old: Any, prepared: Array | IndexedSlices) -> Any:
+    """What an operation makes of a value.
+
+    Raises:
+        RD04: the value has got another shape since `prepared` was checked.
+    """
+    if operation != "assign" and not isinstance(prepared, IndexedSlices) and prepared.shape != old.shape:
+        raise errors.error("RD04", operation, f"the value has shape {prepared.shape}, the variable holds {old.shape}",
+                           "Reshape the value to that shape.")
+    return update(operation, old, prepared, devices.CPU)
+
+
 class Store:
     """The variables of a parameter server, by their numbers."""
 
     def __init__(self) -> None:
-        self._arrays: dict[int, Any] = {}
+        # How often each was replaced, and what it holds.
+        self._versions: dict[int, tuple[int, Any]] = {}
         self._lock = threading.Lock()
 
     def get(self, number: int) -> Any:
         """The value."""
-        return self._arrays[number]
+        return self._versions[number][1]
+
+    def newest(self, number: int) -> tuple[int, Any]:
+        """The number of the version, and the value."""
+        return self._versions[number]
 
     def put(self, number: int, array: Array) -> None:
         """Replaces the value; the first one makes the variable."""
         with self._lock:
-            self._arrays[number] = frozen(array)
+            self._put(number, array)
+
+    def replace(self, number: int, version: int, array: Array) -> bool:
+        """Replaces the value if it still is of that version; whether it did."""
+        with self._lock:
+            is_newest = self._versions[number][0] == version
+            if is_newest:
+                self._put(number, array)
+            return is_newest
+
+    def _put(self, number: int, array: Array) -> None:
+        version = self._versions[number][0] + 1 if number in self._versions else 0
+        self._versions[number] = version, frozen(array)
 
     def update(self, number: int, operation: str, prepared: Array | IndexedSlices, read_value: bool
                ) -> Any:
@@ -180,11 +245,8 @@ class Store:
             RD04: the variable has got another shape since then.
         """
         with self._lock:
-            old = self._arrays[number]
-            if operation != "assign" and not isinstance(prepared, IndexedSlices) and prepared.shape != old.shape:
-                raise errors.error("RD04", operation, f"the value has shape {prepared.shape}, the variable holds "
-                                   f"{old.shape}", "Reshape the value to that shape.")
-            self._arrays[number] = new = update(operation, old, prepared, devices.CPU)
+            new = _updated(operation, self._versions[number][1], prepared)
+            self._put(number, new)
         return new if read_value else None
 
     def serve(self, channel: Channel) -> None:

@@ -119,6 +119,21 @@ def variables(strategy: Any, c: Any) -> None:
     with contextlib.suppress(KeyError):
         strategy.extended.update(v, fails_late)
     assert float(v) == 2.0, "the update is undone"
+
+    def adds_and_reads(one: Any) -> None:
+        before = float(one)
+        one.assign_add(1.0)
+        assert float(one) == float(one.read_value()) == before + 1
+
+    strategy.extended.update(v, adds_and_reads)
+    assert float(v) == 3.0
+    for _ in range(100):
+        c.schedule(v.assign_add, args=(1.0,))
+    for _ in range(20):
+        strategy.extended.update(v, lambda one: one.assign_sub(1.0))
+    c.join()
+    assert float(v) == 83.0, "neither the functions nor the updates lose what the others write"
+    v.assign(2.0)
     counts = c.fetch([c.schedule(lambda: (index(), own.assign_add(1))) for _ in range(6)])
     by_worker: dict[int, list[int]] = {}
     for worker, count in counts:
