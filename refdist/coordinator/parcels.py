@@ -16,10 +16,13 @@ RemoteValues, and variables made outside the strategy's scope, whose value is in
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
+from collections import ChainMap
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from types import CodeType
+from typing import Any, ClassVar, NamedTuple
 
 from refdist import errors
 from refdist.coordinator import steady
@@ -49,17 +52,36 @@ def _cloudpickle() -> Any:
     return cloudpickle
 
 
+def _code(file: str, *args: Any) -> CodeType:
+    return CodeType(*args).replace(co_filename=file)
+
+
+@functools.cache
+def _pickler() -> Any:
+    """cloudpickle's pickler, which keeps the names of files, also where that leaves them out: errors name them."""
+    base: Any = _cloudpickle().Pickler
+    reduced = base.dispatch_table[CodeType]
+
+    class Pickler(base):  # type: ignore[misc, unused-ignore]
+        dispatch_table: ClassVar[Any] = ChainMap(
+            {CodeType: lambda code: (_code, (code.co_filename, *reduced(code)[1]))}, base.dispatch_table)
+
+    return Pickler
+
+
 def by_value(value: object) -> bytes:
     """A value of the program itself, such as an object of one of its classes, as a worker sends it back.
 
     Raises:
         RD25: something in it cannot be sent.
     """
+    file = io.BytesIO()
     try:
-        return bytes(_cloudpickle().dumps(value, 5))
+        _pickler()(file, 5).dump(value)
     except Exception as error:
         raise errors.error("RD25", "the result of a scheduled function", f"it cannot be sent to the coordinator: "
                            f"{error}", "Return arrays, numbers and other plain objects.") from error
+    return file.getvalue()
 
 
 class SharedDataset(PerWorkerDataset):
@@ -117,7 +139,7 @@ class Outgoing:
         self._numbers: dict[int, tuple[int, object]] = {}  # by id, with the object, which keeps its id
         # By the ids of its parts, which are kept: the number of a function, and a call without arguments.
         self._steady: dict[tuple[int, ...], list[Any]] = {}
-        base: Any = _cloudpickle().Pickler
+        base: Any = _pickler()
         outgoing = self
 
         class Pickler(base):  # type: ignore[misc, unused-ignore]

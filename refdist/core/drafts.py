@@ -57,7 +57,7 @@ class Draft:
 
     __slots__ = ("arrays", "base", "cell", "changes", "owner")
 
-    def __init__(self, cell: Cell[Value], owner: Owner, base: Value) -> None:
+    def __init__(self, cell: Cell, owner: Owner, base: Value) -> None:
         self.cell = cell
         self.owner = owner
         self.base = base
@@ -108,12 +108,12 @@ class Drafts:
         self._outer = outer
         self._drafts: dict[int, Draft] = {}
 
-    def of(self, cell: Cell[Value]) -> Draft | None:
+    def of(self, cell: Cell) -> Draft | None:
         """What code inside this update finds in a cell, if it was written."""
         draft = self._drafts.get(id(cell))
         return self._outer.of(cell) if draft is None and self._outer is not None else draft
 
-    def open(self, cell: Cell[Value], owner: Owner) -> Draft:
+    def open(self, cell: Cell, owner: Owner) -> Draft:
         """This update's draft of a cell, which is made where there is none."""
         draft = self._drafts.get(id(cell))
         if draft is None:
