@@ -86,7 +86,7 @@ launched: list[str] = []
 
 
 def _launch(code, name, grid, block, args):
-    library, held, pointers = compiled(code), [], []
+    held, pointers = [], []
     launched.append(name)
     itemsize = _itemsize(code)
     for value in args:
@@ -99,15 +99,10 @@ def _launch(code, name, grid, block, args):
     reads, writes = _touched(name, args, itemsize)
     for mem in [*reads, *writes]:
         assert mem.device_id == cuda.runtime.getDevice(), "a kernel was given memory of another device"
-    stream = cuda.get_current_stream()
-    cuda._merge(stream.clock, cuda._host)
-    tick = stream.tick()
-    for mem in reads:
-        mem.used(stream, tick, False)
-    for mem in writes:
-        mem.used(stream, tick, True)
+    cuda.used(cuda.get_current_stream(), reads, writes)
     shape = (ctypes.c_uint * 3)(grid[0], grid[1] if len(grid) > 1 else 1, block[0])
-    getattr(library, f"run_{name}")(shape, (ctypes.c_void_p * len(pointers))(*pointers))
+    with cuda.runtime.lock:  # a library is compiled once, and its kernels have static variables
+        getattr(compiled(code), f"run_{name}")(shape, (ctypes.c_void_p * len(pointers))(*pointers))
 
 
 def _itemsize(code):

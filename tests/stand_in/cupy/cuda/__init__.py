@@ -7,6 +7,7 @@ and for which nobody waited, is an error.
 from __future__ import annotations
 
 import os
+import threading
 
 from . import driver, memory, runtime
 from .memory import MemoryPool, alloc_pinned_memory, set_allocator
@@ -26,12 +27,12 @@ class _BaseStream:
     def __enter__(self):
         device = runtime.getDevice()
         self.use()
-        _stacks.setdefault(device, []).append(self)
-        _stack_devices.append(device)
+        _thread.stacks.setdefault(device, []).append(self)
+        _thread.stack_devices.append(device)
         return self
 
     def __exit__(self, *error):
-        stack = _stacks[_stack_devices.pop()]
+        stack = _thread.stacks[_thread.stack_devices.pop()]
         stack.pop()
         (stack[-1] if stack else Stream.null).use()
 
@@ -50,19 +51,21 @@ class Stream(_BaseStream):
         return self.clock[id(self)]
 
     def record(self, event=None):
-        self.tick()
-        return Event(self)
+        with runtime.lock:
+            self.tick()
+            return Event(self)
 
     def wait_event(self, event):
-        _merge(self.clock, event.clock)
+        with runtime.lock:
+            _merge(self.clock, event.clock)
 
     def use(self):
         if not self.ptr:  # means the default stream of whichever device is current
-            _current.pop(runtime.getDevice(), None)
+            _thread.current.pop(runtime.getDevice(), None)
             return self
         if self.device_id != runtime.getDevice():
             raise RuntimeError("the stream is on another device")
-        _current[self.device_id] = self
+        _thread.current[self.device_id] = self
         return self
 
     def synchronize(self):
@@ -75,15 +78,24 @@ class _Null:
 
     def __get__(self, owner, kind=None):
         device = runtime.getDevice()
-        if device not in _nulls:
-            _nulls[device] = Stream(null=True)
-        return _nulls[device]
+        with runtime.lock:
+            if device not in _nulls:
+                _nulls[device] = Stream(null=True)
+            return _nulls[device]
 
 
+class _Thread(threading.local):
+    """What is current in a thread, and was before."""
+
+    def __init__(self):
+        self.current: dict[int, Stream] = {}
+        self.stacks: dict[int, list[Stream]] = {}
+        self.stack_devices: list[int] = []
+        self.devices: list[int] = []
+
+
+_thread = _Thread()
 _nulls: dict[int, Stream] = {}
-_current: dict[int, Stream] = {}
-_stacks: dict[int, list[Stream]] = {}
-_stack_devices: list[int] = []
 _host: dict[int, int] = {}
 Stream.null = _Null()
 
@@ -107,11 +119,12 @@ def _merge(clock, other):
 
 
 def get_current_stream():
-    return _current.get(runtime.getDevice()) or Stream.__dict__["null"].__get__(None)
+    return _thread.current.get(runtime.getDevice()) or Stream.__dict__["null"].__get__(None)
 
 
 def host_waits(stream):
-    _merge(_host, stream.clock)
+    with runtime.lock:
+        _merge(_host, stream.clock)
 
 
 def operate(reads, writes, anywhere=False):
@@ -120,12 +133,18 @@ def operate(reads, writes, anywhere=False):
     for array in [] if anywhere else [*reads, *writes]:
         if array.data.device_id != device:
             raise AssertionError(f"an array of device {array.data.device_id} is used while {device} is current")
-    _merge(stream.clock, _host)
-    tick = stream.tick()
-    for array in reads:
-        array.data.mem.used(stream, tick, False)
-    for array in writes:
-        array.data.mem.used(stream, tick, True)
+    used(stream, [array.data.mem for array in reads], [array.data.mem for array in writes])
+
+
+def used(stream, reads, writes):
+    """Notes that an operation of a stream uses memory."""
+    with runtime.lock:
+        _merge(stream.clock, _host)
+        tick = stream.tick()
+        for mem in reads:
+            mem.used(stream, tick, False)
+        for mem in writes:
+            mem.used(stream, tick, True)
 
 
 class Device:
@@ -133,12 +152,12 @@ class Device:
         self.id = runtime.getDevice() if device is None else int(device)
 
     def __enter__(self):
-        _devices.append(runtime.getDevice())
+        _thread.devices.append(runtime.getDevice())
         runtime.setDevice(self.id)
         return self
 
     def __exit__(self, *error):
-        runtime.setDevice(_devices.pop())
+        runtime.setDevice(_thread.devices.pop())
 
     def use(self):
         runtime.setDevice(self.id)
@@ -151,6 +170,3 @@ class Device:
     @property
     def pci_bus_id(self):
         return f"0000:{os.environ.get('STAND_IN_BUS', os.environ.get('PMI_RANK', '0'))}:{self.id}"
-
-
-_devices: list[int] = []

@@ -33,7 +33,8 @@ class Memory:
         self.bytes = whole[start:start + max(nbytes, 1)]
         self.ptr = self.bytes.ctypes.data
         self.nbytes = nbytes
-        Memory.living[self.ptr] = self
+        with runtime.lock:
+            Memory.living[self.ptr] = self
 
     def used(self, stream, tick, writes):
         from . import Race
@@ -64,7 +65,9 @@ def owner(ptr, nbytes):
     Raises:
         AssertionError: nobody's, or beyond the end.
     """
-    for mem in list(Memory.living.values()):
+    with runtime.lock:
+        living = list(Memory.living.values())
+    for mem in living:
         if mem.ptr <= ptr < mem.ptr + max(mem.nbytes, 1):
             assert ptr + nbytes <= mem.ptr + mem.nbytes, "a kernel reaches beyond the end of its array"
             return mem
@@ -80,24 +83,26 @@ class MemoryPool:
 
     def malloc(self, nbytes):
         device, rounded = runtime.getDevice(), -(-nbytes // 512) * 512
-        used, limit = self._used.get(device, 0), self._limit.get(device)
-        if limit and used + rounded > limit:
-            raise OutOfMemoryError(f"Out of memory allocating {rounded:,} bytes (allocated so far: {used:,} bytes, "
-                                   f"limit set to: {limit:,} bytes).")
-        self._used[device] = used + rounded
-        # Freed blocks are used again by the stream that they were made for, without waiting for anybody.
-        from . import get_current_stream
+        with runtime.lock:
+            used, limit = self._used.get(device, 0), self._limit.get(device)
+            if limit and used + rounded > limit:
+                raise OutOfMemoryError(f"Out of memory allocating {rounded:,} bytes (allocated so far: {used:,} bytes, "
+                                       f"limit set to: {limit:,} bytes).")
+            self._used[device] = used + rounded
+            # Freed blocks are used again by the stream that they were made for, without waiting for anybody.
+            from . import get_current_stream
 
-        kind = device, id(get_current_stream()), rounded
-        history = self._freed[kind].pop() if self._freed.get(kind) else History()
+            kind = device, id(get_current_stream()), rounded
+            history = self._freed[kind].pop() if self._freed.get(kind) else History()
         mem = Memory(nbytes, history)
         weakref.finalize(mem, self._free, kind, history)
         return MemoryPointer(mem, mem.ptr)
 
     def _free(self, kind, history):
         device, _, rounded = kind
-        self._used[device] -= rounded
-        self._freed.setdefault(kind, []).append(history)
+        with runtime.lock:
+            self._used[device] -= rounded
+            self._freed.setdefault(kind, []).append(history)
 
 
 _default = MemoryPool()

@@ -1,10 +1,19 @@
-"""How many devices there are: STAND_IN_GPUS, 1 when it is not set."""
+"""How many devices there are, STAND_IN_GPUS, 1 when it is not set; and the current one, of each thread."""
 
 from __future__ import annotations
 
 import os
+import threading
 
-_state = {"device": 0}
+# Whoever changes what all threads share has it; a finalizer may run in the midst of that, in the same thread.
+lock = threading.RLock()
+
+
+class _State(threading.local):
+    device = 0
+
+
+_state = _State()
 
 
 class CUDARuntimeError(RuntimeError):
@@ -22,10 +31,10 @@ def getDeviceCount():  # noqa: N802
 
 
 def getDevice():  # noqa: N802
-    return _state["device"]
+    return _state.device
 
 
 def setDevice(device):  # noqa: N802
     if not 0 <= device < getDeviceCount():
         raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
-    _state["device"] = device
+    _state.device = device
