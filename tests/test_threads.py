@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -371,3 +372,36 @@ def test_a_recording_has_each_write_of_each_thread_once() -> None:
         in_threads(*repeated(lambda: v.assign_add(1)))
     writes = [event for event in recording.events if event.kind == "write"]
     assert len(writes) == THREADS * TIMES and len({event.id for event in recording.events}) == len(recording.events)
+
+
+def test_a_file_has_what_each_thread_did_where_it_belongs(tmp_path: Path) -> None:
+    s = mirrored()
+
+    def work() -> None:
+        for _ in range(TIMES // 4):
+            s.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+
+    with refdist.record() as recording, refdist.insight.record_to(tmp_path / "a"):
+        in_threads(*[work] * THREADS)
+    events = refdist.insight.load(tmp_path / "a").events
+    assert events == recording.events
+    parents = Counter((event.parent, event.kind) for event in events)
+    for event in events:
+        if event.kind == "run":
+            assert parents[event.id, "replica"] == 2 and parents[event.id, "combine"] == 1
+        elif event.kind == "replica":
+            assert parents[event.id, "meet"] == parents[event.id, "receive"] == 1
+
+
+def test_a_recording_gives_a_variable_one_number_in_all_threads() -> None:
+    variables, everybody = [refdist.Variable(0) for _ in range(4 * TIMES)], threading.Barrier(THREADS)
+
+    def write() -> None:
+        for v in variables:
+            everybody.wait()
+            v.assign_add(1)
+
+    with refdist.record() as recording:
+        in_threads(*[write] * THREADS)
+    numbers = Counter(event["number"] for event in recording.events if event.kind == "write")
+    assert set(numbers.values()) == {THREADS} and len(numbers) == 4 * TIMES

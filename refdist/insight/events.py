@@ -17,7 +17,8 @@ from typing import Any
 VERSION = 2
 
 COMMON = {
-    "id": "the position in the recording, from 0",
+    "id": "the position in the recording, from 0; in a file that was written as things happened, a number that orders "
+          "them",
     "kind": "one of the kinds below",
     "time": "nanoseconds of a clock that only goes forward; left out of comparisons",
     "worker": "the worker, from 0",

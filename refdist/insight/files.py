@@ -128,7 +128,7 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
     """
     events: list[Event] = []
     sources: dict[str, str] = {}
-    position: dict[int, int] = {}
+    parts: list[list[tuple[int, int, dict[str, Any]]]] = []
     rank, size = 0, 1
     while rank < size:
         lines = _lines(path, rank)
@@ -137,7 +137,7 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
         for number, line in enumerate(lines, 1):
             found = _parsed(line, path, rank, number)
             if "format" in found:
-                position = {}
+                parts.append([])
                 if rank == found["rank"]:
                     size = found["size"]
                 else:
@@ -145,12 +145,18 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
             elif "file" in found:
                 sources.setdefault(found["file"], found["text"])
             elif "kind" in found:
-                try:
-                    if renumbered(found, position, len(events)):
-                        events.append(event_of(found))
-                except (KeyError, TypeError, ValueError) as error:
-                    raise _unreadable(path, f"line {number} of part {rank} is not an event") from error
+                if type(found.get("id")) is not int:
+                    raise _unreadable(path, f"line {number} of part {rank} is not an event")
+                parts[-1].append((rank, number, found))
         rank += 1
+    for part in parts:
+        position: dict[int, int] = {}
+        for rank, number, found in sorted(part, key=lambda line: line[2]["id"]):
+            try:
+                if renumbered(found, position, len(events)):
+                    events.append(event_of(found))
+            except (KeyError, TypeError, ValueError) as error:
+                raise _unreadable(path, f"line {number} of part {rank} is not an event") from error
     return events, sources
 
 

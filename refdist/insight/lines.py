@@ -4,6 +4,9 @@ A line is an object of JSON: an event, as the table of `events.py` has it, or th
 event is the first to name.  What happens most often is not made an event first: what its lines have in common is kept
 as text, and of an array that was kept whole there are its items as they lie in memory.  `event_of` makes the summaries
 when the lines are read.
+
+Events have the stream's numbers here, and get their positions when they are read, where they are also put in order: a
+program's threads write beside each other.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 from refdist import notebook
 from refdist.array import summaries
 from refdist.core import devices
-from refdist.insight.events import Event, Told, renumbered
+from refdist.insight.events import Event, Told
 from refdist.insight.stream import Moves, Places, Raw, Where, places_of, site_of, told_of, transferred
 
 encoded = json.JSONEncoder(separators=(",", ":")).encode
@@ -38,23 +41,14 @@ class Lines:
         self._places: Places = {}
         self._calls: dict[tuple[object, ...], str] = {}
         self._moves: dict[object, list[str]] = {}
-        self._count = 0
-        self._position: dict[int, int] = {}
         self._often: dict[str, Callable[..., str]] = {
             "replica": self._replica, "meet": self._meet, "receive": self._receive, "end": self._end,
             "write": self._write, "transfers": self._transfers}
 
     def of(self, raw: Raw) -> str:
-        """The lines of what happened; "" for the end of something that began before the recording."""
+        """The lines of what happened."""
         often = self._often.get(raw[1])
-        if often is not None:
-            return often(*raw)
-        found = ""
-        for told in told_of(raw, self._places):
-            if renumbered(told, self._position, self._count):
-                self._count += 1
-                found += self._told(told)
-        return found
+        return often(*raw) if often is not None else "".join(map(self._told, told_of(raw, self._places)))
 
     def event(self, event: Event) -> str:
         """An event that has been made."""
@@ -78,19 +72,15 @@ class Lines:
                 found += self.source(notebook.parts(place)[0])
         return found
 
-    def _begin(self, kind: str, at: int, where: Where) -> str:
+    def _begin(self, number: int, kind: str, at: int, where: Where) -> str:
         # What all events have; the object is left open.
         worker, replica, device, run, step, parent = where
-        number = self._count
-        self._count = number + 1
-        parent = None if parent is None else self._position.get(parent)
         return (f'{{"id":{number},"kind":"{kind}","time":{at},"worker":{worker},'
                 f'"replica":{"null" if replica is None else replica},"device":{_device(device)},"run":{run},'
                 f'"step":{step},"parent":{"null" if parent is None else parent}')
 
     def _replica(self, number: int, kind: str, at: int, where: Where, function: str) -> str:
-        self._position[number] = self._count
-        return f'{self._begin(kind, at, where)},"function":{_text(function)}}}\n'
+        return f'{self._begin(number, kind, at, where)},"function":{_text(function)}}}\n'
 
     def _meet(self, number: int, kind: str, at: int, where: Where, rendezvous: int, call: str, op: str | None,
               axis: int | str | None, place: int, kept: summaries.Taken) -> str:
@@ -103,30 +93,25 @@ class Lines:
             site = places_of(site_of(place))
             sources = self._sources(site)
             known = self._calls[key] = encoded({"call": call, "op": op, "axis": axis, "site": site})[1:-1]
-        self._position[number] = self._count
-        return (f'{sources}{self._begin(kind, at, where)},"rendezvous":{rendezvous},{known},'
+        return (f'{sources}{self._begin(number, kind, at, where)},"rendezvous":{rendezvous},{known},'
                 f'"bytes":{summaries.nbytes(kept)},"contributed":{summaries.packed(kept)}}}\n')
 
-    def _receive(self, _: int, kind: str, at: int, where: Where, rendezvous: int, of: int,
+    def _receive(self, number: int, kind: str, at: int, where: Where, rendezvous: int, of: int,
                  kept: summaries.Taken) -> str:
-        position = self._position.pop(of, None)
-        if position is None:
-            return ""
-        return (f'{self._begin(kind, at, where)},"rendezvous":{rendezvous},"of":{position},'
+        return (f'{self._begin(number, kind, at, where)},"rendezvous":{rendezvous},"of":{of},'
                 f'"received":{summaries.packed(kept)}}}\n')
 
-    def _end(self, _: int, kind: str, at: int, where: Where, of: int, how: str) -> str:
-        position = self._position.pop(of, None)
-        return "" if position is None else f'{self._begin(kind, at, where)},"of":{position},"how":"{how}"}}\n'
+    def _end(self, number: int, kind: str, at: int, where: Where, of: int, how: str) -> str:
+        return f'{self._begin(number, kind, at, where)},"of":{of},"how":"{how}"}}\n'
 
-    def _write(self, _: int, kind: str, at: int, where: Where, variable: str, count: int, copy: int | None,
+    def _write(self, number: int, kind: str, at: int, where: Where, variable: str, count: int, copy: int | None,
                kept: summaries.Taken, place: int) -> str:
         site = places_of(site_of(place))
-        return (f'{self._sources(site)}{self._begin(kind, at, where)},"variable":{_text(variable)},'
+        return (f'{self._sources(site)}{self._begin(number, kind, at, where)},"variable":{_text(variable)},'
                 f'"number":{count},"copy":{"null" if copy is None else copy},'
                 f'"bytes":{summaries.nbytes(kept)},"copies":{summaries.packed(kept)},"site":{encoded(site)}}}\n')
 
-    def _transfers(self, _: int, kind: str, at: int, where: Where, fields: dict[str, Moves]) -> str:
+    def _transfers(self, number: int, kind: str, at: int, where: Where, fields: dict[str, Moves]) -> str:
         # Kept, because a reduction that is done in every step has the same moves in every step.
         moves = fields["moves"]
         key = (moves.func, moves.args) if isinstance(moves, functools.partial) else moves
@@ -137,7 +122,7 @@ class Lines:
             ends = self._moves[key] = [
                 f',"source":"{source}","destination":"{destination}","bytes":{nbytes},"times":{times}}}\n'
                 for source, destination, nbytes, times in transferred(moves)]
-        return "".join([self._begin("transfer", at, where) + end for end in ends])
+        return "".join([self._begin(number, "transfer", at, where) + end for end in ends])
 
 
 def event_of(found: Mapping[str, Any]) -> Event:

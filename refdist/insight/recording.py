@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -47,7 +48,7 @@ class Recording:
         taken = self._raw[:]
         del self._raw[:len(taken)]  # what takes events has the list itself
         known: Places = {}
-        for raw in each_of(taken):
+        for raw in sorted(each_of(taken), key=itemgetter(0)):  # threads hand on beside each other
             for told in told_of(raw, known):
                 if renumbered(told, self._position, len(self._events)):
                     self._events.append(Event.of_json(told))

@@ -109,7 +109,7 @@ class Stream:
         # Where replicas are, by the frame that they began with.  What happens while they wait for a function of a
         # merge_call may begin runs and take steps, so this is forgotten when such a function, or the run, has ended.
         self._wheres: dict[context_stack.Frame, Where] = {}
-        # By the id of a variable's first copy: whether it is still that one, and its number.
+        # By the id of a variable's first copy: what forgets it with the copy, and its number.
         self._variables: dict[int, tuple[weakref.ref[Any], int]] = {}
         # What was taken of arrays that the answers to a rendezvous have in common, by id, with the array.
         self._known: summaries.Known = {}
@@ -260,9 +260,11 @@ class Stream:
 
     def _number_of(self, variable: Any) -> int:
         first = variable._primary
-        known = self._variables.get(id(first))
-        if known is None or known[0]() is not first:
-            known = self._variables[id(first)] = weakref.ref(first), self._here().counts.next_variable()
+        key = id(first)
+        known = self._variables.get(key)
+        if known is None:  # another thread may be here, too
+            known = self._variables.setdefault(key, (
+                weakref.ref(first, lambda _: self._variables.pop(key, None)), self._here().counts.next_variable()))
         return known[1]
 
     def _open(self, kind: str, where: Where, *fields: object) -> Begun:
