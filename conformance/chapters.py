@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,7 +151,26 @@ def load() -> tuple[Chapter, ...]:
     there = {path.stem for path in SPEC.glob("*.md")}
     if there - set(CHAPTERS):
         raise NotAChapter(f"{sorted(there - set(CHAPTERS))} is not among CHAPTERS")
-    return tuple(read(SPEC / f"{name}.md") for name in CHAPTERS if name in there)
+    return tuple(_chapter(name) for name in CHAPTERS if name in there)
+
+
+def having(clauses: Collection[str]) -> tuple[Chapter, ...]:
+    """The chapters in which a clause may begin with one of these texts, in reading order; all if there is no text.
+
+    No others are read: that takes longer than to carry out the cases of a clause.
+
+    Raises:
+        NotAChapter: as `load`.
+    """
+    if not clauses:
+        return load()
+    return tuple(_chapter(name) for name in CHAPTERS if (SPEC / f"{name}.md").exists() and any(
+        f"{name}.".startswith(clause) or clause.startswith(f"{name}.") for clause in clauses))
+
+
+@functools.cache
+def _chapter(name: str) -> Chapter:
+    return read(SPEC / f"{name}.md")
 
 
 def cases(chapters: tuple[Chapter, ...] | None = None) -> Iterator[Case]:

@@ -12,6 +12,7 @@ and ends the example if it does.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import linecache
 import os
@@ -19,6 +20,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from refdist.conformance.chapters import Case
@@ -100,8 +102,9 @@ def nothing_left(adapter: Adapter) -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        if os.environ != before:
+            os.environ.clear()
+            os.environ.update(before)
         if signal.getsignal(signal.SIGTERM) is not terminated:
             signal.signal(signal.SIGTERM, terminated)
         # What a partial implementation lacks, no program has called.
@@ -114,19 +117,16 @@ def _run(adapter: Adapter, program: Program, answer: Answer, names: dict[str, ob
     names.update(__name__="example", tf=adapter.tf)
     blocks = [program.preamble, program.example] if program.preamble else [program.example]
     linecache.cache[program.file] = (1, None, _page(blocks), program.file)
-    trees = [ast.increment_lineno(ast.parse(block.source), block.line - 1) for block in blocks]
-    example = trees.pop().body
     try:
         names["strategy"] = adapter.strategy(program.strategy)
-        if any(isinstance(node, ast.Name) and node.id == "other" for part in [*trees, *example]
-               for node in ast.walk(part)):
+        if any("other" in block.source and _names_other(block) for block in blocks):
             names["other"] = adapter.strategy("Mirrored 2")
-        for tree in trees:
-            exec(compile(tree, program.file, "exec"), names)
+        if program.preamble:
+            exec(_compiled(program.preamble, program.file), names)
     except Exception as error:
         answer[BEFORE] = raised(adapter, error)
         return
-    for i, statement in enumerate(example):
+    for i, statement in enumerate(_parsed(program.example).body):
         try:
             if i in program.observe and isinstance(statement, ast.Expr):
                 code = compile(ast.Expression(statement.value), program.file, "eval")
@@ -139,6 +139,21 @@ def _run(adapter: Adapter, program: Program, answer: Answer, names: dict[str, ob
             answer[i] = raised(adapter, error)
             if i not in program.observe:
                 break
+
+
+# One strategy after another has the same example, and one example after another the same preamble.
+@functools.lru_cache(maxsize=64)
+def _parsed(block: Code) -> ast.Module:
+    return ast.parse("\n" * (block.line - 1) + block.source)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(block: Code, file: str) -> CodeType:
+    return compile(_parsed(block), file, "exec")
+
+
+def _names_other(block: Code) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "other" for node in ast.walk(_parsed(block)))
 
 
 def ended(program: Program, answer: Answer, error: Result) -> None:

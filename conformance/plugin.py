@@ -20,7 +20,7 @@ import pytest
 
 from refdist.conformance import expected_failures, options, page, properties, report
 from refdist.conformance.adapter import Unusable
-from refdist.conformance.chapters import Case, cases
+from refdist.conformance.chapters import Case, cases, having
 from refdist.conformance.examples import Code
 from refdist.conformance.judging import Verdict
 from refdist.conformance.notation import on_one_line
@@ -35,7 +35,8 @@ class Run:
     """What is known of a run.
 
     Attributes:
-        everything: all cases, and `cases`, those that the options select.
+        everything: all cases, where expected failures or a report need them, and `cases`, those that the options
+            select.
         expected: by the name of a case.
         report: what is in the folder of the report.
         tester: the implementation, and `name`, what it says that it is.
@@ -72,9 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Reads the chapters and the file of expected failures, selects cases, and makes the folder of the report."""
     path, folder = config.getoption("--expected-failures"), config.getoption("--report")
+    clauses = config.getoption("--clause")
     try:
-        everything = list(cases())
-        selected = options.select(everything, config.getoption("--clause"), config.getoption("--concept"),
+        everything = list(cases(None if path or folder else having(clauses)))
+        selected = options.select(everything, clauses, config.getoption("--concept"),
                                   config.getoption("--level"))
         expected = expected_failures.read(path, everything) if path else {}
         known = report.empty()

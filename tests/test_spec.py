@@ -15,7 +15,7 @@ import pytest
 import refdist
 from refdist.conformance import properties
 from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, load, read
+from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, having, load, read
 from refdist.conformance.comparison import differences
 from refdist.conformance.examples import Code, Program, program
 from refdist.conformance.judging import Verdict, judge
@@ -42,6 +42,15 @@ def test_refdist_does_what_the_chapters_say(case: Case) -> None:
 
 def test_every_file_of_the_specification_is_a_chapter() -> None:
     assert [chapter.path for chapter in load()] and {chapter.path for chapter in load()} == set(SPEC.glob("*.md"))
+
+
+@pytest.mark.parametrize("clause", ["all_reduce.sum", "all_reduce", "variable", "run", "run.", "c", "nope", "nope.sum"])
+def test_a_clause_needs_only_the_chapters_in_which_one_begins_so(clause: str) -> None:
+    chapters = having([clause])
+    assert [case for case in cases(chapters) if case.clause.name.startswith(clause)] == [
+        case for case in CASES if case.clause.name.startswith(clause)]
+    assert all(any(one.name.startswith(clause) for one in chapter.clauses) for chapter in chapters)
+    assert having([]) == load()
 
 
 def test_a_property_that_is_skipped_says_only_why() -> None:

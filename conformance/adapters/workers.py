@@ -16,7 +16,7 @@ from typing import Any
 import refdist
 from refdist.conformance import expected_failures, properties
 from refdist.conformance.adapters.simulated import Simulated
-from refdist.conformance.chapters import cases
+from refdist.conformance.chapters import cases, having
 from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import judge
 from refdist.conformance.options import select
@@ -59,7 +59,8 @@ def main() -> int:
     refdist.config.set_simulated_devices(gpu=1)
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank, processes = strategy.extended.transport.rank, strategy.num_replicas_in_sync
-    multi = [case for case in select(cases(), options.clause, [], None) if case.strategy.startswith("MultiWorker")]
+    some = cases(having(options.clause))
+    multi = [case for case in select(some, options.clause, [], None) if case.strategy.startswith("MultiWorker")]
     mine = [one for case in multi if size(case.strategy)[0] == processes
             for one in (properties.drawn(case, DRAWS) if case.example.parameters else [case])]
     if not mine:
