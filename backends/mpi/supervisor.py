@@ -371,7 +371,7 @@ def _nothing() -> object:
 
 
 def _late(seconds: float) -> str:
-    return (f"[RD01] starting: not all workers arrived within {seconds:.0f} s. "
+    return (f"[RD01] starting: not all workers arrived within {seconds:g} s. "
             "Look at why the others did not start.")
 
 

@@ -185,7 +185,7 @@ class MPITransport(ConnectableTransport):
     def _lost(self) -> errors.RefdistError:
         report = self._watch.report()
         gone = self._watch.dead()  # now that the others have been asked
-        late = f"not all workers arrived within {self.timeout:.0f} s"
+        late = f"not all workers arrived within {self.timeout:g} s"
         what = f"{agreement.names(gone, 'worker')} died" if gone else late
         return history.explained(on_every_worker(errors.error(
             "RD01", self._watch.status(), f"{what}:\n{report}\n",
