@@ -50,6 +50,48 @@ def test_an_address_has_one_server_as_long_as_it_is_kept() -> None:
     rpc.Server.create("grpc", ADDRESS)
 
 
+def fails() -> None:
+    raise KeyError("no such row")
+
+
+@pytest.mark.parametrize("method", ["bad", "not_registered"])
+def test_the_error_of_a_call_does_not_keep_its_server(method: str) -> None:
+    server, client = served(bad=fails, two=lambda: 2)
+    result = client.call(method)
+    assert not result.is_ok()
+    del server
+    with pytest.raises(ConnectionError, match="RD33"):
+        client.two_blocking()
+    rpc.Server.create("grpc", ADDRESS)
+    with pytest.raises((KeyError, ValueError)) as caught:
+        result.get_value()
+    if method == "bad":
+        assert caught.traceback[-1].name == "fails", "where the function failed is known"
+
+
+def test_an_error_that_there_is_no_server_keeps_none() -> None:
+    server = rpc.Server.create("grpc", ADDRESS)
+    with pytest.raises(ConnectionError, match="RD33") as caught:
+        rpc.Client.create("grpc", ADDRESS)
+    del server
+    rpc.Server.create("grpc", ADDRESS)
+    assert caught.value.__traceback__ is not None
+
+
+def test_a_name_that_is_taken_is_an_error_by_tensorflow_s_name() -> None:
+    server = rpc.Server.create("grpc", ADDRESS)
+    server.register("one", lambda: 1)
+    with pytest.raises(refdist.errors.InvalidArgumentError, match=r"RD25.*'one'.*this name is taken"):
+        server.register("one", lambda: 2)
+
+
+def test_the_methods_of_a_client_say_what_they_call() -> None:
+    _server, client = served(power=lambda base, exponent=2: base ** exponent)
+    assert client.power.__name__ == "power" and client.power_blocking.__name__ == "power_blocking"
+    for method in (client.power, client.power_blocking):
+        assert method.__doc__.startswith(f"Calls power(base, exponent=2) of the server at {ADDRESS}; ")
+
+
 def test_a_server_that_nothing_refers_to_is_gone_though_it_is_in_a_circle() -> None:
     circle: list[Any] = [rpc.Server.create("grpc", ADDRESS)]
     circle.append(circle)

@@ -79,7 +79,7 @@ class Server:
         if address in _servers.value:
             raise errors.error("RD25", attempted, "there is a server at this address", "Take another address.",
                                kind=errors.InvalidValueError)
-        server = _servers.value[address] = GrpcServer(address)
+        server = _servers.value[address] = GrpcServer()
         return server
 
     def register(self, method_name: str, func: Callable[..., object]) -> None:
@@ -111,8 +111,7 @@ class Server:
 class GrpcServer(Server):
     """A simulated server."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self) -> None:
         self.methods: dict[str, Callable[..., object]] = {}
         self.started = False
 
@@ -126,7 +125,7 @@ class GrpcServer(Server):
                                kind=errors.InvalidValueError)
         if method_name in self.methods:
             raise errors.error("RD25", attempted, "this name is taken", "Register each function once.",
-                               kind=errors.InvalidValueError)
+                               kind=errors.InvalidArgumentError)
         if self.started:
             raise errors.error("RD25", attempted, "the server was started", "Register all functions before `start`.",
                                kind=errors.InvalidContextError)
@@ -134,16 +133,6 @@ class GrpcServer(Server):
 
     def start(self) -> None:
         self.started = True
-
-    def call(self, method: str, args: Sequence[object], kwargs: dict[str, object]) -> object:
-        """Calls a function outside of every scope, with state of its own, and returns what is sent back."""
-        if method not in self.methods:
-            raise errors.error("RD25", f"Client.call({method!r})",
-                               f"the server at {self.address} has only {', '.join(self.methods) or 'no function'}",
-                               "Register the function before the server starts.", kind=errors.InvalidValueError)
-        given, named = settled((tuple(args), kwargs))
-        with context_stack.pushed(context_stack.BOTTOM):
-            return inherited.call(of_functions, lambda: settled(self.methods[method](*given, **named)))
 
 
 class Client:
@@ -172,7 +161,7 @@ class Client:
         """
         attempted = f"Client.create({rpc_layer!r}, {address!r})"
         _check(attempted, rpc_layer, address, timeout_in_ms)
-        return GrpcClient(address, _server(attempted, address).methods)
+        return GrpcClient(address, _functions(attempted, address))
 
     def call(self, method_name: str, args: Sequence[object] | None = None, output_specs: object = None,
              timeout_in_ms: int = 0) -> StatusOrResult:
@@ -216,7 +205,7 @@ class GrpcClient(Client):
 
     def _result(self, method: str, args: Sequence[object], kwargs: dict[str, object]) -> StatusOrResult:
         try:
-            return StatusOrResult(_server(f"Client.call({method!r})", self._address).call(method, args, kwargs))
+            return StatusOrResult(_carried_out(self._address, method, args, kwargs))
         except Exception as error:
             return StatusOrResult(None, error)
 
@@ -239,14 +228,15 @@ def _methods(client: GrpcClient, name: str, function: Callable[..., object]) -> 
         return client._result(name, args, kwargs)
 
     def method(*args: object, timeout_in_ms: int = 0, **kwargs: object) -> StatusOrResult:
-        """Calls the function of the server."""
         return called(args, kwargs, timeout_in_ms)
 
     def blocking(*args: object, timeout_in_ms: int = 0, **kwargs: object) -> object:
-        """Calls the function of the server and returns what it returns."""
         return called(args, kwargs, timeout_in_ms).get_value()
 
-    return {name: method, f"{name}_blocking": blocking}
+    method.__name__, blocking.__name__ = name, f"{name}_blocking"
+    method.__doc__ = f"Calls {name}{signature} of the server at {client._address}; the result may be an error."
+    blocking.__doc__ = f"Calls {name}{signature} of the server at {client._address}; returns what that does, or raises."
+    return {method.__name__: method, blocking.__name__: blocking}
 
 
 class StatusOrResult:
@@ -318,12 +308,32 @@ def _check(attempted: str, layer: object, address: object, timeout_in_ms: object
                            "Pass milliseconds as an int, 0 for no limit.", kind=errors.InvalidValueError)
 
 
-def _server(attempted: str, address: str) -> GrpcServer:
-    server = _servers.value.get(address)
-    if server is None or not server.started:
+# No frame that an error passes through has the server among its variables: a result keeps the error, and with it the
+# server would live on.
+
+def _carried_out(address: str, method: str, args: Sequence[object], kwargs: dict[str, object]) -> object:
+    # Calls a function outside of every scope, with state of its own, and returns what is sent back.
+    attempted = f"Client.call({method!r})"
+    functions = _functions(attempted, address)
+    if method not in functions:
+        raise errors.error("RD25", attempted,
+                           f"the server at {address} has only {', '.join(functions) or 'no function'}",
+                           "Register the function before the server starts.", kind=errors.InvalidValueError)
+    given, named = settled((tuple(args), kwargs))
+    with context_stack.pushed(context_stack.BOTTOM):
+        return inherited.call(of_functions, lambda: settled(functions[method](*given, **named)))
+
+
+def _functions(attempted: str, address: str) -> dict[str, Callable[..., object]]:
+    if not _is_started(address):
         raise errors.error("RD33", attempted, f"no server was started at {address} in this process",
                            "Call `start` of a server at this address first, and keep it.")
-    return server
+    return _servers.value[address].methods
+
+
+def _is_started(address: str) -> bool:
+    server = _servers.value.get(address)
+    return server is not None and server.started
 
 
 def _not_created(method: str) -> NoReturn:
