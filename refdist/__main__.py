@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def program() -> int:
         try:
-            runpy.run_path(str(options.script), run_name="__main__")
+            runpy.run_path(os.path.abspath(options.script), run_name="__main__")
         except SystemExit as ended:
             if ended.code is None or isinstance(ended.code, int):
                 return ended.code or 0

@@ -152,7 +152,7 @@ CATALOGUE: dict[str, Code] = {
     "RD01": Code(
         "a replica did not come to the rendezvous", InvalidContextError,
         "Every replica makes the same sequence of collective calls, each the same number of times.",
-        "Move the call out of the branch or loop that only some replicas take."),
+        "Move the call out of the branch, loop or `try` that only some replicas go through."),
     "RD02": Code(
         "replicas are at different calls", InvalidContextError,
         "When replicas wait for each other, all of them are in the same call.",
@@ -164,7 +164,8 @@ CATALOGUE: dict[str, Code] = {
     "RD04": Code(
         "shapes differ", InvalidArgumentError,
         "An element-wise reduction needs the same shape on every replica; contributions are not broadcast.",
-        "Reduce over the batch first (`axis=0` in `strategy.reduce`), or gather instead."),
+        "Contribute the same array on every replica, gradients in the same order. Where the number of rows differs, "
+        "reduce over the batch first (`axis=0` in `strategy.reduce`), or gather instead."),
     "RD05": Code(
         "dtypes differ or cannot be converted", InvalidArgumentError,
         "A collective has one dtype, and so has a variable; a float is never converted to an int implicitly.",

@@ -28,7 +28,7 @@ PROGRAMS = {
     "a refusal": ('v.assign("x")', [11], "RD05"),
     "a refusal in a replica": ("strategy.run(lambda: reduce(True))", [11, 11, 8], "RD23"),
     "a mismatch": ("strategy.run(lambda: refdist.get_replica_context().replica_id_in_sync_group or reduce(1.0))",
-                   [11], "RD01"),
+                   [11, 11, 8], "RD01"),
     "an error of the user's own": ("strategy.run(mine)", [11, 10], "raised in replica 0 of 2 during strategy.run"),
     "an error in a merge_fn": ("strategy.run(lambda: refdist.get_replica_context().merge_call(lambda s: mine()))",
                                [11, 11, 10], "'mine'"),
@@ -86,6 +86,29 @@ def test_a_script_that_is_run_as_workers_is_all_that_is_printed(tmp_path: Path) 
     stderr = run(tmp_path, "mine()", "-m", "refdist", "run", "--workers", "2",
                  "--replicas-per-worker", "2")
     assert frames(stderr) == [("script.py", 11), ("script.py", 10)], stderr
+
+
+def test_a_worker_that_waits_for_another_is_where_the_traceback_ends(tmp_path: Path) -> None:
+    for launched in (("-m", "refdist", "run"), ()):
+        called = ("program()" if launched else "refdist.simulate_workers(program, 2)")
+        stderr = run(tmp_path, f"""def program():
+    workers = refdist.MultiWorkerMirroredStrategy()
+    if workers.cluster_resolver.task_id == 0:
+        workers.run(lambda: reduce(1.0))
+{called}""", *launched)
+        lines = [line for _, line in frames(stderr)]
+        assert lines == [15, 14, 14, 8], stderr
+        assert "[RD01] simulate_workers: worker 0 at all_reduce" in stderr and f"{tmp_path}/script.py:8)" in stderr
+
+
+def test_places_under_the_command_are_whole_paths_as_without_it(tmp_path: Path) -> None:
+    """Python names the file of a script by its whole path, however it is called."""
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + 'print(__file__)\nv.assign(strategy.run(lambda: reduce(None)))\n')
+    told = [subprocess.run([sys.executable, *command, "script.py"], capture_output=True, text=True, timeout=60,
+                           cwd=tmp_path) for command in ((), ("-m", "refdist", "run", "--workers", "1"))]
+    assert told[0].stdout == told[1].stdout == f"{script}\n"
+    assert [f'File "{script}", line 12' in done.stderr for done in told] == [True, True], told
 
 
 def test_a_caught_error_keeps_its_frames(tmp_path: Path) -> None:

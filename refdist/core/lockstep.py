@@ -46,6 +46,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from sys import modules
+from types import TracebackType
 from typing import Any
 
 import greenlet as greenlets
@@ -277,7 +278,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         while waiting:
             current.left = None
             if waiting != count:
-                raise _missing(calls, what, current)
+                raise _missing(calls, what, current).with_traceback(_place_of_first(replicas, calls))
             if compared:
                 compare(calls, first, unit_name)
                 call = calls[0]
@@ -324,6 +325,17 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
     kind = next(call.kind for call in calls if call is not None)
     found = f"{here}, but {names(gone, run.unit_name)} already returned"
     return mismatch(Difference.MISSING, kind, what, found, run.unit_name)
+
+
+def _place_of_first(replicas: Sequence[Any], calls: Sequence[object]) -> TracebackType | None:
+    # The frames of the first one that waits, so that a printed traceback ends where it does.
+    waiting = next(replica for replica, call in zip(replicas, calls, strict=True) if call is not None)
+    frame = waiting.gr_frame
+    trace: TracebackType | None = None
+    while frame is not None:
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return trace
 
 
 def _last(calls: Sequence[CollectiveCall | None], run: LockstepRun) -> list[history.Rendezvous]:
