@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="run a script once per worker, in lock step, in one process")
     run.add_argument("--workers", type=int, default=2, help="how many workers (default 2)")
-    run.add_argument("--replicas-per-worker", type=int, default=1, help="simulated devices of each (default 1)")
+    run.add_argument("--replicas-per-worker", type=int,
+                     help="simulated GPUs of each (default those of REFDIST_DEVICES)")
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
     launch.add_argument("-n", type=int, dest="processes", help="how many processes (default 2), all of them workers")
     launch.add_argument("--ps", type=int, default=0, help="how many parameter servers, beside a coordinator")

@@ -235,10 +235,17 @@ def reset_simulated_devices() -> None:
 def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu_hosts: int = 1,
                       advice: str = "") -> Iterator[None]:
     """`set_simulated_devices` for the length of a `with` block; `advice` is added to the error for any other device."""
+    with devices_kept():
+        set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu, tpu_hosts=tpu_hosts)
+        _machine.value.advice = advice
+        yield
+
+
+@contextmanager
+def devices_kept() -> Iterator[None]:
+    """After a `with` block the machine is again what it was before, whatever was stated in the block."""
     now = _machine.value
-    before = now.counts, now.tpu, now.asked, now.divided, now.advice
-    set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu, tpu_hosts=tpu_hosts)
-    now.advice = advice
+    before = now.counts, now.tpu, now.asked, {**now.divided}, now.advice
     try:
         yield
     finally:

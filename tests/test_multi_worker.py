@@ -438,12 +438,57 @@ def test_workers_under_mpi_that_each_train_a_model_are_warned_once() -> None:
 
 
 def test_a_device_that_a_simulated_worker_has_not_names_the_option() -> None:
-    for replicas, there in ((1, "CPU:0"), (2, "CPU:0, GPU:0, GPU:1")):
+    for replicas, there in ((1, "CPU:0, GPU:0"), (2, "CPU:0, GPU:0, GPU:1")):
         with pytest.raises(LookupError, match=rf"RD24.*machine has {there}\. Use MultiWorkerMirroredStrategy\(\), and "
                                               "`--replicas-per-worker N`, or `replicas_per_worker=N`"):
             refdist.simulate_workers(lambda: refdist.MirroredStrategy(["GPU:7"]), 2, replicas)
     with refdist.config.temporary_devices(gpu=1), pytest.raises(LookupError, match="set_simulated_devices"):
         refdist.MirroredStrategy(["GPU:7"])
+
+
+def on_one_gpu() -> Any:
+    """A worker's program that asks for one GPU, as on TensorFlow's clusters."""
+    own = resolvers.TFConfigClusterResolver()
+    resolver = resolvers.SimpleClusterResolver(own.cluster_spec(), task_type=own.task_type, task_id=own.task_id,
+                                               num_accelerators={"GPU": 1})
+    strategy = refdist.MultiWorkerMirroredStrategy(resolver)
+    return strategy.num_replicas_in_sync, strategy.extended.worker_devices[0][-5:]
+
+
+def test_each_simulated_worker_may_have_one_gpu() -> None:
+    assert refdist.simulate_workers(on_one_gpu, 2, 1) == [(2, "GPU:0")] * 2
+    assert refdist.simulate_workers(on_one_gpu, 2) == [(2, "GPU:0")] * 2
+    with refdist.config.temporary_devices(gpu=1):
+        assert refdist.simulate_workers(on_one_gpu, 2) == [(2, "GPU:0")] * 2
+
+
+def test_simulated_workers_have_the_machine_that_was_stated(monkeypatch: Any) -> None:
+    """As processes have that find REFDIST_DEVICES in their environment."""
+    def replicas() -> int:
+        return refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync
+
+    assert refdist.simulate_workers(replicas, 2) == [2, 2]
+    with refdist.config.temporary_devices(gpu=3):
+        assert refdist.simulate_workers(replicas, 2) == [6, 6]
+        assert refdist.simulate_workers(replicas, 2, 1) == [2, 2]
+        with pytest.raises(LookupError, match=r"RD24.*machine has CPU:0, GPU:0, GPU:1, GPU:2"):
+            refdist.simulate_workers(lambda: refdist.MirroredStrategy(["GPU:7"]), 2)
+    monkeypatch.setenv("REFDIST_DEVICES", "GPU:2")
+    refdist.config.reset_simulated_devices()
+    try:
+        assert refdist.simulate_workers(replicas, 2) == [4, 4]
+        assert refdist.simulate_workers(lambda: refdist.config.set_simulated_devices(gpu=9), 2) == [None, None]
+        assert refdist.simulate_workers(replicas, 2) == [4, 4], "what a worker states ends with it"
+    finally:
+        monkeypatch.undo()
+        refdist.config.reset_simulated_devices()
+
+
+def test_a_script_runs_on_simulated_workers_as_it_does_in_processes() -> None:
+    """Where no devices are stated, a program has those that it names, and is warned of several models."""
+    with pytest.warns(UserWarning, match="2 simulated workers train 2 models"):
+        assert refdist.simulate_workers(
+            lambda: refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2", "GPU:3"]).num_replicas_in_sync, 2) == [4, 4]
 
 
 def test_without_mpi4py_the_error_says_how_to_get_it(tmp_path: Path) -> None:

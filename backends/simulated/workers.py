@@ -43,7 +43,7 @@ from refdist.runtime import Field
 
 T = TypeVar("T")
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "
-           "on each simulated worker.")
+           "on each simulated worker, also for one.")
 
 
 _running: Field[SimulatedWorker | None] = Field(
@@ -123,7 +123,7 @@ def _on_host(columns: Columns) -> list[list[Any]]:
     return [[to_numpy(part) for part in column] for column in columns]
 
 
-def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int = 1) -> list[T]:
+def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int | None = None) -> list[T]:
     """Calls `fn()` once for each of several workers, in lock step, in this process.
 
     Each finds its own TF_CONFIG, so `MultiWorkerMirroredStrategy()` in `fn` is a worker's strategy.
@@ -131,7 +131,9 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     Args:
         fn: the program of a worker.
         workers: how many there are.
-        replicas_per_worker: with more than one, every worker has that many simulated GPUs.
+        replicas_per_worker: how many simulated GPUs every worker has, beside its CPU.  None gives every worker the
+            devices of this machine: those of REFDIST_DEVICES or `set_simulated_devices`, and where none are stated one
+            CPU, and any other that the program names.
 
     Returns:
         What `fn` returned for each worker.
@@ -154,7 +156,8 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     if not callable(fn):
         raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function without arguments.")
     workers = _at_least_one(workers, "workers", attempted)
-    replicas_per_worker = _at_least_one(replicas_per_worker, "replicas_per_worker", attempted)
+    if replicas_per_worker is not None:
+        replicas_per_worker = _at_least_one(replicas_per_worker, "replicas_per_worker", attempted)
     if _running.value is not None or context_stack.frame().kind != context_stack.OUTSIDE:
         raise errors.error("RD09", attempted, f"it was called {context_stack.describe()}",
                            "Call it outside any scope and any other simulation.")
@@ -165,8 +168,8 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
         with journal.span("program", workers=workers):
             return fn()
 
-    gpus = 0 if replicas_per_worker == 1 else replicas_per_worker
-    with config.temporary_devices(cpu=1, gpu=gpus, advice=_ADVICE):
+    with (config.devices_kept() if replicas_per_worker is None
+          else config.temporary_devices(gpu=replicas_per_worker, advice=_ADVICE)):
         return lockstep.run(workers, body, config.order(workers), attempted, context_stack.BOTTOM, _OF_A_WORKER,
                             unit_name="worker", compared=False)
 
