@@ -38,6 +38,7 @@ from refdist import (  # noqa: E402
     errors,
     experimental,
     insight,
+    missing,
     nest,
     nn,
     random,
@@ -60,7 +61,6 @@ from refdist.data.spec import TensorSpec  # noqa: E402
 from refdist.input.distributed import DistributedDataset, DistributedIterator  # noqa: E402
 from refdist.input.options import InputContext, InputOptions  # noqa: E402
 from refdist.insight import record  # noqa: E402
-from refdist.missing import no_such_name  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.central_storage import CentralStorageStrategy  # noqa: E402
 from refdist.strategies.cross_device_ops import CrossDeviceOps  # noqa: E402
@@ -101,9 +101,5 @@ __all__ = [
 
 cluster_resolver.launcher.set_tf_config()
 tracebacks.install()
+missing.explain(sys.modules)
 insight.start()
-
-
-if not TYPE_CHECKING:
-    def __getattr__(name: str) -> Any:
-        raise no_such_name(__name__, name)

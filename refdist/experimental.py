@@ -1,12 +1,9 @@
 """What TensorFlow keeps under `tf.distribute.experimental`."""
 
-from typing import TYPE_CHECKING, Any
-
 from refdist.checkpoints.preemption import PreemptionCheckpointHandler, PreemptionWatcher, TerminationConfig
 from refdist.coordinator import experimental as coordinator
 from refdist.coordinator import rpc
 from refdist.data.iterator import Optional
-from refdist.missing import no_such_name
 from refdist.strategies.base import ValueContext
 from refdist.strategies.central_storage import CentralStorageStrategy
 from refdist.strategies.communication import (
@@ -38,8 +35,3 @@ __all__ = [
     "partitioners",
     "rpc",
 ]
-
-
-if not TYPE_CHECKING:
-    def __getattr__(name: str) -> Any:
-        raise no_such_name(__name__, name)

@@ -8,8 +8,6 @@ It has what distribution is about: strategies, variables, datasets, checkpoints,
 generators. It is not a library of operations; arrays are NumPy's, and so are the operations on them.
 """
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 import refdist as distribute
@@ -19,7 +17,6 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
-from refdist.missing import no_such_name
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.variable import Variable
 
@@ -35,8 +32,3 @@ __all__ = [
     "float64", "int8", "int16", "int32", "int64", "nest", "nn", "random", "tpu", "train", "uint8", "uint16", "uint32",
     "uint64", "variable_creator_scope",
 ]
-
-
-if not TYPE_CHECKING:
-    def __getattr__(name: str) -> Any:
-        raise no_such_name(__name__, name)

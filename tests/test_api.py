@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import enum
-import importlib
+import functools
 import inspect
 import json
 import re
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import refdist
@@ -119,13 +120,78 @@ def exists(name: str) -> bool:
     return True
 
 
+PUBLIC = [
+    "refdist", "refdist.tf", "refdist.compat", "refdist.compat.v1", "refdist.compat.v1.distribute",
+    "refdist.compat.v1.distribute.experimental", "refdist.compat.v2", "refdist.config", "refdist.cluster_resolver",
+    "refdist.coordinator", "refdist.data", "refdist.data.experimental", "refdist.errors", "refdist.experimental",
+    "refdist.experimental.rpc", "refdist.experimental.partitioners", "refdist.insight", "refdist.nest", "refdist.nn",
+    "refdist.random", "refdist.random.experimental", "refdist.tpu", "refdist.tpu.experimental", "refdist.train",
+]
+
+
 @pytest.mark.parametrize("name", INSTEAD)
 def test_what_is_missing_is_not_there_and_the_porting_table_says_what_to_write(name: str) -> None:
     assert not hasattr(refdist, name) and name not in refdist.__all__
     assert f"`{name}`" in (Path(__file__).parents[1] / "docs" / "porting.md").read_text()
-    for module in ("refdist.experimental", "refdist.compat.v1.distribute"):
-        with pytest.raises(AttributeError, match=rf"\[RD20\] {module}.{name}"):
-            getattr(importlib.import_module(module), name)
+    # A module may be called `summary`, or import `math`.
+    for module in [module for module in map(module_at, PUBLIC) if name not in vars(module)]:
+        with pytest.raises(AttributeError, match=rf"\[RD20\] {module.__name__}.{name}") as caught:
+            getattr(module, name)
+        assert INSTEAD[name] in str(caught.value)
+
+
+def module_at(path: str) -> Any:
+    found: Any = refdist
+    for part in path.split(".")[1:]:
+        found = getattr(found, part)
+    assert isinstance(found, ModuleType)
+    return found
+
+
+@pytest.mark.parametrize("public", PUBLIC)
+def test_a_name_of_numpy_s_points_at_numpy(public: str) -> None:
+    for name in ("reshape", "add", "matmul", "stack"):
+        with pytest.raises(AttributeError, match=rf"RD20.*{name}. Write `np.{name}`"):
+            getattr(module_at(public), name)
+
+
+def test_a_name_that_is_missing_cannot_be_imported_either() -> None:
+    with pytest.raises(ImportError, match=r"cannot import name 'reshape' from 'refdist\.tf'"):
+        from refdist.tf import reshape  # noqa: F401
+
+
+def test_what_is_written_instead_is_there() -> None:
+    for advice in {*INSTEAD.values()}:
+        for package, path in re.findall(r"`(np|refdist)((?:\.\w+)+)", advice):
+            if not path.endswith(".X"):
+                functools.reduce(getattr, path[1:].split("."), {"np": np, "refdist": refdist}[package])
+
+
+def test_what_dir_shows_of_a_module_is_what_it_offers() -> None:
+    for public in PUBLIC:
+        module = module_at(public)
+        if hasattr(module, "__all__"):
+            assert [name for name in dir(module) if not name.startswith("__")] == sorted(module.__all__), public
+
+
+def test_the_names_of_tensorflow_2_are_at_its_path_too() -> None:
+    """As pages print aliases: tf.compat.v2.distribute.experimental.CentralStorageStrategy."""
+    v2 = tf.compat.v2
+    assert {name: getattr(v2, name) for name in tf.__all__} == {name: getattr(tf, name) for name in tf.__all__}
+    assert v2.__all__ == tf.__all__ and v2.distribute is refdist and refdist.compat.v2 is v2
+    assert v2.distribute.experimental.CentralStorageStrategy is refdist.experimental.CentralStorageStrategy
+    subprocess.run([sys.executable, "-c", "import refdist.compat.v2 as tf; tf.distribute.MirroredStrategy(['GPU:0'])"],
+                   check=True)
+
+
+@pytest.mark.parametrize("name", ["make_dataset_iterator_dyn", "make_input_fn_iterator_dyn"])
+def test_overloads_of_another_language_say_which_method_is_meant(name: str) -> None:
+    strategy = refdist.OneDeviceStrategy("CPU:0")
+    assert not hasattr(strategy, name) and hasattr(strategy, name.removesuffix("_dyn"))
+    with pytest.raises(AttributeError, match=rf"\[RD20\] OneDeviceStrategy.{name}: .*Leave `_dyn` out"):
+        getattr(strategy, name)
+    with pytest.raises(AttributeError, match=r"^'OneDeviceStrategy' object has no attribute 'make_dataset_iter'"):
+        strategy.make_dataset_iter  # noqa: B018
 
 
 def test_a_name_that_is_nowhere_is_python_s_own_error() -> None:

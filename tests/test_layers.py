@@ -31,7 +31,7 @@ LAYERS = [
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 # They import from everywhere, to show what users find there.
-FACES = {"__init__", "__main__", "tf", "backends.__init__"}
+FACES = {"__init__", "__main__", "tf", "compat.v2", "backends.__init__"}
 # Lists of built-in plugins: found by name when they are asked for, as those of other packages are.
 BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
             ("array.connection", "backends.simulated.workers"), ("array.connection", "backends.mpi.transport")}

@@ -1,5 +1,5 @@
-"""Names as older versions of TensorFlow had them: `refdist.compat.v1.distribute`."""
+"""Names at the paths of TensorFlow's versions: `refdist.compat.v1.distribute`, and `refdist.compat.v2`."""
 
-from refdist.compat import v1
+from refdist.compat import v1, v2
 
-__all__ = ["v1"]
+__all__ = ["v1", "v2"]

@@ -17,6 +17,7 @@ from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator, Optional
 from refdist.input.distributed import DistributedDataset, DistributedIterator
 from refdist.input.options import InputContext, InputOptions
+from refdist.missing import Missing
 
 if TYPE_CHECKING:
     from refdist.strategies.base import Scope
@@ -124,6 +125,10 @@ class Deprecated:
         """An iterator over a dataset whose batches are split over the replicas."""
         _warn("make_dataset_iterator", "experimental_distribute_dataset")
         return InputIterator(self.experimental_distribute_dataset(dataset))
+
+    # Of the pages for another language.
+    make_dataset_iterator_dyn = Missing()
+    make_input_fn_iterator_dyn = Missing()
 
     def make_input_fn_iterator(self, input_fn: Callable[[InputContext], object],
                                replication_mode: InputReplicationMode = InputReplicationMode.PER_WORKER

@@ -11,15 +11,12 @@ array(2., dtype=float32)
 Source: tf.compat.v1.distribute.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from refdist import cluster_resolver
 from refdist.cluster_resolver.server import Server
 from refdist.compat.v1 import experimental
 from refdist.compat.v1.strategies import MirroredStrategy, OneDeviceStrategy, Strategy
 from refdist.core.rules.options import InputReplicationMode, ReduceOp
 from refdist.input.options import InputContext
-from refdist.missing import no_such_name
 from refdist.strategies.base import RunOptions
 from refdist.strategies.cross_device_ops import CrossDeviceOps
 from refdist.strategies.default import experimental_set_strategy
@@ -49,8 +46,3 @@ def get_loss_reduction() -> ReduceOp:
     Source: tf.compat.v1.distribute.get_loss_reduction.
     """
     return ReduceOp.SUM
-
-
-if not TYPE_CHECKING:
-    def __getattr__(name: str) -> Any:
-        raise no_such_name(__name__, name)
