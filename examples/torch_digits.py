@@ -8,7 +8,8 @@ same bits.  PyTorch has the model, its gradients and the optimizer.  refdist say
 adds up the gradients, in place of DistributedDataParallel: a worker that is lost, or makes another call than the
 others, is an error on all of them.
 
-Each worker has one replica.  The data are scikit-learn's 1,797 images of 8 x 8 pixels.
+Each worker has one replica.  The data are scikit-learn's 1,797 images of 8 x 8 pixels:
+`pip install torch scikit-learn`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ import hashlib
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 import refdist
+
+try:
+    import torch
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+except ImportError as error:
+    raise SystemExit(f"{error}; this example needs `pip install torch scikit-learn`") from error
 
 
 def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: tuple[Any, Any]) -> tuple[Any, Any]:

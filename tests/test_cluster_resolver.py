@@ -180,6 +180,7 @@ def test_what_is_probably_wrong_is_warned_of(monkeypatch: Any) -> None:
         assert resolver.task_type == "ps"
     for addresses, says in ((["localhost:1", "far:2"], "names localhost"), (["127.0.0.1:1", "far:2"], "127.0.0.1"),
                             (["a:0", "b:2"], "a:0; no connection can be made to port 0"),
+                            (["localhost:0000", "localhost:1"], "localhost:0000; no connection can be made to port 0"),
                             (["a", "b:2"], "a, which has no port"),
                             (["a:1", "a:1"], "has the address a:1 for several tasks")):
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": addresses}}))

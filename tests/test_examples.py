@@ -90,3 +90,12 @@ def test_a_job_of_pytorch_trains_the_same_bits_in_every_world() -> None:
         assert (done.returncode, done.stderr) == (0, "")
         found.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
     assert len(found[0]) == 3 and found[0] == found[1] == 3 * found[0][:1]
+
+
+def test_an_example_says_which_packages_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "sklearn").mkdir()
+    (tmp_path / "sklearn" / "__init__.py").write_text("raise ImportError('no sklearn')")
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "torch_digits.py")], capture_output=True, text=True,
+                          cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "this example needs `pip install torch scikit-learn`" in done.stderr

@@ -355,3 +355,20 @@ def test_a_notebook_shows_all_of_them(browser: Browser, tmp_path: Path) -> None:
     assert browser.value("typeof window.hacked") == "undefined" and browser.errors == []
     # Colors are the notebook's.
     assert browser.value("getComputedStyle(document.querySelector('td')).color") == "rgb(255, 255, 255)"
+
+
+def test_strategies_and_datasets_show_what_they_are() -> None:
+    two = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    assert repr(two) == "<MirroredStrategy: 2 replicas on 1 worker, GPU:0, GPU:1>"
+    assert repr(two.extended) == f"<MirroredExtended of {two!r}>"
+    many = repr(refdist.MirroredStrategy([f"GPU:{i}" for i in range(100)]))
+    assert many == "<MirroredStrategy: 100 replicas on 1 worker, GPU:0, GPU:1, GPU:2, GPU:3, ..., GPU:98, GPU:99>"
+    assert repr(refdist.get_strategy()) == "<DefaultStrategy: 1 replica on 1 worker, CPU:0>"
+    assert refdist.simulate_workers(lambda: repr(refdist.MultiWorkerMirroredStrategy()), 2) == [
+        f"<MultiWorkerMirroredStrategy: 2 replicas on 2 workers, worker:{i} CPU:0>" for i in range(2)]
+    batches = refdist.data.Dataset.range(6).batch(2)
+    assert repr(batches) == "<Dataset of TensorSpec(shape=(None,), dtype=int64)>"
+    assert repr(two.experimental_distribute_dataset(batches)) == f"<DistributedDataset for {two!r}>"
+    called = []
+    mapped = batches.map(called.append)
+    assert repr(mapped) == "<Dataset of what a function of the program makes>" and not called

@@ -236,3 +236,14 @@ def test_replicas_that_write_different_variables_are_told_which(strategy: Any) -
         assert [v.numpy().tolist() for v in both] == [[1.0], [1.0]]
     strategy.run(lambda: both[0].assign_add([1.0]))
     assert both[0].numpy().tolist() == [3.0]
+
+
+def test_a_part_of_another_shape_than_the_variable_is_said_to_be_one() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        v = refdist.Variable(np.zeros(3), name="v")
+    scalars = strategy.run(lambda: np.float64(1))
+    with pytest.raises(ValueError, match=r"RD04\] assign of variable v:0, to replica 0's part of a PerReplica: the "
+                                         r"value has shape \(\), the variable \(3,\)"):
+        v.assign(scalars)
+    assert v.numpy().tolist() == [0, 0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -189,7 +190,7 @@ def _check_addresses(spec: ClusterSpec) -> None:
     twice = sorted(address for address in set(addresses) if addresses.count(address) > 1)
     if twice:
         call_site.warn(f"{VARIABLE} has the address {twice[0]} for several tasks")
-    closed = [address for address in addresses if address.endswith(":0")]
+    closed = [address for address in addresses if re.search(r":0+$", address)]
     if closed:
         call_site.warn(f"{VARIABLE} has the address {closed[0]}; no connection can be made to port 0")
 

@@ -40,6 +40,11 @@ class Dataset(Functions):
     def _of(self, read: Read, known: Facts, numbered: Numbered | None, origin: Origin | None) -> Dataset:
         return Dataset(read, known, self._options, numbered, origin)
 
+    def __repr__(self) -> str:
+        # Never calls a function of the program.
+        spec = "what a function of the program makes" if callable(self._facts.spec) else self._facts.spec
+        return f"<{type(self).__name__} of {spec}>"
+
     # Sources.
 
     @staticmethod

@@ -155,6 +155,9 @@ class DistributedDataset:
         return spec if len(devices) == 1 else nest.map_structure(
             lambda one: PerReplica([one] * len(devices), devices), spec)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} for {self._strategy!r}>"
+
     def _repr_html_(self) -> str:
         split, source = self._split, self._split.pipelines[0]
         title = f"{type(self).__name__} of a {type(self._strategy).__name__}"

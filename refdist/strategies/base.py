@@ -114,6 +114,11 @@ class Strategy(OneOfAKind, Deprecated):
         """The cluster resolver of a strategy with several workers, otherwise None."""
         return None
 
+    def __repr__(self) -> str:
+        layout = self._extended.layout
+        names = notebook.shortened([(devices.short(name),) for name in layout.devices])
+        return f"<{type(self).__name__}: {layout}, {', '.join(name for name, *_ in names)}>"
+
     def _repr_html_(self) -> str:
         extended = self._extended
         layout = extended.layout

@@ -75,6 +75,9 @@ class StrategyExtended(OneOfAKind, Updates):
         self._contexts = [self._context._of(container_strategy, layout.first + i, reduction)
                           for i in range(layout.count)]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._strategy!r}>"
+
     # Facts.
 
     @property

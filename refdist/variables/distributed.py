@@ -152,7 +152,9 @@ class _Shared(Variable):
         # The one value of a cross-replica write, checked and converted.
         if not is_splittable(value):
             return prepare(self._primary, operation, value, attempted)
-        parts = [prepare(self._primary, operation, part, attempted) for part in value.values]
+        first = self._strategy.extended.layout.first
+        parts = [prepare(self._primary, operation, part, f"{attempted}, to replica {i}'s part of a PerReplica")
+                 for i, part in enumerate(value.values, first)]
         code = PARTS_DIFFER[self._kind].code
         check_equal(parts, attempted, code, fix=ADVICE.get((code, context_stack.OUTSIDE), ""))
         return parts[0]
