@@ -15,14 +15,14 @@ way, never back:
     cluster_resolver/  who the workers are
     array/             the contracts with what holds arrays (backends/) and what carries them between workers
     config             the devices of a machine
-    core/              the semantics without arrays: the stack of contexts, the tables of rules, lock step
+    core/              the semantics, without operations on arrays: the stack of contexts, rules, lock step
     nest, journal, missing, runtime, errors
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 # In a checkout, backends/ and conformance/ lie beside this folder; installed, they lie inside it.
 _checkout = Path(__file__).parents[1]

@@ -1,1 +1,1 @@
-"""The semantics without arrays: the stack of contexts, the tables of rules, and lock step."""
+"""The semantics, without operations on arrays: the stack of contexts, the tables of rules, and lock step."""

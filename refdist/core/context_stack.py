@@ -12,8 +12,9 @@ copy of a context (`asyncio.to_thread`, `copy_context().run`) has those of the c
 
 Invariants:
 
-* The top alone answers every question.  A new frame therefore repeats what it does not change of the frame below: the
-  device, the creators of variables, the drafts.
+* The top alone answers every question of the rules.  A new frame therefore repeats what it does not change of the frame
+  below: the device, the creators of variables, the drafts.  Only a scope of TPUStrategy for a logical device, which
+  other strategies do not have, is looked for further down.
 * Frames are left in the reverse order; leaving one that is not the top is an error (RD09).  A `with` block of one
   replica cannot end in another, which has a stack of its own.
 * The bottom is one frame for all threads, without a strategy: there the default strategy is current.
