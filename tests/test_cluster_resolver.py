@@ -443,6 +443,10 @@ def test_tpus_by_name() -> None:
     assert named.cluster_spec().as_dict() == {"tpu": ["t:1"], "coordinator": ["c:2"]}
     service = SimpleNamespace(get_tpu=lambda tpu, zone, project: [f"{tpu}.{zone}:1"])
     assert resolvers.TPUClusterResolver("mine", zone="z", service=service).master() == "grpc://mine.z:1"
+    assert resolvers.TPUClusterResolver("mine:2", zone="z", service=service).master() == "grpc://mine:2.z:1"
+    # An address with its protocol is one, of which TensorFlow does not ask the service either.
+    asked = SimpleNamespace(get_tpu=None)
+    assert resolvers.TPUClusterResolver("grpc://10.1.2.3:8470", service=asked).master() == "grpc://10.1.2.3:8470"
     assert resolvers.TPUClusterResolver(["grpc://t:1"]).master() == "grpc://t:1"
     with pytest.raises(LookupError, match="RD27"):
         resolvers.TPUClusterResolver("mine")

@@ -240,3 +240,25 @@ def test_the_first_version() -> None:
         with pytest.raises(NotImplementedError, match=r"RD20.*graphs"):
             call()
     assert s.reduce("SUM", 1.0) == 1.0
+
+
+@pytest.mark.parametrize("make", [
+    lambda: refdist.random.Generator.from_seed(1), lambda: refdist.random.Generator.from_non_deterministic_state(),
+    lambda: refdist.random.Generator(copy_from=refdist.random.Generator.from_seed(1)),
+    lambda: refdist.random.get_global_generator()])
+def test_a_generator_is_not_split_and_the_advice_of_the_error_works(make: Any) -> None:
+    refdist.random.set_global_generator(None)
+
+    def made(partitioner: Any) -> Any:
+        servers = strategy(1, 2, partitioner)
+        with servers.scope():
+            return servers, make()
+
+    partitioners = refdist.experimental.partitioners
+    for splits in (partitioners.FixedShardsPartitioner(2), partitioners.MaxSizePartitioner(8)):
+        with pytest.raises(ValueError, match=r"\[RD20\] Generator: the variable_partitioner of the strategy splits its "
+                                             r"state into [23] parts. .*such as MinSizePartitioner\(\)"):
+            made(splits)
+    servers, generator = made(partitioners.MinSizePartitioner())
+    assert generator.normal([3]).shape == servers.run(lambda: generator.uniform([3])).shape == (3,)
+    refdist.random.set_global_generator(None)

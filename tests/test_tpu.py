@@ -147,12 +147,57 @@ def test_a_tpu_is_initialized_before_it_is_used() -> None:
     shutdown_tpu_system()
     with pytest.raises(RuntimeError, match=r"RD27\] TPUStrategy: .*not been initialized. Call .*initialize_tpu_system"):
         refdist.TPUStrategy()
-    initialize_tpu_system()
-    for call in (lambda: strategy.run(lambda: 1), lambda: v.assign(2.0), lambda: twin.run(lambda: 1),
-                 lambda: strategy.reduce("SUM", refdist.PerReplica([1.0, 2.0]), axis=None)):
-        with pytest.raises(RuntimeError, match=r"RD27.*shut down, or initialized again"):
+    calls = (lambda: strategy.run(lambda: 1), lambda: v.assign(2.0), lambda: twin.run(lambda: 1),
+             lambda: strategy.reduce("SUM", refdist.PerReplica([1.0, 2.0]), axis=None))
+    with config.temporary_devices(tpu=8):
+        initialize_tpu_system()
+        for call in calls:  # on another TPU
+            with pytest.raises(RuntimeError, match=r"RD27.*shut down, or is another one"):
+                call()
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"RD27.*shut down, or is another one"):
             call()
-    assert on(replicas=2).run(lambda: 1.0).values == (1.0, 1.0)
+    initialize_tpu_system()
+    assert on(replicas=2).run(lambda: 1.0).values == strategy.run(lambda: 1.0).values == (1.0, 1.0)
+
+
+def test_a_strategy_and_its_variables_go_on_when_the_tpu_is_initialized_again() -> None:
+    strategy = on(replicas=2)
+    with strategy.scope():
+        before = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.SUM)
+    with pytest.warns(UserWarning, match="initialized before: on a real TPU variables made since then may be lost"):
+        initialize_tpu_system()
+    assert strategy.run(lambda: before.assign_add(1.0)).values == (3.0, 3.0)
+    with strategy.scope():
+        after = refdist.Variable(1.0)
+    assert float(after.assign(2.0)) == 2.0
+
+
+def test_what_the_error_advises_for_gathers_on_tpus_works() -> None:
+    strategy = on(replicas=2)
+
+    def rows() -> Any:
+        return np.arange(3.0)[:refdist.get_replica_context().replica_id_in_sync_group + 1]
+
+    with pytest.raises(ValueError, match=r"RD07\] all_gather .*shape \(1,\).*shape \(2,\). On a TPU replicas gather "
+                       "arrays of one shape: pad or slice them to it; or return them from `run`, and gather them with "
+                       "`strategy.gather`."):
+        strategy.run(lambda: refdist.get_replica_context().all_gather([rows()], axis=0))
+    assert strategy.gather(strategy.run(rows), axis=0).tolist() == [0.0, 0.0, 1.0]
+    with pytest.raises(ValueError, match=r"RD05\] all_gather "):
+        strategy.run(lambda: refdist.get_replica_context().all_gather(rows().astype(
+            ["f4", "f8"][refdist.get_replica_context().replica_id_in_sync_group]), axis=0))
+
+
+def test_arrays_are_assigned_to_no_logical_device_under_spmd_wherever_the_call_is_made() -> None:
+    """TensorFlow looks at the strategy first, and so it is a ValueError outside replicas, too."""
+    spmd = refdist.TPUStrategy(None, None, True)
+    for call in (lambda: spmd.experimental_assign_to_logical_device(1.0, 0),
+                 lambda: spmd.run(lambda: spmd.experimental_assign_to_logical_device(1.0, 0))):
+        with pytest.raises(ValueError, match=r"RD20.*experimental_spmd_xla_partitioning"):
+            call()
+    with pytest.raises(RuntimeError, match="RD09"):
+        refdist.TPUStrategy().experimental_assign_to_logical_device(1.0, 0)
     with config.temporary_devices(), pytest.raises(LookupError, match=r"RD24.*no TPU"):
         refdist.TPUStrategy()
     with config.temporary_devices(tpu=8), pytest.raises(RuntimeError, match="RD27"):
@@ -209,8 +254,8 @@ def test_contexts_and_collectives() -> None:
     assert per_id.values == (0, 1, 2, 3)
 
 
-def test_what_is_gathered_on_a_tpu_has_one_shape() -> None:
-    """ReplicaContext.all_gather, Strategy.gather: "all tensors must have exactly the same rank and same shape"."""
+def test_what_replicas_gather_on_a_tpu_has_one_shape() -> None:
+    """ReplicaContext.all_gather; Strategy.gather asks for it too, but TensorFlow's gathers all that fit together."""
     strategy = on(replicas=2)
 
     def step() -> Any:
@@ -220,10 +265,11 @@ def test_what_is_gathered_on_a_tpu_has_one_shape() -> None:
         strategy.run(step)
     parts = refdist.PerReplica([np.ones((1, 2)), np.ones((2, 2))])
     with pytest.raises(ValueError, match=r"RD07\] Strategy.gather: replica 0 .*\(1, 2\), replica 1 \(2, 2\)"):
-        strategy.gather(parts, 0)
+        strategy.gather(parts, 1)
     assert strategy.gather(refdist.PerReplica([np.ones((2, 2))] * 2), 0).shape == (4, 2)
     mirrored = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
-    assert mirrored.gather(parts, 0).shape == mirrored.run(step).values[0].shape == (3, 2)
+    for gathered in (strategy.gather(parts, 0), mirrored.gather(parts, 0), mirrored.run(step).values[0]):
+        assert gathered.shape == (3, 2)
 
 
 def test_options_of_run_have_no_effect() -> None:

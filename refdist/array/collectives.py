@@ -52,13 +52,11 @@ def reducible_dtype(dtype: np.dtype[np.generic], attempted: str) -> None:
         raise errors.error(cell.code, attempted, f"the value has dtype {dtype}")
 
 
-def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None,
-                         lengths_may_differ: bool = True) -> None:
+def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
     """Raises unless all parts fit together, naming the first replica that does not.
 
     Args:
-        axis: the dimension along which they are gathered, None when they are not.
-        lengths_may_differ: whether that dimension may.
+        axis: the dimension along which they are gathered, which may differ; None when they are not.
 
     Raises:
         RD04 / RD07: shape.  RD05: dtype.  RD21: rows of an array on one replica, an array on another.
@@ -66,7 +64,6 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
     first = parts[0]
     sparse = isinstance(first, IndexedSlices)
     column = Combining.OTHER_CALLS if axis is None else Combining.GATHERS
-    free = axis if lengths_may_differ else None
     for i, part in enumerate(parts):
         if isinstance(part, IndexedSlices) != sparse:
             raise errors.error(MISMATCH[Difference.STRUCTURE][column].code, attempted, "replica 0 contributes "
@@ -78,7 +75,7 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
         if sparse and part.shape != first.shape:
             raise errors.error(MISMATCH[Difference.SHAPE][column].code, attempted, "replica 0 contributes slices of "
                                f"shape {first.shape}, replica {i} of {part.shape}")
-        if _rigid(part, free) != _rigid(first, free):
+        if _rigid(part, axis) != _rigid(first, axis):
             what = "shape" if axis is None else f"shape (gathered along axis {axis})"
             raise errors.error(MISMATCH[Difference.SHAPE][column].code, attempted, f"replica 0 contributes {what} "
                                f"{_shape(first)}, replica {i} {_shape(part)}")
@@ -88,7 +85,8 @@ def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = Tr
     """(NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None.
 
     Args:
-        axis, lengths_may_differ: as for `check_same_signature`.
+        axis: as for `check_same_signature`.
+        lengths_may_differ: whether the dimension along which they are gathered may.
     """
     dtype = part.dtype
     if not isinstance(dtype, np.dtype):

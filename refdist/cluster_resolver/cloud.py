@@ -191,8 +191,8 @@ class TPUClusterResolver(ClusterResolver):
     to the tasks of `job_name`, which is the resolver's `task_type`, and can be set later like `task_id`.
 
     Args:
-        tpu: "", "local", or an address such as "grpc://host:port"; names of Cloud TPUs need a `service`.  Or a list of
-            one of these.
+        tpu: "", "local", or an address such as "grpc://host:port", of which no service is asked; names of Cloud TPUs
+            need a `service`.  Or a list of one of these.
         zone, project, credentials, discovery_url: for the service.
         job_name, coordinator_name, coordinator_address: names of jobs.
         service: an object with `get_tpu(tpu, zone, project)` that returns a list of addresses.
@@ -217,9 +217,9 @@ class TPUClusterResolver(ClusterResolver):
         self.task_type, self.task_id, self.rpc_layer = job_name, 0, "grpc"
         self._addresses: list[str] = []
         if self._tpu not in ("", "local"):
-            if service is not None:
+            if service is not None and "://" not in self._tpu:
                 self._addresses = list(service.get_tpu(self._tpu, zone, project))
-            elif "://" in self._tpu or ":" in self._tpu:
+            elif ":" in self._tpu:
                 self._addresses = [address.rpartition("://")[2] for address in self._tpu.split(",")]
             else:
                 raise errors.error("RD27", "TPUClusterResolver", f"{self._tpu!r} is the name of a Cloud TPU, whose "

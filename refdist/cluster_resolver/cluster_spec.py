@@ -183,7 +183,8 @@ def check_servers(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     """Checks that a coordinator can train on a cluster with parameter servers.
 
     Raises:
-        RD17: an unknown type of task, several chiefs, no worker or no parameter server, or a task that is not there.
+        RD17: an unknown type of task, several chiefs or evaluators, no worker or no parameter server, or a task that is
+            not there.
 
     Source: tf.distribute.ParameterServerStrategy; observed, TensorFlow 2.21, multi_worker_util.
     """
@@ -195,11 +196,12 @@ def check_servers(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     if strange or not (task_type is None or task_type in TASK_TYPES):
         raise errors.error("RD17", attempted, f"{(strange or [task_type])[0]!r} is not a type of task",
                            f"The types are {', '.join(TASK_TYPES)}.")
-    for job, least, most in (("chief", 0, 1), ("worker", 1, None), ("ps", 1, None)):
+    for job, least, most in (("chief", 0, 1), ("evaluator", 0, 1), ("worker", 1, None), ("ps", 1, None)):
         count = spec.num_tasks(job) if job in spec.jobs else 0
         if count < least or (most is not None and count > most):
             raise errors.error("RD17", attempted, f"there are {count} tasks of type {job}",
-                               "Give the cluster one worker and one ps at least, and one chief at most.")
+                               "Give the cluster one worker and one ps at least, and one chief and one evaluator "
+                               "at most.")
     if task_type in spec.jobs and task_type != "chief" and task_id not in spec.task_indices(task_type):
         raise errors.error("RD17", attempted, f"this task is said to be {task_type} {task_id}, which the cluster does "
                            "not have", f"It has {spec.task_indices(task_type)}.")

@@ -1,8 +1,8 @@
-"""The TPU of this process: initialized before it is used, and lost when it is initialized again.
+"""The TPU of this process: initialized before it is used, and not used after it was shut down.
 
-A TPU is one machine for the programs that use it.  Initializing it clears its memory and tells its topology; whatever
-was made before, strategies and their variables, is then gone.  Here the memory is the program's own, so nothing would
-be lost.  But a program that goes on with a strategy from before would fail on a TPU, and so it does here.
+A TPU is one machine for the programs that use it.  Initializing it clears its memory and tells its topology.  A
+strategy goes on when it is initialized again, as TensorFlow's do; on a real TPU variables from before may then be lost,
+and a warning says so.  Here they are kept, because their memory is the program's own.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from refdist.runtime import Field
 
 
 class _System(NamedTuple):
-    number: int
-    mesh: Mesh | None = None
-    topology: Topology | None = None
+    mesh: Mesh
+    topology: Topology
 
 
-_system: Field[_System] = Field("the TPU that was initialized, and how often that was", lambda: _System(0))
+_system: Field[_System | None] = Field("the TPU that was initialized", lambda: None)
 
 
 def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> Topology:
-    """Begins to use the TPU; strategies and variables from before cannot be used any more.
+    """Begins to use the TPU; on a real one the values of variables from before may be lost.
 
     Args:
         cluster_resolver: which TPU; None for that of this machine.
@@ -52,10 +51,10 @@ def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) ->
     mesh = config.tpu_mesh()
     assert mesh is not None  # without a TPU there would be no metadata
     if topology() is not None:
-        call_site.warn("the TPU was initialized before: strategies and variables made since then are lost; initialize "
-                       "it once, at the beginning")
+        call_site.warn("the TPU was initialized before: on a real TPU variables made since then may be lost; "
+                       "initialize it once, at the beginning")
     found = of_mesh(mesh.shape, mesh.hosts)
-    _system.value = _System(_system.value.number + 1, mesh, found)
+    _system.value = _System(mesh, found)
     return found
 
 
@@ -73,17 +72,13 @@ def shutdown_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> N
     _checked(cluster_resolver, "shutdown_tpu_system")
     if topology() is None:
         call_site.warn("shutdown_tpu_system of a TPU that was not initialized")
-    _system.value = _System(_system.value.number)
+    _system.value = None
 
 
 def topology() -> Topology | None:
     """The topology of the TPU that was initialized; None where none was, or the machine has another one since then."""
-    return _system.value.topology if _system.value.mesh == config.tpu_mesh() else None
-
-
-def number() -> int:
-    """Which initialization of the TPU holds; 0 where none does."""
-    return 0 if topology() is None else _system.value.number
+    system = _system.value
+    return system.topology if system is not None and system.mesh == config.tpu_mesh() else None
 
 
 def _connect(resolver: TPUClusterResolver) -> None:

@@ -144,13 +144,25 @@ def _difference(calls: Sequence[Described], number: int, unit_name: str) -> erro
     assert field is not None  # else the calls would not differ
     label = "" if field is Difference.TARGET else f"{field.value} "
     found = grouped([f"with {label}{value}" for value in values], number, unit_name)
-    return mismatch(field, kind, described(kind, places[0]), found, unit_name)
+    on_tpus = kind == "all_gather" and field is Difference.SHAPE and _is_whole(calls[0].signature.shapes)
+    return mismatch(field, kind, described(kind, places[0]), found, unit_name, _ONE_SHAPE if on_tpus else "")
 
 
-def mismatch(what: Difference, kind: str, attempted: str, found: str, unit_name: str) -> errors.RefdistError:
+_ONE_SHAPE = ("On a TPU replicas gather arrays of one shape: pad or slice them to it; or return them from `run`, and "
+              "gather them with `strategy.gather`.")
+
+
+def _is_whole(shapes: Any) -> bool:
+    # Whether no dimension of the arrays may differ, also not the one along which they are gathered.
+    return not any(None in shape for shape in shapes)
+
+
+def mismatch(what: Difference, kind: str, attempted: str, found: str, unit_name: str,
+             fix: str = "") -> errors.RefdistError:
     """The error for replicas, or workers, that differ in `what` in a call of this kind."""
     code = MISMATCH[what][combining(kind)].code
-    return errors.error(code, attempted, found, AMONG_WORKERS.get(code, "") if unit_name == "worker" else "")
+    return errors.error(code, attempted, found,
+                        fix or (AMONG_WORKERS.get(code, "") if unit_name == "worker" else ""))
 
 
 def _first_field(signatures: Sequence[Signature]) -> tuple[Difference | None, list[str]]:

@@ -43,6 +43,7 @@ from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
 from refdist.runtime import Field
 from refdist.variables.distributed import SyncOnReadVariable
+from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import Mirrored
 from refdist.variables.variable import ResourceVariable, Variable
 
@@ -79,7 +80,8 @@ class Generator:
     (array([24, 24], dtype=int32), array([74, 53], dtype=int32))
 
     Raises:
-        RD20: the algorithm is ThreeFry.  RD25: a state of another size, an unknown algorithm, or several sources.
+        RD20: the algorithm is ThreeFry, or a partitioner splits the state.  RD25: a state of another size, an unknown
+            algorithm, or several sources.
 
     Source: tf.random.Generator.
     """
@@ -103,6 +105,10 @@ class Generator:
             self._state = Variable(random_state.state_of(state, attempted), trainable=False, name="StateVar",
                                    synchronization=VariableSynchronization.ON_READ,
                                    aggregation=VariableAggregation.ONLY_FIRST_REPLICA)
+        if isinstance(self._state, ShardedVariable):
+            raise errors.error("RD20", attempted, "the variable_partitioner of the strategy splits its state into "
+                               f"{len(self._state.variables)} parts", "Pass the strategy a partitioner that leaves "
+                               "small variables whole, such as MinSizePartitioner().", kind=errors.InvalidValueError)
 
     @classmethod
     def from_state(cls, state: object, alg: object) -> Generator:

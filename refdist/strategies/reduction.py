@@ -71,7 +71,7 @@ class Reduction:
         devices: of this worker's replicas.
         backend: returns the strategy's own backend, or raises where another one is in use.
         ordered: see `Transport.all_reduce`.
-        lengths_may_differ: whether arrays may have different lengths along the axis along which they are gathered.
+        lengths_may_differ: whether arrays that replicas gather may have different lengths along the axis.
     """
 
     def __init__(self, ops: CrossDeviceOps | None, transport: Transport, devices: Sequence[str],
@@ -280,7 +280,7 @@ class Reduction:
         parts = as_parts(self._contributions(value), attempted)
         for part in parts:
             collectives.check_gather(part, axis, attempted)
-        collectives.check_same_signature(parts, attempted, axis, self.lengths_may_differ)
+        collectives.check_same_signature(parts, attempted, axis)
         call = self._transport.call(attempted, like=parts[0], varying=axis)
         match cell:
             case Contributed.EACH:

@@ -7,7 +7,8 @@ Replicas run, reduce and keep variables as they do under MirroredStrategy; what 
 * On a TPU a function is compiled, so what it returns are arrays: numbers become arrays, and one array for each replica
   is a PerReplica, also where all return the same object.
 * `experimental_split_to_logical_devices` and its like say where an array lies, and change no value (`placement.py`).
-* A strategy ends with the initialization of the TPU that it was made after (`cluster_resolver/tpu_system.py`).
+* The TPU is initialized before a strategy is made, and a strategy ends when it is shut down
+  (`cluster_resolver/tpu_system.py`).
 
 TensorFlow needs a tf.function around `run`, and traces the function of the replicas once.  Here it is called for every
 replica, with an id that is an int.
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors, nest
+from refdist import config, errors, nest
 from refdist.array import placement
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, to_array
@@ -107,12 +108,12 @@ class TPUStrategy(OnTPU):
 
         Source: tf.distribute.TPUStrategy.experimental_assign_to_logical_device.
         """
-        require(self, Call.ASSIGN_TO_LOGICAL_DEVICE)
         attempted = Call.ASSIGN_TO_LOGICAL_DEVICE.value
         if self._extended.spmd:
             raise errors.error("RD20", attempted, "the strategy was made with experimental_spmd_xla_partitioning, and "
                                "then all logical devices compute with every array", "Split or replicate the array.",
                                kind=errors.InvalidValueError)
+        require(self, Call.ASSIGN_TO_LOGICAL_DEVICE)
         number = integer(logical_device_id, "logical_device_id", attempted)
         devices = self._extended.own_logical_devices()
         if not 0 <= number < len(devices):
@@ -240,9 +241,9 @@ class TPUExtended(StrategyExtended):
         attempted = type(container_strategy).__name__
         self.resolver = _checked_resolver(resolver, attempted)
         self._metadata = self.resolver.get_tpu_system_metadata()
-        self._system = tpu_system.number()
-        if not self._system:
+        if tpu_system.topology() is None:
             raise _not_initialized(attempted, "the TPU has not been initialized")
+        self._mesh = config.tpu_mesh()
         cores = [device.name for device in self._metadata.devices if device.device_type == "TPU"]
         self._assignment = _checked_assignment(assignment, attempted)
         self.logical_devices = tuple((core,) for core in cores) if assignment is None else tuple(
@@ -254,9 +255,9 @@ class TPUExtended(StrategyExtended):
         super().__init__(container_strategy, worker_devices=[first for first, *_ in self.logical_devices])
 
     def _current_backend(self) -> Backend:
-        if self._system != tpu_system.number():
-            raise _not_initialized(type(self._strategy).__name__, "the TPU was shut down, or initialized again, after "
-                                   "the strategy was made")
+        if tpu_system.topology() is None or config.tpu_mesh() != self._mesh:
+            raise _not_initialized(type(self._strategy).__name__, "the TPU was shut down, or is another one, since the "
+                                   "strategy was made")
         return super()._current_backend()
 
     # Facts.

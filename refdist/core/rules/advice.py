@@ -29,9 +29,11 @@ INSTEAD = {
 
 # For calls that do not fit together, where the catalogue speaks of replicas and workers have made them: by the code.
 AMONG_WORKERS = {
-    "RD01": "Move the call out of the branch or loop that only some workers take.",
+    "RD01": "Move the call out of the branch, loop or `try` that only some workers go through.",
     "RD02": "Make the same sequence of calls on every worker.",
     "RD03": "Pass the same reduce op, and the same axis, on every worker.",
+    "RD04": "Contribute the same array on every worker, gradients in the same order. Where the number of rows differs, "
+            "reduce over the batch first (`axis=0` in `strategy.reduce`), or gather instead.",
     "RD06": "Where every worker comes to both lines, make the calls in the same order on all. Where each comes to one "
             "of them only, write the call once, outside the branch, and let its argument depend on the worker. Where "
             "some come to both, make both calls on all.",

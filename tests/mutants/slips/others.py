@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -294,6 +295,51 @@ def _() -> None:
         return right(generator, *args, **kwargs)
 
     _draws(draw)
+
+
+@slip("the state of a generator may be split", "parameter_servers.generators-are-not-split")
+def _() -> None:
+    @instead(Generator, "from_seed")
+    def from_seed(right: Any, cls: Any, seed: Any, alg: Any = None) -> Any:
+        with contextlib.suppress(NotImplementedError, ValueError):
+            return right(cls, seed, alg)
+
+
+@slip("of a cluster only one task evaluates", "parameter_servers.the-cluster-needs-workers-and-servers")
+def _() -> None:
+    @instead(refdist.ParameterServerStrategy, "__init__")
+    def made(right: Any, self: Any, cluster_resolver: Any, variable_partitioner: Any = None) -> None:
+        jobs = cluster_resolver.cluster_spec().as_dict()
+        if len(jobs.get("evaluator", ())) > 1:
+            spec = refdist.train.ClusterSpec({**jobs, "evaluator": jobs["evaluator"][:1]})
+            cluster_resolver = refdist.cluster_resolver.SimpleClusterResolver(spec)
+        right(self, cluster_resolver, variable_partitioner)
+
+
+@slip("a strategy ends when its TPU is initialized again", "tpu.strategies-go-on-after-an-initialization")
+def _() -> None:
+    initialized: list[int] = []
+    made: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    @instead(refdist.tpu.experimental, "initialize_tpu_system")
+    def initialize(right: Any, cluster_resolver: Any = None) -> Any:
+        initialized.append(1)
+        return right(cluster_resolver)
+
+    @instead(refdist.TPUStrategy, "run")
+    def run(right: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if made.setdefault(self, 0) != len(initialized):
+            raise RuntimeError("the TPU is a new one")
+        return right(self, *args, **kwargs)
+
+
+@slip("values of one length are gathered on TPUs", "tpu.gathered-values")
+def _() -> None:
+    @instead(refdist.TPUStrategy, "gather")
+    def gather(right: Any, self: Any, value: Any, axis: Any) -> Any:
+        if isinstance(value, refdist.PerReplica) and len({part.shape for part in value.values}) > 1:
+            raise ValueError("the shapes differ")
+        return right(self, value, axis)
 
 
 @slip("outside of replicas the stream is replica 0's", "random_numbers.outside-of-replicas")

@@ -214,6 +214,17 @@ def _() -> None:
         return right(self, fn, args if isinstance(args, (list, tuple)) else (args,), *others, **kwargs)
 
 
+@slip("of a value with too many parts each replica gets its own", "run.values-of-another-number-of-replicas")
+def _() -> None:
+    @instead(Strategy, "run")
+    def run(right: Any, self: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        def fitting(value: Any) -> Any:
+            count = self.num_replicas_in_sync
+            return PerReplica(value.values[:count]) if _is_distributed(value) and len(value.values) > count else value
+
+        return right(self, fn, nest.map_structure(fitting, args), kwargs, options)
+
+
 @slip("with one replica the function is called a second time to trace it", "run.once-per-replica")
 def _() -> None:
     @instead(Strategy, "run")

@@ -131,6 +131,13 @@ def _() -> None:
     _writes(refuse)
 
 
+@slip("a variable with several copies is an object, and true", "variables.truth")
+def _() -> None:
+    @instead(Variable, "__bool__")
+    def truth(right: Any, self: Any) -> bool:
+        return isinstance(self, DistributedValues) or bool(right(self))
+
+
 @slip("a variable says that it belongs to the strategy that is current", "variables.know-their-strategy")
 def _() -> None:
     instead(Variable, "distribute_strategy")(lambda right, self: get_strategy() if has_strategy() else None)
