@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 
 import refdist
 from refdist import VariableAggregation, VariableSynchronization
+from refdist.core.cell import Cell
 
 TIMES = 200
 THREADS = 4
@@ -235,6 +238,97 @@ def test_an_update_that_fails_takes_back_nothing_of_another_thread() -> None:
     assert [int(copy) for copy in v.values] == [2 * TIMES] * 2
 
 
+def written_meanwhile(v: Any, value: object) -> None:
+    thread = threading.Thread(target=v.assign_add, args=(value,))
+    thread.start()
+    thread.join()
+
+
+def test_what_has_failed_in_an_update_is_not_made_up_for_at_its_end() -> None:
+    s = mirrored()
+    v = made(s, np.float32(2e38))
+
+    def add(copy: Any) -> None:
+        copy.assign_add(np.float32(1e37))
+        with np.errstate(over="raise"), contextlib.suppress(FloatingPointError):
+            copy.assign_add(np.float32(3e38))
+        if copy is v.values[1]:
+            written_meanwhile(v, np.float32(-1e38))
+
+    s.extended.update(v, add)
+    assert [float(copy) for copy in v.values] == [float(np.float32(2e38) - np.float32(1e38) + np.float32(1e37))] * 2
+
+
+def test_an_update_that_is_made_again_keeps_its_errstate() -> None:
+    s = mirrored()
+    v = made(s, np.float32(1))
+
+    def add(copy: Any) -> None:
+        with np.errstate(over="ignore"):
+            copy.assign_add(np.float32(3e38))
+            copy.assign_add(np.float32(3e38))
+        if copy is v.values[1]:
+            written_meanwhile(v, np.float32(1))
+
+    with np.errstate(over="raise"):
+        s.extended.update(v, add)
+    assert [float(copy) for copy in v.values] == [np.inf] * 2
+
+
+class _Assigns:
+    """An array that gives a variable another shape while it is converted."""
+
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+        self.v.assign(np.zeros(3, np.float32))
+        return np.ones(1, np.float32)
+
+
+@pytest.mark.parametrize("operation", ["assign_add", "assign_sub"])
+def test_a_value_is_not_broadcast_to_a_shape_that_came_meanwhile(operation: str) -> None:
+    v = refdist.Variable(np.zeros(1, np.float32), shape=[None])
+    with pytest.raises(ValueError, match="RD04"):
+        getattr(v, operation)(_Assigns(v))
+    assert v.numpy().tolist() == [0, 0, 0]
+
+
+def test_a_deep_copy_has_equal_copies_in_the_midst_of_updates() -> None:
+    v, stop = made(mirrored(3), 0), threading.Event()
+    different = []
+
+    def write() -> None:
+        while not stop.is_set():
+            v.assign_add(1)
+
+    def copies() -> None:
+        try:
+            for _ in range(10 * TIMES):
+                values = [int(one) for one in copy.deepcopy(v).values]
+                if len(set(values)) > 1:
+                    different.append(values)
+        finally:
+            stop.set()
+
+    in_threads(write, copies)
+    assert different == []
+
+
+def test_a_slow_write_keeps_none_of_the_values_that_came_meanwhile() -> None:
+    kept, alive = list[weakref.ref[Any]](), list[bool]()
+    cell = Cell(np.zeros(1))
+
+    def slow(value: Any) -> Any:
+        if not kept:
+            for _ in range(5):
+                kept.append(weakref.ref(cell.change(lambda old: old + 1)))
+            alive.extend(one() is not None for one in kept)
+        return value + 1
+
+    assert cell.change(slow).tolist() == [6] and alive == [False] * 4 + [True]
+
+
 def test_two_threads_that_write_two_variables_in_either_order() -> None:
     a, b = refdist.Variable(0), refdist.Variable(0)
     in_threads(lambda: [(a.assign_add(1), b.assign_add(1)) for _ in range(TIMES)],
@@ -255,12 +349,10 @@ def test_a_signal_handler_writes_the_variable_that_it_interrupts(strategy: Calla
     before = signal.signal(signal.SIGALRM, handler)
     written = 0
     try:
-        for times in range(100):
-            # One signal at a time: on a busy machine a handler takes longer than a period, and would be interrupted.
-            signal.setitimer(signal.ITIMER_REAL, 1e-4)
-            while handled == times:
-                v.assign_add(1)
-                written += 1
+        while handled < 100:
+            signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + written % 40))  # once: a handler is not interrupted itself
+            v.assign_add(1)
+            written += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -326,7 +418,28 @@ def drawn_from_one_stream() -> Callable[[], list[float]]:
     return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
 
 
-DRAWS = [drawn_outside, drawn_across_replicas, drawn_in_replicas, drawn_from_one_stream]
+def drawn_on(s: Any) -> Callable[[], list[float]]:
+    with s.scope():
+        g = refdist.random.Generator.from_seed(1)
+    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+
+
+def drawn_on_one_device() -> Callable[[], list[float]]:
+    return drawn_on(refdist.OneDeviceStrategy("GPU:0"))
+
+
+def drawn_under_central_storage() -> Callable[[], list[float]]:
+    return drawn_on(refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"], "CPU:0"))
+
+
+def drawn_from_a_mirrored_state() -> Callable[[], list[float]]:
+    s = mirrored()
+    g = refdist.random.Generator.from_state(made(s, np.array([0, 0, 7])), "philox")
+    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+
+
+DRAWS = [drawn_outside, drawn_across_replicas, drawn_in_replicas, drawn_from_one_stream, drawn_on_one_device,
+         drawn_under_central_storage, drawn_from_a_mirrored_state]
 
 
 @pytest.mark.parametrize("kind", DRAWS, ids=[kind.__name__ for kind in DRAWS])
@@ -355,6 +468,53 @@ COUNT = THREADS * TIMES
 def test_threads_share_the_elements_of_an_iterator() -> None:
     numbers = refdist.data.Dataset.range(COUNT).map(lambda number: number + 1)
     assert taken_by_threads(iter(numbers), lambda number: number) == Counter(range(1, COUNT + 1))
+
+
+def test_a_signal_handler_that_reads_the_iterator_that_it_interrupts_is_told_so() -> None:
+    raised = []
+
+    def handler(number: int, frame: object) -> None:
+        with pytest.raises(RuntimeError, match=r"RD09.*its next element is being made") as error:
+            next(numbers)
+        raised.append(error)
+
+    def interrupted(number: Any) -> Any:
+        if number == 1:
+            signal.raise_signal(signal.SIGALRM)
+        return number
+
+    numbers = iter(refdist.data.Dataset.range(3).map(interrupted))
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        assert list(map(int, numbers)) == [0, 1, 2] and len(raised) == 1
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_forked_process_does_not_wait_for_an_element_that_a_thread_of_its_parent_reads() -> None:
+    reading, forked = threading.Event(), threading.Event()
+
+    def slow(number: Any) -> Any:
+        reading.set()
+        forked.wait()
+        return number
+
+    numbers = refdist.data.Dataset.range(1).map(slow)
+    iterator = iter(numbers)
+    thread = threading.Thread(target=next, args=(iterator,))
+    thread.start()
+    reading.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            next(iterator)
+        except RuntimeError as error:
+            os._exit(3 if "RD09" in str(error) else 4)
+        os._exit(5)
+    forked.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
 @pytest.mark.parametrize("recorded", [False, True])

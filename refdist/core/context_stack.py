@@ -21,7 +21,7 @@ Invariants:
 * A situation is relative to a strategy: the same frame is "replica" for the strategy that runs, and "other replica" for
   all others.
 * `run` is None where a replica is alone.  Its collectives are carried out at once, without a rendezvous.
-* `drafts` are those of the innermost update, also inside the replicas and merge calls within it.
+* `drafts` are those of the update around the frame; there is one at most (`rules.calls.CALLS`).
 """
 
 from __future__ import annotations

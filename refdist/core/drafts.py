@@ -5,16 +5,16 @@ are updated, or nothing has changed; and until then nobody else should find copi
 function writes to drafts.  Code inside the update reads what it has written; all other code, other threads included,
 reads what was there before.
 
-A draft remembers how it was made: the functions that were applied to the value, one after the other.  Where another
-thread has replaced the value in the meantime, they are applied once more to the new one, as a cell does it (`cell`).
-So no update is lost, and the program's function is not called twice.
-
-An update inside another one begins with the outer one's drafts, and gives them what it has made.
+A draft remembers how it was made: the functions that were applied to the value, one after the other, each with the
+context variables of that moment, such as NumPy's `errstate`.  Where another thread has replaced the value in the
+meantime, they are applied once more to the new one, as a cell does it (`cell`).  So no update is lost, and the
+program's function is not called twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any, Protocol
 
 Value = tuple[Any, ...]
@@ -29,8 +29,8 @@ class Cell(Protocol):
 
     drafted: bool
 
-    def newest(self) -> tuple[Value, Any]:
-        """The newest version, whose value comes first."""
+    def newest(self) -> tuple[Any, Value]:
+        """The newest version, and its value."""
 
     def replace(self, seen: Any, value: Value) -> bool:
         """Makes `value` the newest, unless there is a newer version than `seen`; whether it did."""
@@ -51,23 +51,24 @@ class Draft:
 
     Attributes:
         owner: the variable.
-        base: the arrays that it began with, and `arrays`, what was made of them.
+        seen, base: the version that it began with, and its arrays; `arrays` is what was made of them.
         changes: the functions that were applied: to the array of this number, or (None) to all of them.
     """
 
-    __slots__ = ("arrays", "base", "cell", "changes", "owner")
+    __slots__ = ("arrays", "base", "cell", "changes", "owner", "seen")
 
-    def __init__(self, cell: Cell, owner: Owner, base: Value) -> None:
+    def __init__(self, cell: Cell, owner: Owner) -> None:
         self.cell = cell
         self.owner = owner
-        self.base = base
-        self.arrays = list(base)
-        self.changes: list[tuple[int | None, Callable[[Any], Any]]] = []
+        self.seen, self.base = cell.newest()
+        self.arrays = list(self.base)
+        self.changes: list[tuple[int | None, Callable[[Any], Any], Context]] = []
 
     def change(self, place: int | None, function: Callable[[Any], Any]) -> Any:
         """Replaces one array by `function(array)`, or all of them by `function(arrays)`; returns what is new."""
-        self.changes.append((place, function))
-        return self._carry_out(place, function)
+        new = self._carry_out(place, function)
+        self.changes.append((place, function, copy_context()))  # not before: a change that raises is none
+        return new
 
     def _carry_out(self, place: int | None, function: Callable[[Any], Any]) -> Any:
         if place is None:
@@ -83,44 +84,32 @@ class Draft:
 
     def store(self) -> None:
         """Makes the draft the cell's value."""
-        while True:
-            seen = self.cell.newest()
-            if seen[0] is not self.base:
-                self.base = seen[0]
-                self.arrays = list(self.base)
-                for place, function in self.changes:
-                    self._carry_out(place, function)
-                self.settle()
-            if self.cell.replace(seen, tuple(self.arrays)):
-                return
+        while not self.cell.replace(self.seen, tuple(self.arrays)):
+            self.seen, self.base = self.cell.newest()
+            self.arrays = list(self.base)
+            for place, function, context in self.changes:
+                context.run(self._carry_out, place, function)
+            self.settle()
 
 
 class Drafts:
-    """The drafts of one update.
+    """The drafts of one update."""
 
-    Args:
-        outer: those of the update around it, None where there is none.
-    """
+    __slots__ = ("_drafts",)
 
-    __slots__ = ("_drafts", "_outer")
-
-    def __init__(self, outer: Drafts | None) -> None:
-        self._outer = outer
+    def __init__(self) -> None:
         self._drafts: dict[int, Draft] = {}
 
     def of(self, cell: Cell) -> Draft | None:
         """What code inside this update finds in a cell, if it was written."""
-        draft = self._drafts.get(id(cell))
-        return self._outer.of(cell) if draft is None and self._outer is not None else draft
+        return self._drafts.get(id(cell))
 
     def open(self, cell: Cell, owner: Owner) -> Draft:
         """This update's draft of a cell, which is made where there is none."""
         draft = self._drafts.get(id(cell))
         if draft is None:
-            begun = self.of(cell)
-            draft = Draft(cell, owner, cell.newest()[0] if begun is None else tuple(begun.arrays))
+            draft = self._drafts[id(cell)] = Draft(cell, owner)
             cell.drafted = True
-            self._drafts[id(cell)] = draft
         return draft
 
     def settle(self) -> None:
@@ -135,12 +124,7 @@ class Drafts:
     def store(self) -> None:
         """Makes the drafts the values, after `settle`."""
         for draft in self._drafts.values():
-            around = None if self._outer is None else self._outer.of(draft.cell)
-            if around is None:
-                draft.store()
-            else:
-                around.arrays = draft.arrays
-                around.changes += draft.changes
+            draft.store()
 
     def put_back(self) -> None:
         """Says of each variable that it holds what it held before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
@@ -12,6 +13,18 @@ import numpy as np
 from refdist import errors
 from refdist.data.elements import arrays
 from refdist.data.spec import HasSpec, spec_of
+
+BUSY = "generator already executing"  # what Python says of a second reader
+# How many forks lie between the first process and this one: a lock is of one process.
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Optional:
@@ -99,16 +112,32 @@ class Iterator:
     def __init__(self, dataset: HasSpec, elements: PythonIterator[object]) -> None:
         self._dataset = dataset
         self._elements = elements
-        # Of several threads each gets elements of its own, one after another.  The thread that reads may enter again:
-        # then it is the dataset's own function that does, and Python says so.
-        self._turn = threading.RLock()
+        # Of several threads each gets elements of its own, one after another.  In a forked process nobody ends the turn
+        # that a thread had there, so each process has its own lock.  The thread that reads may enter again: a signal
+        # handler does, or the dataset's own function, and gets an error.
+        self._turns = {_forks: threading.RLock()}
 
     def __iter__(self) -> PythonIterator[Any]:
         return self
 
+    @property
+    def _turn(self) -> threading._RLock:
+        return self._turns.get(_forks) or self._turns.setdefault(_forks, threading.RLock())
+
     def __next__(self) -> Any:
         with self._turn:
-            return next(self._elements)
+            try:
+                return next(self._elements)
+            except ValueError as error:
+                if str(error) != BUSY:
+                    raise
+                raise self._busy() from error
+
+    def _busy(self) -> errors.RefdistError:
+        return errors.error("RD09", f"next of {type(self).__name__}", "its next element is being made: by the code "
+                            "that this call is part of or has interrupted, or by a thread that the fork of this "
+                            "process has left behind", "Give a signal handler, a function of the dataset or a forked "
+                            "process an iterator of its own.")
 
     def next(self) -> Any:
         """The next element, as `next(iterator)`.

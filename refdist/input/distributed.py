@@ -28,7 +28,7 @@ from refdist.core.rules.values import Result
 from refdist.data import elements
 from refdist.data.dataset import Dataset
 from refdist.data.facts import UNKNOWN_CARDINALITY
-from refdist.data.iterator import Iterator
+from refdist.data.iterator import BUSY, Iterator
 from refdist.data.origin import Origin
 from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.input import sharding
@@ -65,8 +65,13 @@ class DistributedIterator(Iterator):
         extended = self._strategy.extended
         put = extended.backend.put if self._fetches else None
         with self._turn:
-            numbers = None if self._numbers is None else next(self._numbers, None)
-            step = self._next_of_all(extended.transport)
+            try:
+                numbers = None if self._numbers is None else next(self._numbers, None)
+                step = self._next_of_all(extended.transport)
+            except ValueError as error:
+                if str(error) != BUSY:
+                    raise
+                raise self._busy() from error
             if journal.recording.value is not None:
                 journal.recording.value.write(
                     "step", counts=list(map(_count, step)),

@@ -36,13 +36,15 @@ from refdist import errors
 from refdist.array.backend import constant, current_backend
 from refdist.array.convert import to_array, to_numpy
 from refdist.array.types import Array
-from refdist.core import context_stack
+from refdist.core import context_stack, lockstep
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, contribution_of
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
 from refdist.runtime import Field
-from refdist.variables.distributed import SyncOnReadVariable
+from refdist.variables.access import different
+from refdist.variables.distributed import AggregatingVariable, MirroredVariable, SyncOnReadVariable
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import Mirrored
 from refdist.variables.variable import ResourceVariable, Variable
@@ -194,24 +196,14 @@ class Generator:
                 raise errors.error("RD10", "drawing random numbers", f"the generator belongs to a "
                                    f"{type(owner).__name__}, and the code runs {context_stack.describe()}",
                                    "Make the generator in the scope of the strategy that uses it.")
-        def step(now: Array) -> Any:
-            return random_state.advanced(now, count)
-
-        def advance(copy: ResourceVariable) -> Any:
-            # In one step, so that no two threads draw the same numbers; what it was before follows from what it is.
-            after = copy._change(lambda now: current_backend().put(step(now), copy._device), at_once=True)
-            return random_state.advanced(after, -count)
-
-        if strategy is None:
-            # One state for all callers, replicas included, in the order of the calls.
-            return advance(state._primary)
-        if context_stack.situation(strategy) != context_stack.REPLICA:
-            return strategy.extended.update(state, advance)
-        if isinstance(state, SyncOnReadVariable):
-            return advance(state._local_copy())
-        before = state._read()
-        state.assign(step(before))
-        return before
+        replica = context_stack.frame().replica if strategy is not None else None
+        if isinstance(state, (MirroredVariable, AggregatingVariable)):
+            return _advance_together(state, count) if replica is None else lockstep.rendezvous(
+                context_stack.frame().run, CollectiveCall("drawing random numbers", NOTHING_TO_COMPARE, (state, count), _agree))
+        if strategy is None or replica is not None:
+            # The replica's own state; or, outside strategies, one for all callers, in the order of the calls.
+            return _advance(state._local_copy() if isinstance(state, SyncOnReadVariable) else state._primary, count)
+        return strategy.extended.update(state, _advance, (count,))
 
     def _stream(self, count: int) -> tuple[int, int]:
         # The key and the counter for `count` numbers, which are now reserved.
@@ -335,6 +327,42 @@ class Generator:
 
 _global: Field[Generator | None] = Field("the global generator; None until one is asked for", lambda: None,
                                          per_worker=True)
+
+
+def _advance(copy: ResourceVariable, count: int) -> Any:
+    # In one step, so that no two threads draw the same numbers; what it was before follows from what it is.
+    after = copy._change(lambda now: _after(now, count, copy._device), at_once=True)
+    return random_state.advanced(after, -count)
+
+
+def _advance_together(state: MirroredVariable | AggregatingVariable, count: int) -> Any:
+    # As `_advance`, of all copies of a variable whose copies are equal at all times.
+    after = state._change_copies(lambda first, arrays: tuple(
+        [_after(array, count, state._devices[first + i]) for i, array in enumerate(arrays)]))
+    before = [random_state.advanced(array, -count) for array in after]
+    return Mirrored(before, state._devices) if len(before) > 1 else before[0]
+
+
+def _agree(calls: list[CollectiveCall]) -> Sequence[Any]:
+    # What replicas draw together from one state: equally many numbers, unless its one copy is replica 0's to update.
+    attempted = calls[0].kind
+    states, counts = zip(*map(contribution_of, calls), strict=True)
+    state = states[0]
+    if len({*map(id, states)}) > 1:
+        raise different(attempted, states)
+    if isinstance(state, MirroredVariable):
+        if len(set(counts)) > 1:
+            raise errors.error("RD12", attempted, f"replicas draw {', '.join(map(str, counts))} numbers from one state",
+                               "Draw equally many on every replica, or make the generator in the strategy's scope with "
+                               "`from_seed`.")
+        drawn = np.array(counts[:1])
+        state._strategy.extended.transport.check_same_bits(calls[0], drawn, str)
+    before = _advance_together(state, counts[0])
+    return before.values if isinstance(before, Mirrored) else [before] * len(calls)
+
+
+def _after(state: Array, count: int, device: str) -> Any:
+    return current_backend().put(random_state.advanced(state, count), device)
 
 
 def get_global_generator() -> Generator:

@@ -90,7 +90,7 @@ class Updates:
 
     def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], object], group: bool) -> Any:
         top = context_stack.frame()
-        drafts = Drafts(top.drafts)
+        drafts = Drafts()
         creators = self._scope_frame(top).creators
         results = []
         try:

@@ -95,6 +95,15 @@ class _Shared(Variable):
             return copies[0]
         return copies[frame.replica_id]
 
+    def _held(self) -> list[Any]:
+        # What all copies hold; those that are equal at all times are read at one time.
+        drafts = context_stack.frame().drafts
+        arrays: list[Any] = []
+        for cell in self._cells:
+            draft = None if drafts is None else drafts.of(cell)
+            arrays += cell.newest()[1] if draft is None else draft.arrays
+        return arrays
+
     def _read(self) -> Any:
         cell = self._reads[context_stack.situation(self._strategy)]
         if cell is _READ_OWN_COPY:
@@ -119,7 +128,7 @@ class _Shared(Variable):
     def _reduced(self, op: ReduceOp) -> Any:
         # A read of all copies.
         attempted, extended = f"reading variable {self.name}", self._strategy.extended
-        arrays = [variable._array for variable in self._copies]
+        arrays = self._held()
         collectives.reducible(arrays[0], attempted)
         call = extended.transport.call(attempted, self.name, op, like=arrays[0])
         return extended.reduction.onto_current(op, arrays, call)
@@ -303,7 +312,7 @@ class _Shared(Variable):
                                "Write to the variable itself, or inside `strategy.extended.update`.")
 
     def __repr__(self) -> str:
-        arrays = [variable._array for variable in self._copies]
+        arrays = self._held()
         head = f"{type(self).__name__} {self.name!r} shape={self.shape} dtype={self.dtype}"
         rows = Mirrored(arrays, self._devices)._rows()
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
@@ -315,7 +324,10 @@ class _Shared(Variable):
             ("outside replicas", context_stack.CROSS), ("in a replica", context_stack.REPLICA))]
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
-        twin = self._of([copy.deepcopy(variable, memo) for variable in self._copies], self._aggregation)
+        twins = [copy.deepcopy(variable, memo) for variable in self._copies]
+        for variable, array in zip(twins, self._held(), strict=True):
+            variable._array = array
+        twin = self._of(twins, self._aggregation)
         memo[id(self)] = twin
         return twin
 

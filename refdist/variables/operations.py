@@ -193,6 +193,9 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) 
     if takes is _VALUE:
         if computes is _UPDATE:
             return frozen(there)
+        if there.shape != old.shape:  # since `prepare` has compared them
+            raise errors.error("RD04", operation, f"the value has shape {there.shape}, the variable holds {old.shape}",
+                               "Reshape the value to that shape.")
         if computes is _ADD:
             return backend.sum((old, there))
         if computes is Computes.SUB:

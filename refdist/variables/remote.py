@@ -82,7 +82,7 @@ class Facts(NamedTuple):
 
 
 class _Cell:
-    """What `core.cell.Cell` is in this process: a version is the value, and its number on the server."""
+    """What `core.cell.Cell` is in this process: a version is its number on the server."""
 
     __slots__ = ("_ask", "drafted")
 
@@ -90,12 +90,12 @@ class _Cell:
         self._ask = ask
         self.drafted = False
 
-    def newest(self) -> tuple[tuple[Any, ...], int]:
+    def newest(self) -> tuple[int, tuple[Any, ...]]:
         version, array = self._ask("read", "newest")
-        return (frozen(array),), version
+        return version, (frozen(array),)
 
-    def replace(self, seen: tuple[tuple[Any, ...], int], value: tuple[Any, ...]) -> bool:
-        replaced: bool = self._ask("assign", "replace", seen[1], to_numpy(value[0]))
+    def replace(self, seen: int, value: tuple[Any, ...]) -> bool:
+        replaced: bool = self._ask("assign", "replace", seen, to_numpy(value[0]))
         return replaced
 
 
@@ -134,7 +134,7 @@ class RemoteVariable(ServedVariable):
 
     @property
     def _array(self) -> Any:
-        drafts = context_stack.state.top.drafts
+        drafts = context_stack.frame().drafts
         draft = None if drafts is None else drafts.of(self._cell)
         return frozen(self._ask("read", "get")) if draft is None else draft.arrays[0]
 
@@ -157,19 +157,19 @@ class RemoteVariable(ServedVariable):
 
     def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
         prepared = self._prepared(operation, value, attempted)
-        if context_stack.state.top.drafts is None:
+        if context_stack.frame().drafts is None:
             found = frozen(self._ask(operation, "update", operation, prepared, read_value))
         else:
             found = self._change(lambda old: _updated(operation, old, prepared))
         return found if read_value else None
 
     def _change(self, function: Callable[[Any], Any], at_once: bool = False) -> Any:
-        drafts = None if at_once else context_stack.state.top.drafts
+        drafts = None if at_once else context_stack.frame().drafts
         if drafts is not None:
             return drafts.open(self._cell, self).change(0, function)
         while True:
-            seen = self._cell.newest()
-            new = function(seen[0][0])
+            seen, [old] = self._cell.newest()
+            new = function(old)
             if self._cell.replace(seen, (new,)):
                 return new
 

@@ -358,8 +358,10 @@ class ResourceVariable(Variable):
             draft = None if drafts is None else drafts.of(cell)
             if draft is not None:
                 return draft.arrays[self._place]
-        head = cell.head
-        return (cell.newest() if head[1] else head)[0][self._place]
+        arrays, following = cell.head
+        if following:
+            _, arrays = cell.newest()
+        return arrays[self._place]
 
     @_array.setter
     def _array(self, array: Array) -> None:
@@ -402,9 +404,9 @@ class ResourceVariable(Variable):
         else:
             while True:
                 seen = cell.head
-                if seen[1]:
-                    seen = cell.newest()
-                arrays = seen[0]
+                arrays, following = seen
+                if following:
+                    seen, arrays = cell.newest()
                 new = function(arrays[place])
                 if cell.replace(seen, (new,) if len(arrays) == 1 else (*arrays[:place], new, *arrays[place + 1:])):
                     break
