@@ -220,8 +220,10 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     return _beside_arrays(array, value, attempted) if isinstance(value, (list, tuple)) else array
 
 
-def cast(array: Array, dtype: object, attempted: str) -> Any:
+def cast(array: Array, dtype: object, attempted: str, name: str = "") -> Any:
     """`array` in another dtype, if no value loses its kind: int to float is fine, float to int is not.
+
+    `name` is what an error calls what has `astype`, where the program's own value does not.
 
     Raises:
         RD05: a float would become an int, a complex a real, a number text, and the like.  RD25: not a dtype.
@@ -236,8 +238,40 @@ def cast(array: Array, dtype: object, attempted: str) -> Any:
     if not text and fits and _same_kind(own, dtype):
         return astype(array, dtype)
     found = f"the value has dtype {array.dtype}, not {dtype}" if fits else f"{short(array)} does not fit into {dtype}"
-    raise errors.error("RD05", attempted, found, f"Cast explicitly: `.astype({dtype.kind if text else str(dtype)!r})`.",
-                       kind=errors.InvalidArgumentError)
+    fix = f"Cast explicitly: `{name}.astype({dtype.kind if text else str(dtype)!r})`."
+    raise errors.error("RD05", attempted, found, fix, kind=errors.InvalidArgumentError)
+
+
+def converted(array: Array, dtype: object, attempted: str) -> Any:
+    """`array` in a dtype that the program has asked for: as `cast`, and numbers become what they can.
+
+    A float becomes an int without its fraction, a number False where it is 0, and a complex number without imaginary
+    part a real one.
+
+    Raises:
+        RD05: a number that the dtype does not have, such as NaN for an int.  RD25: not a dtype.
+    """
+    wanted, own = _dtype(dtype, attempted), dtype_of(array)
+    kinds = kind_of(own) + kind_of(wanted)
+    if not set(kinds) <= set(_KINDS) or _same_kind(own, wanted):
+        return cast(array, wanted, attempted)
+    xp = xp_of(array)
+    with on_device_of(array):
+        if kinds[1] == "b":
+            return astype(array != 0, wanted)
+        real, fits = array, True
+        if kinds[0] == "c":
+            real, fits = xp.real(array), bool(xp.all(xp.imag(array) == 0))
+        if kinds[1] in "iu" and kind_of(dtype_of(real)) == "f":
+            whole = xp.trunc(astype(real, np.dtype(np.float64)))
+            bits = np.iinfo(wanted.name).bits if wanted.kind != "V" else int(wanted.name.lstrip("uint"))
+            low, high = (-2.0 ** (bits - 1), 2.0 ** (bits - 1)) if kinds[1] == "i" else (0.0, 2.0 ** bits)
+            fits = fits and bool(xp.all((whole >= low) & (whole < high)))
+        if not fits:
+            raise errors.error("RD05", attempted, f"{short(array)} does not fit into {wanted}",
+                               "Choose a dtype that has these numbers, or correct them before.",
+                               kind=errors.InvalidArgumentError)
+        return cast(real, wanted, attempted) if kinds[1] not in "iu" else astype(real, wanted)
 
 
 def astype(array: Array, dtype: np.dtype[np.generic]) -> Any:
@@ -272,7 +306,7 @@ def _cast_weak(array: NDArray[np.generic], dtype: np.dtype[np.generic], attempte
                                "Pass numbers that it can hold, or choose a wider dtype.",
                                kind=errors.InvalidArgumentError)
         return array.astype(dtype)
-    return cast(array, dtype, attempted)
+    return cast(array, dtype, attempted, "np.asarray(x)")
 
 
 def _same_kind(source: np.dtype[np.generic], dtype: np.dtype[np.generic]) -> bool:

@@ -16,7 +16,7 @@ INSTEAD = {
     Call.GATHER: "In a replica use `get_replica_context().all_gather(value, axis)`.",
     Call.REDUCE: "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
     Call.RUN: "Call the function itself, here, or leave the replicas first, by "
-                    "`get_replica_context().merge_call(...)`.",
+                    "`get_replica_context().merge_call(...)`, or the update, by ending its function.",
     Call.GET_NEXT: "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
     Call.SCOPE: "Enter the scope outside `strategy.run` and `strategy.extended.update`.",
     Call.CALL_FOR_EACH_REPLICA: "Call the function itself, here.",
