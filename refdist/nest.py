@@ -186,16 +186,26 @@ KINDS: dict[str, Kind] = {
 }
 
 
+# What is a leaf unless a caller asks for `expand_composites`: what consists of several arrays.  Its class says how.
+COMPOSITE = Kind(
+    lambda cls: hasattr(cls, "_components"), lambda x: x._components(), lambda x, new: x._with_components(new),
+    lambda x: [f"[{i}]" for i in range(len(x._components()))], _text)
+
+
 class _Known(dict[type, Kind | None]):
     # The kind of every class seen so far, None for leaves.
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._kinds = kinds
+
     def __missing__(self, cls: type) -> Kind | None:
         if len(self) >= 1000:
             self.clear()  # so that classes created while the program runs are not kept for ever
-        self[cls] = kind = next((kind for kind in KINDS.values() if kind.holds(cls)), None)
+        self[cls] = kind = next((kind for kind in self._kinds if kind.holds(cls)), None)
         return kind
 
 
-_kind_of = _Known()
+_kind_of = _Known([*KINDS.values()])
+_expanded = _Known([COMPOSITE, *KINDS.values()])
 
 
 def is_nested(seq: object) -> bool:
@@ -206,8 +216,22 @@ def is_nested(seq: object) -> bool:
     return _kind_of[type(seq)] is not None
 
 
-def flatten(structure: object) -> list[Any]:
+def items(structure: object) -> list[Any]:
+    """The items of the outermost container, be they leaves or containers; a leaf is the only item of itself.
+
+    >>> items({"b": [1, 2], "a": None})
+    [None, [1, 2]]
+    """
+    kind = _kind_of[type(structure)]
+    return [structure] if kind is None else list(kind.items(structure))
+
+
+def flatten(structure: object, expand_composites: bool = False) -> list[Any]:
     """The leaves of a structure.
+
+    Args:
+        structure: any.
+        expand_composites: whether IndexedSlices and distributed values, which are leaves otherwise, are taken apart.
 
     >>> flatten({"b": [1, 2], "a": None})
     [None, 1, 2]
@@ -217,29 +241,30 @@ def flatten(structure: object) -> list[Any]:
 
     Source: tf.nest.flatten.
     """
-    kind = _kind_of[type(structure)]
+    known = _expanded if expand_composites else _kind_of
+    kind = known[type(structure)]
     if kind is None:
         return [structure]
     leaves: list[Any] = []
-    _collect(kind, structure, leaves)
+    _collect(known, kind, structure, leaves)
     return leaves
 
 
-def _collect(kind: Kind, structure: object, leaves: list[object]) -> None:
+def _collect(known: _Known, kind: Kind, structure: object, leaves: list[object]) -> None:
     for item in kind.items(structure):
-        inner = _kind_of[type(item)]
+        inner = known[type(item)]
         if inner is None:
             leaves.append(item)
         else:
-            _collect(inner, item, leaves)
+            _collect(known, inner, item, leaves)
 
 
-def _rebuild(kind: Kind, structure: object, leaves: Iterator[object]) -> Any:
-    items = []
+def _rebuild(known: _Known, kind: Kind, structure: object, leaves: Iterator[object]) -> Any:
+    new = []
     for item in kind.items(structure):
-        inner = _kind_of[type(item)]
-        items.append(next(leaves) if inner is None else _rebuild(inner, item, leaves))
-    return _made(kind, structure, items)
+        inner = known[type(item)]
+        new.append(next(leaves) if inner is None else _rebuild(known, inner, item, leaves))
+    return _made(kind, structure, new)
 
 
 def _made(kind: Kind, structure: object, items: list[object]) -> Any:
@@ -270,11 +295,22 @@ def structure_of(structure: object) -> str:
     kind = _kind_of[type(structure)]
     if kind is None:
         return "*"
-    items = kind.items(structure)
-    return kind.text(structure, ["*" if _kind_of[type(item)] is None else structure_of(item) for item in items])
+    parts = kind.items(structure)
+    return kind.text(structure, ["*" if _kind_of[type(part)] is None else structure_of(part) for part in parts])
 
 
-def pack_sequence_as(structure: object, flat_sequence: Sequence[object]) -> Any:
+def _outline(known: _Known, structure: object, types: bool) -> Any:
+    # The same nesting, with None for the leaves: of lists if types and keys do not matter.  Composites are containers.
+    kind = known[type(structure)]
+    if kind is None:
+        return None
+    inside = [_outline(known, item, types) for item in kind.items(structure)]
+    if not types:
+        return inside
+    return {_name(structure): inside} if kind is COMPOSITE else _made(kind, structure, inside)
+
+
+def pack_sequence_as(structure: object, flat_sequence: Sequence[object], expand_composites: bool = False) -> Any:
     """A structure like `structure` whose leaves are those of `flat_sequence`, in the order of `flatten`.
 
     >>> pack_sequence_as({"b": [1, 2], "a": None}, ["x", "y", "z"])
@@ -289,16 +325,20 @@ def pack_sequence_as(structure: object, flat_sequence: Sequence[object]) -> Any:
     if not isinstance(flat_sequence, (list, tuple)):
         raise errors.error("RD25", "nest.pack_sequence_as", f"flat_sequence is {errors.type_of(flat_sequence)}",
                            "Pass a list of leaves.")
-    count = len(flatten(structure))
+    known = _expanded if expand_composites else _kind_of
+    count = len(flatten(structure, expand_composites))
     if len(flat_sequence) != count:
         raise errors.error("RD21", "nest.pack_sequence_as", f"the structure has {count} leaves, the "
                            f"sequence {len(flat_sequence)}", "Pass as many leaves as the structure has.")
-    kind = _kind_of[type(structure)]
-    return flat_sequence[0] if kind is None else _rebuild(kind, structure, iter(flat_sequence))
+    kind = known[type(structure)]
+    return flat_sequence[0] if kind is None else _rebuild(known, kind, structure, iter(flat_sequence))
 
 
-def map_structure(func: Callable[..., object], *structure: object) -> Any:
-    """Applies `func` to the leaves of one or more equal structures.
+def map_structure(func: Callable[..., object], *structure: object, check_types: bool = True,
+                  expand_composites: bool = False) -> Any:
+    """Applies `func` to the leaves of one or more equal structures; the result has the containers of the first.
+
+    `check_types` is that of `assert_same_structure`, `expand_composites` that of `flatten`.
 
     >>> map_structure(lambda x, y: x + y, [1, (2,)], [10, (20,)])
     [11, (22,)]
@@ -313,22 +353,35 @@ def map_structure(func: Callable[..., object], *structure: object) -> Any:
                            kind=errors.InvalidValueError)
     first, *others = structure
     for other in others:
-        assert_same_structure(first, other)
-    kind = _kind_of[type(first)]
+        assert_same_structure(first, other, check_types, expand_composites)
+    known = _expanded if expand_composites else _kind_of
+    kind = known[type(first)]
     if kind is None:
         return func(*structure)
-    results = [func(*leaves) for leaves in zip(*map(flatten, structure), strict=True)]
-    return _rebuild(kind, first, iter(results))
+    flat = [flatten(one, expand_composites) for one in structure]
+    results = [func(*leaves) for leaves in zip(*flat, strict=True)]
+    return _rebuild(known, kind, first, iter(results))
 
 
-def assert_same_structure(nest1: object, nest2: object) -> None:
+def assert_same_structure(nest1: object, nest2: object, check_types: bool = True,
+                          expand_composites: bool = False) -> None:
     """Raises unless two structures are the same; their leaves may differ.
+
+    Args:
+        nest1, nest2: structures.
+        check_types: False compares nesting and lengths only: neither types of containers nor keys.
+        expand_composites: as for `flatten`.
+
+    >>> assert_same_structure([1, (2,)], (3, [4]), check_types=False)
 
     Raises:
         RD21: lengths or keys differ (ValueError).  RD25: types of containers differ (TypeError).
 
     Source: tf.nest.assert_same_structure.
     """
+    if expand_composites or not check_types:
+        known = _expanded if expand_composites else _kind_of
+        nest1, nest2 = (_outline(known, one, check_types) for one in (nest1, nest2))
     difference = compare([nest1, nest2])
     if difference is None:
         return

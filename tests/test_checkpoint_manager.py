@@ -139,3 +139,10 @@ def test_a_save_that_failed_is_not_taken_for_one(tmp_path: Path, monkeypatch: An
             manager.save()
     assert files(tmp_path) == [] and manager.latest_checkpoint is None
     assert manager.save() is not None
+
+
+def test_a_manager_that_restores_nothing_begins_no_count(tmp_path: Path) -> None:
+    checkpoint = refdist.train.Checkpoint(w=refdist.Variable(2.0))
+    assert refdist.train.CheckpointManager(checkpoint, tmp_path / "kept", 3).restore_or_initialize() is None
+    path = checkpoint.write(tmp_path / "written")
+    assert [name for name, _ in refdist.train.list_variables(path)] == ["w"]

@@ -320,3 +320,42 @@ def test_elements_of_datasets_keep_their_containers(name: str) -> None:
 def test_a_sequence_that_is_not_a_tuple_is_an_array_in_a_dataset(sequence: Any) -> None:
     [element] = refdist.data.Dataset.from_tensors(sequence)
     assert element.tolist() == [1, 2]
+
+
+SLICES = refdist.IndexedSlices(np.array([1.0]), np.array([0]), np.array([3]))
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ([1], (2,)), ({"a": 1}, {"b": 2}), ({"a": 1}, [2]), ([1, (2,)], (3, [4])), (1, 2)])
+def test_structures_may_have_other_types_and_keys_if_these_are_not_checked(first: Any, second: Any) -> None:
+    nest.assert_same_structure(first, second, check_types=False)
+    assert nest.flatten(nest.map_structure(lambda a, b: a + b, first, second, check_types=False)) == [
+        a + b for a, b in zip(nest.flatten(first), nest.flatten(second), strict=True)]
+    assert type(nest.map_structure(lambda a, b: a + b, first, second, check_types=False)) is type(first)
+
+
+@pytest.mark.parametrize(("first", "second", "found"), [
+    ([1], (1, 2), "length 1, the second has a list of length 2"), ([1, [2]], (1, 2), r"a leaf at \[1\]"),
+    ([[1], 2], ([1, 3], 2), r"length 1, the second has a list of length 2 at \[0\]")])
+def test_nesting_is_checked_also_without_types(first: Any, second: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=f"RD21.*{found}"):
+        nest.assert_same_structure(first, second, check_types=False)
+
+
+def test_slices_and_distributed_values_are_leaves_unless_they_are_to_be_taken_apart() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    value = strategy.run(lambda: refdist.constant(float(refdist.get_replica_context().replica_id_in_sync_group)))
+    with strategy.scope():
+        variable = refdist.Variable(1.0)
+    assert nest.flatten([SLICES, value]) == [SLICES, value]
+    assert list(map(np.ravel, nest.flatten([SLICES, value], expand_composites=True))) == [1.0, 0, 3, 0.0, 1.0]
+    assert nest.flatten(variable, expand_composites=True) == [variable]
+    doubled = nest.map_structure(lambda x: x * 2, [value, SLICES], expand_composites=True)
+    assert [float(part) for part in doubled[0].values] == [0, 2] and doubled[1].dense_shape.tolist() == [6]
+    packed = nest.pack_sequence_as(SLICES, [np.ones(1), np.array([2]), np.array([4])], expand_composites=True)
+    assert packed.indices.tolist() == [2]
+    nest.assert_same_structure(SLICES, SLICES, expand_composites=True)
+    with pytest.raises(ValueError, match="RD21"):
+        nest.assert_same_structure(SLICES, value, expand_composites=True)
+    with pytest.raises(ValueError, match="RD21"):
+        nest.assert_same_structure(SLICES, refdist.IndexedSlices(SLICES.values, SLICES.indices), expand_composites=True)

@@ -290,3 +290,15 @@ def test_a_function_without_arguments_is_called_once_for_all_parts() -> None:
     with strategy.scope():
         v = refdist.Variable(lambda: asked.append(1) or [1.0, 2.0, 3.0], shape=[3], dtype="float32")
     assert len(asked) == 1 and [part.numpy().tolist() for part in v.variables] == [[1.0, 2.0], [3.0]]
+
+
+def test_a_sharded_variable_is_a_destination() -> None:
+    spec = refdist.train.ClusterSpec({"worker": ["w:1"], "ps": ["p0:1", "p1:1"]})
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec),
+                                               partitioners.FixedShardsPartitioner(2))
+    with strategy.scope():
+        v = refdist.Variable([0.0, 0.0])
+    extended, one = strategy.extended, np.float32(1)
+    for result in (extended.reduce_to("SUM", one, v), extended.broadcast_to(one, v),
+                   extended.batch_reduce_to("SUM", [(one, v)])[0]):
+        assert float(result) == 1 and len(result.values) == 2

@@ -414,3 +414,28 @@ def test_bad_arguments_are_refused_before_anything_is_read(call: Any) -> None:
 
     with pytest.raises((TypeError, ValueError), match="RD25"):
         call(Dataset.from_generator(never))
+
+
+def padded(element: Any, shapes: Any, values: Any) -> Any:
+    return next(iter(Dataset.from_tensors(element).padded_batch(1, shapes, values)))
+
+
+INTS, FLOATS, TEXT = np.array([1, 2], np.int32), np.array([1], np.float32), np.array([b"x"])
+
+
+@pytest.mark.parametrize(("element", "shapes", "values", "wanted"), [
+    ((INTS, FLOATS), ([3], [2]), (7, None), ([[1, 2, 7]], [[1, 0]])),
+    ((INTS, FLOATS), ([3], [2]), (None, None), ([[1, 2, 0]], [[1, 0]])),
+    ({"a": INTS, "b": TEXT}, {"a": [3], "b": [2]}, {"a": 7, "b": None}, {"a": [[1, 2, 7]], "b": [[b"x", b""]]}),
+    ((INTS, (FLOATS, FLOATS)), ([3], ([2], [2])), (7, None), ([[1, 2, 7]], ([[1, 0]], [[1, 0]]))),
+    (INTS, [3], 7, [[1, 2, 7]]),
+], ids=["one component", "all components", "text", "a nest", "an array"])
+def test_none_is_the_padding_of_zeros_wherever_it_stands(element: Any, shapes: Any, values: Any, wanted: Any) -> None:
+    assert refdist.nest.map_structure(lambda array: array.tolist(), padded(element, shapes, values)) == wanted
+
+
+def test_an_error_about_padding_names_the_call_and_the_component() -> None:
+    with pytest.raises(TypeError, match=r"RD25. Dataset.padded_batch: the padding value of component 1 is"):
+        padded((INTS, FLOATS), ([3], [2]), (7, print))
+    with pytest.raises(TypeError, match=r"RD25.*padding_values has 3 parts, an element has 2"):
+        padded((INTS, FLOATS), ([3], [2]), (7, None, None))

@@ -233,3 +233,23 @@ def test_the_default_strategy_puts_variables_beside_any_other() -> None:
     assert DEFAULT.run(lambda: device(mirrored.values[1])) == "CPU:1"
     with pytest.raises(TypeError, match=r"RD25.*colocate_with_variable is 5"):
         device(5)
+
+
+@pytest.mark.parametrize(("value", "dtype", "wanted"), [
+    (np.array([2.5, -4.9, 0]), "int32", [2, -4, 0]), (np.array([0.5, 0]), "bool", [True, False]),
+    (np.array([-0.5, 255.9]), "uint8", [0, 255]), (np.array([1 + 0j]), "float32", [1]),
+    (np.array([2j]), "bool", [True]),
+    (np.array([-2.0**63]), "int64", [-2**63]), (np.float16(70), "int8", 70), (lambda: np.array([2.5]), "int32", [2])])
+def test_an_array_becomes_what_was_asked_for(value: Any, dtype: str, wanted: Any) -> None:
+    with TWO.scope():
+        v = refdist.Variable(value, dtype=dtype)
+    assert v.dtype == dtype and [copy.numpy().tolist() for copy in v.values] == [wanted] * 2
+
+
+@pytest.mark.parametrize(("value", "dtype"), [
+    (np.array([np.nan]), "int32"), (np.array([np.inf]), "int64"), (np.array([2.0**31]), "int32"),
+    (np.array([2.0**63]), "int64"), (np.array([-1.0]), "uint8"), (np.array([1 + 1j]), "float32"),
+    (np.array([300]), "int8"), ([2.5], "int32"), (2.5, "int32"), ([2, 0], "bool"), (np.array(["1"]), "int32")])
+def test_no_number_becomes_another_one(value: Any, dtype: str) -> None:
+    with pytest.raises(ValueError, match="RD05"):
+        refdist.Variable(value, dtype=dtype)

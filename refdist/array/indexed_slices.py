@@ -73,6 +73,13 @@ class IndexedSlices:
         """The dense shape as a tuple, or None."""
         return None if self._dense_shape is None else tuple(map(int, to_numpy(self._dense_shape)))
 
+    def _components(self) -> list[Any]:
+        # For `nest` with `expand_composites`.
+        return [self._values, self._indices, *([] if self._dense_shape is None else [self._dense_shape])]
+
+    def _with_components(self, components: list[Any]) -> IndexedSlices:
+        return IndexedSlices(*components)
+
     def __neg__(self) -> IndexedSlices:
         """The slices with the opposite sign, as `scatter_add` takes them to undo what they have added.
 

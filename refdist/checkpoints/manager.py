@@ -177,9 +177,10 @@ class CheckpointManager:
         Source: tf.train.CheckpointManager.restore_or_initialize.
         """
         path = self.latest_checkpoint
-        self._checkpoint.restore(path)
-        if path is not None and self._interval is not None:
-            self._last_step = self._step()
-        if path is None and self._init is not None:
+        if path is not None:
+            self._checkpoint.restore(path)
+            if self._interval is not None:
+                self._last_step = self._step()
+        elif self._init is not None:
             self._init()
         return path

@@ -222,14 +222,14 @@ def rows_of(leaf: npt.NDArray[np.generic] | None, which: int | slice | npt.NDArr
 
 
 def pad_and_stack(elements: Sequence[object], start: int, shapes: Sequence[Sequence[int | None]] | None,
-                  padding: Sequence[Any] | None) -> Any:
+                  padding: Sequence[Any]) -> Any:
     """As `stack`, after padding all rows to one shape.
 
     Args:
         elements: the rows.
         start: the number of the first row, for messages.
         shapes: the shape of each component; None in a shape, or instead of all shapes, means the longest length found.
-        padding: the value for each component; None for zeros and empty text.
+        padding: the value for each component, where None means zeros and empty text.
 
     Raises:
         RD05: the padding cannot be converted to the dtype.  RD25: a component is not an array.
@@ -252,8 +252,11 @@ def pad_and_stack(elements: Sequence[object], start: int, shapes: Sequence[Seque
                                        f"{tuple(target)}", "Pad to a longer shape, or cut the row.")
                 target[d] = max(target[d], length)
         dtype = np.result_type(*map(dtype_of, column))  # the longest text's
-        empty = b"" if dtype.hasobject else np.zeros((), dtype)[()]
-        fill = empty if padding is None else padding[c] if dtype.hasobject else to_array(padding[c], dtype)
+        fill = padding[c]
+        if fill is None:
+            fill = b"" if dtype.hasobject else np.zeros((), dtype)[()]
+        elif not dtype.hasobject:
+            fill = to_array(fill, dtype, f"the padding value of component {c}", attempted)
         batch = np.full((len(column), *target), fill, dtype)
         for i, array in enumerate(column):
             corner: tuple[int | slice, ...] = (i, *(slice(length) for length in np.shape(array)))

@@ -75,7 +75,8 @@ class Transformations(Pipeline):
             batch_size: rows of a batch.
             padded_shapes: a nest of shapes like an element; None in a shape, or instead of the nest, means the longest
                 length in the batch.
-            padding_values: a nest of values like an element, one value for all components, or None for zeros.
+            padding_values: a nest of values like an element, or one value for all components.  None, also in the place
+                of a component or of several, means zeros and empty text.
             drop_remainder: whether a last, shorter batch is dropped.
             name: without effect.
 
@@ -92,7 +93,6 @@ class Transformations(Pipeline):
         """
         batch_size = count_of("padded_batch", "batch_size", batch_size, 1)
         shapes = None if padded_shapes is None else _shapes(padded_shapes)
-        padding = None if padding_values is None else nest.flatten(padding_values)
         rows = batch_size if drop_remainder else None
         known = self._facts
         known = known._replace(cardinality=facts.batches(known.cardinality, batch_size, drop_remainder),
@@ -101,7 +101,8 @@ class Transformations(Pipeline):
 
         def stack(chunk: list[object], start: int) -> object:
             components = len(nest.flatten(chunk[0]))
-            values = padding * components if padding and not nest.is_nested(padding_values) else padding
+            values = ([padding_values] * components if not nest.is_nested(padding_values)
+                      else _of_components(padding_values, chunk[0]))
             for given, parts in (("padded_shapes", shapes), ("padding_values", values)):
                 if parts is not None and len(parts) != components:
                     raise errors.error("RD25", "Dataset.padded_batch", f"{given} has {len(parts)} parts, an element "
@@ -297,6 +298,16 @@ class Transformations(Pipeline):
         count = _READ_AHEAD if buffer_size == AUTOTUNE else buffer_size
         return self._then(lambda reading: threads.ReadAhead(partial(self._read, reading), count), self._same(),
                           self._origin)
+
+
+def _of_components(values: object, element: object) -> list[object]:
+    # None stands for all components of its place.
+    if values is None:
+        return [None] * len(nest.flatten(element))
+    mine, theirs = nest.items(values), nest.items(element)
+    if not nest.is_nested(values) or not nest.is_nested(element) or len(mine) != len(theirs):
+        return nest.flatten(values)
+    return [value for pair in zip(mine, theirs, strict=True) for value in _of_components(*pair)]
 
 
 def _shapes(padded_shapes: object) -> list[tuple[int | None, ...]]:

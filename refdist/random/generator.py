@@ -198,8 +198,10 @@ class Generator:
                                    "Make the generator in the scope of the strategy that uses it.")
         replica = context_stack.frame().replica if strategy is not None else None
         if isinstance(state, (MirroredVariable, AggregatingVariable)):
-            return _advance_together(state, count) if replica is None else lockstep.rendezvous(
-                context_stack.frame().run, CollectiveCall("drawing random numbers", NOTHING_TO_COMPARE, (state, count), _agree))
+            if replica is None:
+                return _advance_together(state, count)
+            call = CollectiveCall("drawing random numbers", NOTHING_TO_COMPARE, (state, count), _agree)
+            return lockstep.rendezvous(context_stack.frame().run, call)
         if strategy is None or replica is not None:
             # The replica's own state; or, outside strategies, one for all callers, in the order of the calls.
             return _advance(state._local_copy() if isinstance(state, SyncOnReadVariable) else state._primary, count)

@@ -17,6 +17,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import context_stack, devices
 from refdist.core.rules.options import ReduceOp, reduce_op_of
 from refdist.strategies.communication import CommunicationOptions
+from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, shared
 from refdist.variables.variable import ResourceVariable, Variable
 
@@ -67,6 +68,9 @@ def destinations_of(destinations: object, attempted: str) -> Destinations:
         return Destinations(found, len(found) > 1, given=destinations)
     if isinstance(destinations, Variable):
         return Destinations((destinations.device,), False, given=destinations)
+    if isinstance(destinations, ShardedVariable):
+        shards = tuple(dict.fromkeys(shard.device for shard in destinations.variables))
+        return Destinations(shards, len(shards) > 1, given=destinations)
     if is_array(destinations) or isinstance(destinations, IndexedSlices):
         return Destinations((context_stack.frame().device or devices.CPU,), False, given=destinations)
     raise errors.error("RD25", attempted, f"destinations is {destinations!r}",

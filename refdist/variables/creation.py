@@ -31,7 +31,7 @@ from numpy.typing import DTypeLike
 from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array.backend import current_backend
-from refdist.array.convert import aliases, cast, copied, dtype_of, frozen, has_dtype, kind_of, to_array
+from refdist.array.convert import aliases, converted, copied, dtype_of, frozen, has_dtype, kind_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, lockstep
 from refdist.core.agreement import CollectiveCall, Signature
@@ -190,7 +190,7 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
         value = collectives.dense(current_backend(), value, attempted)
     array = to_array(value, None if has_dtype(value) else spec.dtype, "initial_value", attempted)
     if spec.dtype is not None:
-        array = cast(array, spec.dtype, attempted)
+        array = converted(array, spec.dtype, attempted)
     if dtype_of(array).hasobject:
         raise errors.error("RD25", attempted, f"the initial value has dtype {array.dtype}",
                            "Pass numbers, booleans or text.")

@@ -83,7 +83,19 @@ class DistributedValues(HoldsArray):
                               ("replica", "device", "value"))
 
 
-class PerReplica(DistributedValues):
+class _Composite(DistributedValues):
+    """A value that `nest` takes apart with `expand_composites`, unlike a variable."""
+
+    __slots__ = ()
+
+    def _components(self) -> list[Any]:
+        return [*self._values]
+
+    def _with_components(self, components: list[Any]) -> Any:
+        return type(self)(components, self._devices)
+
+
+class PerReplica(_Composite):
     """One value for each replica, which may differ.
 
     It has no operators: several arrays are not one array.  A replica gets its own component as an argument.
@@ -146,7 +158,7 @@ for _name, _sign in _OPERATIONS.items():
     setattr(PerReplica, f"__{_name}__", _refused(_sign))
 
 
-class Mirrored(DistributedValues, ArrayOperators):
+class Mirrored(_Composite, ArrayOperators):
     """One value that all replicas hold; usable as an array everywhere."""
 
     __slots__ = ()

@@ -58,6 +58,20 @@ def _() -> None:
             value.assign(initial)
 
 
+@slip("the number of saves has to be in the file", "checkpoints.the-number-is-not-asserted")
+def _() -> None:
+    @instead(refdist.train.Checkpoint, "read")
+    def read(right: Any, self: Any, path: Any, *args: Any) -> Any:
+        status = right(self, path, *args)
+        if "save_counter" not in dict(refdist.train.list_variables(path)):
+            status.assert_consumed = status.assert_existing_objects_matched = _unmatched
+        return status
+
+
+def _unmatched() -> None:
+    raise AssertionError("save_counter")
+
+
 @slip("iterators and values of replicas are left out", "checkpoints.iterators-are-not-lost")
 def _() -> None:
     @instead(Checkpoint, "__init__")

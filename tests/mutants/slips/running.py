@@ -540,3 +540,14 @@ def _() -> None:
     def scale_regularization_loss(right: Any, regularization_loss: Any) -> Any:
         result = right(regularization_loss)
         return np.asarray(regularization_loss, result.dtype) / result.dtype.type(_replicas())
+
+
+@slip("subclasses of list and tuple become lists and tuples", "run.results-keep-their-classes")
+def _() -> None:
+    @instead(Strategy, "run")
+    def run(right: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        def plain(value: Any) -> Any:
+            kind = next((one for one in (list, tuple) if isinstance(value, one)), None)
+            return value if kind is None or hasattr(value, "_fields") else kind(map(plain, value))
+
+        return plain(right(self, *args, **kwargs))
