@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,9 +169,14 @@ def test_half_a_line_and_a_part_that_is_missing_are_left_out(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("text", "found"), [
-    (None, "No such file"), ("", "not one of a recording"), ("{}\n", "not one of a recording"),
-    ("nonsense\n", "not JSON"), ("[1]\n", "not one of a recording"), ("\x80", "not one of a recording"),
-    ('{"format": "refdist recording", "version": 99, "rank": 0, "size": 1}\n', "not one of a recording of version"),
+    (None, "No such file"), ("", "not a recording"), ("{}\n", "not that of a recording"),
+    ("nonsense\n", "not that of a recording"), ("[1]\n", "not that of a recording"), ("\x80", "not a recording"),
+    ("[" * 100_000 + "\n", "not that of a recording"),
+    # As version 2 was written, which had no checksums.
+    ('{"format":"refdist recording","version":2,"rank":0,"size":1}\n{"complete":true}\n',
+     r"it is a recording of version 2, and this refdist reads version 3\. Record the program again"),
+    (files.sealed(b'{"format":"refdist recording","version":99,"rank":0,"size":1}').decode() + "\n",
+     "it is a recording of version 99"),
 ])
 def test_what_is_not_a_recording_is_refused(tmp_path: Path, text: str | None, found: str) -> None:
     if text is not None:
@@ -181,7 +187,7 @@ def test_what_is_not_a_recording_is_refused(tmp_path: Path, text: str | None, fo
 
 @pytest.mark.parametrize("change", [
     {"of": 99}, {"worker": ...}, {"contributed": [["<f4", [2], "00"]]}, {"contributed": [["<f4", [1], "xx"]]},
-    {"contributed": [["nonsense", [1], ""]]}, {"contributed": 1}, {"parent": ...},
+    {"contributed": [["nonsense", [1], ""]]}, {"contributed": 1}, {"parent": ...}, {"site": ...}, {"more": 1},
 ])
 def test_a_line_that_is_no_event_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
     with refdist.insight.record_to(tmp_path / "a"):
@@ -190,12 +196,66 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, change: dict[str, Any]
     number = next(i for i, line in enumerate(lines) if line.get("kind") == "meet")
     changed = {**lines[number], **change}
     lines[number] = {name: value for name, value in changed.items() if value is not ...}
-    (tmp_path / "a").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for line in lines:
+        del line["crc"]
+    (tmp_path / "a").write_bytes(b"".join(files.sealed(json.dumps(line).encode()) + b"\n" for line in lines))
     if "of" in change:  # of something that is not there: it began before the recording
         assert "meet" not in [event.kind for event in load(tmp_path / "a").events if event.replica == 0]
     else:
         with pytest.raises(refdist.errors.DataLossError, match=f"line {number + 1} of part 0 is not an event"):
             load(tmp_path / "a")
+
+
+def damaged(data: bytes, random: np.random.Generator) -> bytes:
+    """The bytes with one to three of them changed, a part of them cut out, or without their end."""
+    changed = bytearray(data)
+    how, at = random.integers(4), int(random.integers(len(data)))
+    if how == 0:
+        return data[:at]
+    if how == 1:
+        del changed[at:at + int(random.integers(1, 300))]
+    for _ in range(how):
+        place = int(random.integers(len(changed)))
+        changed[place] ^= 1 << int(random.integers(8))
+    return bytes(changed)
+
+
+def by_part(recording: refdist.insight.Recording, parts: int) -> list[list[dict[str, Any]]]:
+    # Numbers of events depend on how many there are in the parts before.
+    told = [[event.as_json() for event in recording.events if event.worker == part] for part in range(parts)]
+    return [[{**one, "id": 0, "parent": 0, "of": 0} for one in part] for part in told]
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_damaged_recording_is_refused_or_has_what_was_recorded(tmp_path: Path, size: int, together: bool) -> None:
+    events = recorded().events
+    writers = [files.Writer(tmp_path / "a", rank, size) for rank in range(size)]
+    for rank, writer in enumerate(writers):
+        writer.source(f"{rank}.py", "x = 1\n")
+        for event in events[:40 + rank]:
+            writer.event(replace(event, worker=rank))
+    for writer in writers if together else ():
+        writer.close()
+    whole = load(tmp_path / "a")
+    assert [len(part) for part in by_part(whole, size)] == [40, 41, 42][:size]
+    parts = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(parts) == (1 if together else size)
+    random, refused = np.random.default_rng(size), 0
+    for number in range(900):
+        path, data = list(parts.items())[number % len(parts)]
+        path.write_bytes(damaged(data, random))
+        try:
+            found = load(tmp_path / "a")
+        except refdist.errors.DataLossError as error:
+            assert "[RD30]" in str(error)
+            refused += 1
+        else:  # what is left of a part that was cut off is its beginning
+            assert found.sources.items() <= whole.sources.items()
+            for kept, part in zip(by_part(found, size), by_part(whole, size), strict=True):
+                assert kept == part[:len(kept)], f"damage number {number}"
+        path.write_bytes(data)
+    assert 600 < refused < 900
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-VERSION = 2
+VERSION = 3
 
 COMMON = {
     "id": "the position in the recording, from 0; in a file that was written as things happened, a number that orders "

@@ -1,9 +1,10 @@
 """Recordings in files: lines of JSON, each written as it happens.
 
 A process writes one *part*: a line that says what this is, the lines of events (`lines.py`), and a last line that says
-that it is complete.  Nothing is buffered: each event is handed to the operating system in one call, so whatever ends
-the process, all events until then are there.  A mapping of the file into memory would spare these calls; but a process
-that is killed would leave a file that ends in zeros, and its children would write into the same place.
+that it is complete.  Each line ends with a checksum of its own, as nothing else tells a value that a disk has changed
+from the one that was recorded.  Nothing is buffered: each event is handed to the operating system in one call, so
+whatever ends the process, all events until then are there.  A mapping of the file into memory would spare these calls;
+but a process that is killed would leave a file that ends in zeros, and its children would write into the same place.
 
 Of several processes, rank 0 writes FILE and rank 3 writes FILE.3.  Whichever ends last finds all parts complete,
 and puts them one after another into FILE, by rank; so a file is a sequence of parts, and a part alone is a file.  After
@@ -15,21 +16,42 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from refdist import errors
-from refdist.insight.events import VERSION, Event, renumbered
+from refdist.insight.events import VERSION, Event, checked, renumbered
 from refdist.insight.lines import Lines, encoded, event_of
 from refdist.insight.stream import Raw
 
 FORMAT = "refdist recording"
-_COMPLETE = {"complete": True}
+_CHECKSUM = b',"crc":"%08x"}'  # the end of each line
+_CHECKSUM_SIZE = len(_CHECKSUM % 0)
 
 
-def _line(found: object) -> str:
-    return f"{encoded(found)}\n"
+def sealed(line: bytes) -> bytes:
+    """An object of JSON with the checksum of all before that as its last field.
+
+    >>> sealed(b'{"complete":true}')
+    b'{"complete":true,"crc":"89538dc4"}'
+    """
+    fields = line[:-1]
+    return fields + _CHECKSUM % zlib.crc32(fields)
+
+
+def _unsealed(line: bytes) -> bytes | None:
+    # None where the checksum does not fit.
+    fields = line[:-_CHECKSUM_SIZE] + b"}"
+    return fields if sealed(fields) == line else None
+
+
+def _line(found: object) -> bytes:
+    return sealed(encoded(found).encode()) + b"\n"
+
+
+_COMPLETE = _line({"complete": True})
 
 
 def part_of(path: str | os.PathLike[str], rank: int) -> Path:
@@ -57,11 +79,11 @@ class Writer:
                                "Name a file in a folder that can be written to.",
                                kind=errors.InvalidValueError) from error
         self._lines = Lines()
-        self._write(_line({"format": FORMAT, "version": VERSION, "rank": rank, "size": size}))
+        os.write(self._file, _line({"format": FORMAT, "version": VERSION, "rank": rank, "size": size}))
 
     def _write(self, text: str) -> None:
         if text:
-            os.write(self._file, text.encode())
+            os.write(self._file, b"".join([sealed(line) + b"\n" for line in text.encode().splitlines()]))
 
     def take(self, raw: Raw) -> None:
         """Writes what the stream hands on."""
@@ -77,7 +99,7 @@ class Writer:
 
     def close(self) -> None:
         """Ends the part, and puts all parts together where this is the last."""
-        self._write(_line(_COMPLETE))
+        os.write(self._file, _COMPLETE)
         os.close(self._file)
         if self._size > 1:
             self._put_together()
@@ -104,8 +126,8 @@ def _is_complete(part: Path) -> bool:
     try:
         with part.open("rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 64))
-            return file.read().endswith(_line(_COMPLETE).encode())
+            file.seek(max(0, file.tell() - len(_COMPLETE)))
+            return file.read() == _COMPLETE
     except FileNotFoundError:
         return False
 
@@ -124,7 +146,7 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
     """The events and source files of a recording; of parts that are not put together yet, by rank.
 
     Raises:
-        RD30: there is no such file, or it is not a recording.
+        RD30: there is no such file, it is not a recording, or it was changed after it was written.
     """
     events: list[Event] = []
     sources: dict[str, str] = {}
@@ -133,7 +155,7 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
     while rank < size:
         lines = _lines(path, rank)
         if not lines and not rank:
-            raise _unreadable(path, "it is not one of a recording, as it has no line")
+            raise _unreadable(path, "it is not a recording, as it has no line")
         for number, line in enumerate(lines, 1):
             found = _parsed(line, path, rank, number)
             if "format" in found:
@@ -145,7 +167,7 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
             elif "file" in found:
                 sources.setdefault(found["file"], found["text"])
             elif "kind" in found:
-                if type(found.get("id")) is not int:
+                if not parts or type(found.get("id")) is not int:
                     raise _unreadable(path, f"line {number} of part {rank} is not an event")
                 parts[-1].append((rank, number, found))
         rank += 1
@@ -154,35 +176,50 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
         for rank, number, found in sorted(part, key=lambda line: line[2]["id"]):
             try:
                 if renumbered(found, position, len(events)):
-                    events.append(event_of(found))
+                    events.append(checked(event_of(found)))
             except (KeyError, TypeError, ValueError) as error:
                 raise _unreadable(path, f"line {number} of part {rank} is not an event") from error
     return events, sources
 
 
-def _lines(path: str | os.PathLike[str], rank: int) -> list[str]:
-    part = part_of(path, rank)
+def _lines(path: str | os.PathLike[str], rank: int) -> list[bytes]:
     try:
-        text = part.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        if rank:
+        data = part_of(path, rank).read_bytes()
+    except OSError as error:
+        if rank and isinstance(error, FileNotFoundError):
             return []  # this process had not begun
         raise _unreadable(path, f"{error}") from error
-    # What was killed may have left half a line.
-    return text[:text.rfind("\n") + 1].splitlines()
+    *lines, rest = data.split(b"\n")
+    # What was killed may have left half a line; a whole one has lost its end in another way.
+    return [*lines, rest] if _unsealed(rest[:-1]) else lines
 
 
-def _parsed(line: str, path: str | os.PathLike[str], rank: int, number: int) -> dict[str, Any]:
+def _parsed(line: bytes, path: str | os.PathLike[str], rank: int, number: int) -> dict[str, Any]:
+    where = f"line {number} of part {rank}"
+    fields = _unsealed(line)
+    if number == 1:
+        found = _loaded(line)
+        if found.get("format") != FORMAT:
+            raise _unreadable(path, f"{where} is not that of a recording")
+        # Lines have a checksum since version 3.
+        if found.get("version") != VERSION and (fields or "crc" not in found):
+            raise _unreadable(path, f"it is a recording of version {found.get('version')}, and this refdist reads "
+                              f"version {VERSION}", "Record the program again.")
+    if fields is None:
+        raise _unreadable(path, f"{where} does not have the checksum that it was written with, so the file was changed "
+                          "since then", "Take another copy of the file, or record the program again.")
+    return _loaded(fields)
+
+
+def _loaded(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError as error:
-        raise _unreadable(path, f"line {number} of part {rank} is not JSON") from error
-    if not isinstance(found, dict) or (
-            number == 1 and (found.get("format"), found.get("version")) != (FORMAT, VERSION)):
-        raise _unreadable(path, f"line {number} of part {rank} is not one of a recording of version {VERSION}")
-    return found
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _unreadable(path: str | os.PathLike[str], found: str) -> errors.RefdistError:
-    return errors.error("RD30", f"reading the recording {os.fspath(path)!r}", found,
-                        "Name a file that `python -m refdist run --record` or `Recording.save` has written.")
+def _unreadable(path: str | os.PathLike[str], found: str,
+                fix: str = "Name a file that `python -m refdist run --record` or `Recording.save` has written."
+                ) -> errors.RefdistError:
+    return errors.error("RD30", f"reading the recording {os.fspath(path)!r}", found, fix)

@@ -220,6 +220,6 @@ def load(path: str | os.PathLike[str]) -> Recording:
     """The recording in a file, or in the parts of one that processes were killed while writing.
 
     Raises:
-        RD30: there is no such file, or it is not a recording.
+        RD30: there is no such file, it is not a recording, or it was changed after it was written.
     """
     return Recording(*files.read(path))
