@@ -68,7 +68,7 @@ NOT_LOST = r"\A(?![\s\S]*\[launcher\])"
 UNKNOWN = r"\[workers 0, 2\] worker 1 has not made its strategy, or has ended"
 ROWS = [
     Row("none", 0, ()),
-    Row("threads", 0, (), (0, ("RuntimeWarning: this process has 2 threads, .* not supervised",))),
+    Row("threads", 0, (), (0, (rf"{LINE}: RuntimeWarning: this process has 2 threads, .* not supervised",))),
     Row("kill", 137, (r"\[worker 1\] was killed by SIGKILL", OTHERS + "worker 1 died:",
                       r"\[workers 0, 2\]   worker 1 on \S+ \(process \d+\) is dead")),
     Row("segv", 139, (r"\[worker 1\] was killed by SIGSEGV", OTHERS + "worker 1 died:")),

@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeVar
 from refdist import notebook
 
 _PACKAGE = __name__.partition(".")[0]
+_BETWEEN = ("contextlib", "functools")  # modules of Python through which refdist calls itself, or a program refdist
 
 
 class Place(NamedTuple):
@@ -143,7 +144,7 @@ _told: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}  # what w
 def _outwards(frame: FrameType) -> tuple[int, Place | None]:
     # How many frames out the program is; or where it made the call that is carried out for all replicas.
     level = 1
-    while frame.f_back is not None and is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and ((module := frame.f_globals.get("__name__", "")) in _BETWEEN or is_ours(module)):
         if frame.f_code in _carriers and meeting.get():
             return level, meeting.get()[0]
         frame, level = frame.f_back, level + 1
