@@ -335,8 +335,8 @@ Printed from `refdist/insight/events.py` by `make docs`. [Recording](recording.m
 event is a line of JSON with all its fields; what is not a number in JSON is text there: "NaN", "Infinity", "-Infinity".
 The first line of a part is `{{"format": "refdist recording", "version": {events.VERSION}, "rank": ..., "size": ...}}`,
 source files are lines `{{"file": ..., "text": ...}}`, and a part that was not cut off ends with `{{"complete": true}}`.
-The last field of each line is `crc`: the CRC-32 of all bytes of the line before the comma in front of it, as zlib computes
-it, in eight hexadecimal digits. `refdist.insight.load` refuses a line that does not fit it (RD30).
+The last field of each line is `crc`: the CRC-32 of all bytes of the line before the comma in front of it, as zlib
+computes it, in eight hexadecimal digits. `refdist.insight.load` refuses a line that does not fit it (RD30).
 
 {common}
 {kinds}

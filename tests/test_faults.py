@@ -15,6 +15,7 @@ import sysconfig
 import time
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -309,22 +310,69 @@ def test_the_folder_of_ucx_goes_with_the_job(way: str, ending: str, tmp_path: Pa
         folder.exists() for folder in folders)
 
 
+# What a program does, and what each of its writes then has: a pipe with O_DIRECT keeps them apart.
+PRINTED = {
+    "print('a', 'b', file=stream)": ["a b\n"],
+    "print('a\\nb', 'c\\n\\nd', file=stream)": ["a\nb c\n\nd\n"],
+    "print('a\\nb', end=' ', file=stream); print('c', file=stream)": ["a\nb c\n"],
+    "print('a\\nb', end=' ', file=stream, flush=True); print('c', file=stream)": ["a\nb ", "c\n"],
+    "stream.writelines(['a', 'b\\n', 'c\\n'])": ["ab\n", "c\n"],
+    "print('1 of 3', end='\\r', file=stream)": ["1 of 3\r"],
+    "stream.buffer.write(b'a '); print('b', file=stream)": ["a ", "b\n"],
+    "stream.write('x' * 3000 + '\\n' + 'y' * 900 + '\\n')": ["x" * 3000 + "\n" + "y" * 900 + "\n"],
+    "log[number].warning('a\\nb')": ["a\nb\n"],
+    "library.printf(b'a\\nb\\n') if number == 1 else stream.write('a\\nb\\n')": ["a\nb\n"],
+    "thread = threading.Thread(target=print, args=('c',), kwargs={'file': stream}); print('a', end=' ', file=stream); "
+    "thread.start(); thread.join(); print('b', file=stream)": ["c\n", "a b\n"],
+}
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
-def test_a_line_is_printed_at_once_and_whole(way: str, unbuffered: str, tmp_path: Path) -> None:
+def test_what_is_printed_in_one_call_is_written_at_once_and_whole(way: str, unbuffered: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, select, sys, refdist\n"
+        "import ctypes, logging, os, select, sys, threading, refdist\n"
+        "library, log = ctypes.CDLL(None), {1: logging.getLogger('1'), 2: logging.getLogger('2')}\n"
+        "for number, stream in ((1, sys.stdout), (2, sys.stderr)):\n"
+        "    log[number].addHandler(logging.StreamHandler(stream))\n"
+        "    log[number].propagate = False\n"
         "refdist.MultiWorkerMirroredStrategy()\n"
         "for number, stream in ((1, sys.stdout), (2, sys.stderr)):\n"
-        "    kept, (reading, writing) = os.dup(number), os.pipe2(os.O_DIRECT)\n"
-        "    os.dup2(writing, number)\n"
-        "    print('a', 'b', file=stream)\n"
-        "    found = os.read(reading, 100) if select.select([reading], [], [], 0)[0] else b''\n"
-        "    os.dup2(kept, number)\n"
-        "    assert found == b'a b\\n', found\n")
+        f"    for program, wanted in {PRINTED!r}.items():\n"
+        "        kept, (reading, writing) = os.dup(number), os.pipe2(os.O_DIRECT)\n"
+        "        os.dup2(writing, number)\n"
+        "        exec(program)\n"
+        "        found = []\n"
+        "        while select.select([reading], [], [], 0)[0]:\n"
+        "            found.append(os.read(reading, 10_000).decode())\n"
+        "        os.dup2(kept, number)\n"
+        "        assert found == wanted, (number, program, found)\n"
+        "print('no newline', end='')\n")
     done = {LAUNCHED: launch, PLAIN: mpiexec}[way](2, str(script), PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "no newline" * 2, "what is begun comes at the end of the program"
+
+
+@pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
+def test_lines_do_not_mix_however_much_is_printed(way: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import refdist\n"
+        "strategy = refdist.MultiWorkerMirroredStrategy()\n"
+        "name = f'worker {strategy.cluster_resolver.task_id}'\n"
+        "print('\\n'.join(f'{name} {i} {\"y\" * 90}' for i in range(5000)))\n"
+        "for i in range(2000):\n"
+        "    print(name, i, end=' ')\n"
+        "    print('y\\n' + name, i, 'yy')\n")
+    done = {LAUNCHED: launch, PLAIN: mpiexec}[way](3, str(script))
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not re.fullmatch(r"worker \d \d+ y+", line)] == []
+    assert sorted(lines) == sorted(
+        f"worker {rank} {i} {text}" for rank in range(3)
+        for count, texts in ((5000, ["y" * 90]), (2000, ["y", "yy"])) for i in range(count) for text in texts)
+    pairs = [(line, after) for line, after in pairwise(lines) if line.endswith(" y")]
+    assert all(after == line + "y" for line, after in pairs), "both lines of one print"
 
 
 def test_the_launch_command_wants_a_script() -> None:

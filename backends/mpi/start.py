@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 from refdist import errors
 from refdist.backends.mpi import failure, mpi_types, supervised
+from refdist.backends.mpi.printing import print_whole_texts
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
 DEFAULT_TIMEOUT = 300.0  # seconds
@@ -39,18 +39,10 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
         if MPI.Is_finalized():
             raise errors.error("RD20", "workers under MPI", "MPI has ended in this process, which is a task of a job "
                                "with parameter servers", "Use ParameterServerStrategy alone in such a job.")
-        _print_whole_lines()
+        print_whole_texts()
         loaded: Any = MPI
         failure.end_job_on_exceptions(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Abort)
         yield loaded, ends_here
-
-
-def _print_whole_lines() -> None:
-    # And at once.  To a pipe Python writes many lines together, and may cut the last one.  With PYTHONUNBUFFERED a line
-    # and its end are written apart, and another worker's line comes in between.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
-            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def limit(wanted: float | None) -> float:

@@ -1,0 +1,106 @@
+"""What a worker prints in one call comes out at once and whole, beside what the others print.
+
+Several things cut a text in two, and another worker's text comes in between.  To a pipe, Python writes when 8 KiB have
+come together.  With line buffering, a `print` of two lines writes these and the end of the second one apart.  And a
+pipe that is full takes what fits; the launcher reads that, and forwards it before the rest.
+
+So a text is kept until its line ends, and is then written in one call, when the pipe has room for all of it.  The
+launchers read 64 KiB at once; what is longer is written in parts that end with lines.  What C programs print has the
+buffer of the C library, which keeps lines together too when it is told to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import io
+import os
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator
+
+from greenlet import getcurrent
+
+_MOST = 1 << 16  # bytes that a launcher reads at once, and that an empty pipe takes
+_ROOM_SECONDS = 10.0  # how long a text waits for room; where nobody reads, a full pipe stops the writer in any case
+_PAGE = 4096  # a pipe has room for so many of these, and begins a new one for what does not fit into the last
+_LINE_BUFFERED = 1  # _IOLBF of stdio.h
+
+
+def print_whole_texts() -> None:
+    """From now on `sys.stdout` and `sys.stderr`, and those of C, print so."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(getattr(stream.write, "__self__", None), _Whole):
+            # In place, because other modules, such as logging, keep the stream itself.
+            stream.flush()
+            whole = _Whole(stream)
+            vars(stream).update(write=whole.write, flush=whole.flush)
+    with contextlib.suppress(AttributeError, ValueError):  # a C library that has other names
+        library = ctypes.CDLL(None)
+        library.setvbuf(ctypes.c_void_p.in_dll(library, "stdout"), None, _LINE_BUFFERED, io.DEFAULT_BUFFER_SIZE)
+
+
+class _Whole:
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        self._stream = stream
+        self._write, self._flush = stream.write, stream.flush
+        # By who has begun it: threads, and replicas, which take turns in the middle of a `print`.
+        self._begun: dict[object, str] = {}
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str) or self._stream.closed:
+            return self._write(text)  # which raises
+        who = getcurrent()
+        begun = self._begun.pop(who, "") + text
+        # A carriage return shows at once, as with line buffering: it is how programs say how far they are.
+        if begun.endswith("\n") or "\r" in text:
+            self._print(begun)
+            begun = ""
+        elif len(begun) > _MOST:
+            end = begun.rfind("\n") + 1 or len(begun)
+            self._print(begun[:end])
+            begun = begun[end:]
+        if begun:
+            self._begun[who] = begun
+        return len(text)
+
+    def flush(self) -> None:
+        while self._begun and not self._stream.closed:
+            self._print(self._begun.pop(next(iter(self._begun))))
+        self._flush()
+
+    def _print(self, text: str) -> None:
+        self._flush()  # what was written to its `buffer`
+        number = self._stream.fileno()
+        for part in _parts(text.encode(self._stream.encoding, self._stream.errors or "strict")):
+            _wait_for_room(number, len(part))
+            while part:
+                part = part[os.write(number, part):]
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    while len(data) > _MOST:
+        end = data.rfind(b"\n", 0, _MOST) + 1 or _MOST
+        yield data[:end]
+        data = data[end:]
+    yield data
+
+
+def _wait_for_room(number: int, size: int) -> None:
+    try:
+        capacity = fcntl.fcntl(number, fcntl.F_GETPIPE_SZ)
+    except OSError:
+        return  # it is no pipe
+    until = time.monotonic() + _ROOM_SECONDS
+    # Of two pages one after the other, at least one is filled.
+    while (waits := _waits(number)) and waits + size > capacity // 2 - _PAGE and time.monotonic() < until:
+        time.sleep(1e-4)
+
+
+def _waits(number: int) -> int:
+    # How many bytes of a pipe have not been read.
+    found: int = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, b"\0\0\0\0"))[0]
+    return found
