@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import refdist
 from refdist.backends.mpi import alone
-from refdist.cluster_resolver.launcher import SERVERS_VARIABLE
+from refdist.core.launcher import SERVERS_VARIABLE
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -202,10 +202,10 @@ def test_a_process_dies_with_its_parent() -> None:
 
 def test_a_process_without_a_supervisor_is_killed_when_its_start_takes_too_long() -> None:
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as waits:
-        done = subprocess.run([sys.executable, "-I", "-S", alone.__file__, "limit", str(waits.pid), "0.1", "2"],
+        done = subprocess.run([sys.executable, "-I", "-S", alone.__file__, "limit", str(waits.pid), "0.1", "ps 2"],
                               capture_output=True, text=True, timeout=60)
         assert (waits.wait(), done.returncode) == (-9, 0)
-    assert done.stderr == ("[worker 2] [RD01] starting: not all workers arrived within 0 s. "
+    assert done.stderr == ("[ps 2] [RD01] starting: not all workers arrived within 0 s. "
                            "Look at why the others did not start.\n")
 
 

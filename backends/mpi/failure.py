@@ -42,8 +42,8 @@ AGAIN_SECONDS = 1.0  # in which a second SIGINT is the first one again
 Abort = Callable[[int], object]
 
 
-def end_job_on_exceptions(rank: int, abort: Abort) -> None:
-    """Makes an uncaught exception end all workers, after it was printed with this worker's number."""
+def end_job_on_exceptions(who: str, abort: Abort) -> None:
+    """Makes an uncaught exception end all workers, after it was printed with the name of this one."""
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             interrupted(abort)
@@ -52,7 +52,7 @@ def end_job_on_exceptions(rank: int, abort: Abort) -> None:
         journal.tell(error)
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
         sys.stdout.flush()
-        if _report(rank, text, getattr(error, "on_every_worker", False)):
+        if _report(who, text, getattr(error, "on_every_worker", False)):
             os._exit(FAILED)
         abort(FAILED)
 
@@ -75,12 +75,12 @@ class Interrupt:
             signal.default_int_handler(number, frame)
 
 
-def end_too_early(rank: int, error: BaseException, abort: Abort) -> None:
+def end_too_early(who: str, error: BaseException, abort: Abort) -> None:
     """Reports that this worker's program has ended while the others go on.
 
     Under a supervisor the process then ends with the exit status of the program, else with the job.
     """
-    if not _report(rank, str(error), True, ends=True):
+    if not _report(who, str(error), True, ends=True):
         abort(FAILED)
 
 
@@ -90,11 +90,11 @@ def interrupted(abort: Abort) -> None:
     abort(128 + signal.SIGINT)
 
 
-def _report(rank: int, text: str, everyone: bool, ends: bool = False) -> bool:
+def _report(who: str, text: str, everyone: bool, ends: bool = False) -> bool:
     # Whether it was printed by another process, together with those of the other workers.
     if supervised.report(text, EVERYONE_SECONDS if everyone else MERGE_SECONDS, everyone, ends):
         return True
-    os.write(2, prefixed(f"worker {rank}", text).encode(errors="replace"))
+    os.write(2, prefixed(who, text).encode(errors="replace"))
     # The others have something to say too, and a launcher drops what it has not forwarded when a job is aborted.
     time.sleep(EVERYONE_SECONDS if everyone else FORWARD_SECONDS)
     return False

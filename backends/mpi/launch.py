@@ -28,8 +28,9 @@ import sys
 import time
 
 from refdist.backends.mpi import processes
-from refdist.backends.mpi.reports import Line, Message, named, prefixed
+from refdist.backends.mpi.reports import Line, Message, named, prefixed, task
 from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE
+from refdist.core.launcher import task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
@@ -172,7 +173,7 @@ class _Launch:
     def _supervisor_died(self, state: Message) -> None:
         self._look_at_mpiexec()
         if state["state"] != "ended" and state["proxy"] != os.getpid():
-            self._blame(f"the supervisor of worker {state['rank']} (process {state['supervisor']}) was killed")
+            self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed")
 
     def _is_one_host(self) -> bool:
         # Workers of other hosts do not tell this one that they have started.
@@ -221,7 +222,7 @@ class _Launch:
 
     def _lost(self, code: int) -> int:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
-        missing = set(range(self._size)) - self._seen
+        missing = [task_of(rank, self._size) for rank in range(self._size) if rank not in self._seen]
         if code in _KILLED and missing and self._is_one_host():
             if self._is_proxy or not self._cause:  # the proxy has ended because of it
                 self._cause = f"the supervisor of {named(missing)} was killed when it started"

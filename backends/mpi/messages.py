@@ -24,11 +24,11 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from refdist import errors
-from refdist.array.messages import CHIEF, LINES, Gone, Task
+from refdist.array.messages import LINES, Gone
 from refdist.array.transport import on_every_worker
 from refdist.backends.mpi import failure, supervised
 from refdist.backends.mpi.start import limit, started
-from refdist.core.launcher import launched
+from refdist.core.launcher import CHIEF, Task
 
 _BROKEN = (EOFError, OSError)
 _CHIEF = Task(CHIEF, 0)
@@ -102,6 +102,8 @@ class MPIPeers:
         self.channels: dict[Task, list[SocketChannel]] = {}
         seconds = limit(None)
         with started(seconds) as (mpi, ends_here):
+            failure.end_job_on_exceptions(str(task), mpi.COMM_WORLD.Abort)
+            supervised.tell("task", task=task)
             world = mpi.COMM_WORLD
             everyone = world.allgather((task, socket.gethostname(), os.getpid(), secrets.token_bytes(32)))
             key = everyone[0][-1]
@@ -126,15 +128,14 @@ class MPIPeers:
                     for _ in range(count * sum(other.type == opens for other in address_of)):
                         self._add(*_accepted(listener), seconds)
             listener.close()
-        found_launch = launched()
-        failure.end_job_on_exceptions(0 if found_launch is None else found_launch.rank, os._exit)
+        failure.end_job_on_exceptions(str(task), os._exit)
 
     def _add(self, other: Task, connection: Connection, seconds: float) -> None:
         self.channels.setdefault(other, []).append(SocketChannel(connection, seconds))
 
     def spare(self) -> None:
         """See `Peers`."""
-        supervised.tell("spared", task=str(self._task), chief=self._chief)
+        supervised.tell("spared", chief=self._chief)
 
     def finish(self) -> None:
         """See `Peers`."""
@@ -170,10 +171,10 @@ def _check(found: Sequence[tuple[Task, Mapping[str, Sequence[int]], object]]) ->
     fix = ("Give every process the same cluster and a task of its own, such as with `python -m refdist launch "
            "--workers 4 --ps 2 script.py`.")
     clusters = [cluster for _, cluster, _ in found]
-    for rank, cluster in enumerate(clusters):
+    for task, cluster, _ in found:
         if cluster != clusters[0]:
-            raise on_every_worker(errors.error("RD17", attempted, f"process 0 has the cluster {clusters[0]}, process "
-                                               f"{rank} has {cluster}", fix))
+            differ = f"{Task(*found[0][0])} has the cluster {clusters[0]}, {Task(*task)} has {cluster}"
+            raise on_every_worker(errors.error("RD17", attempted, differ, fix))
     tasks = sorted(str(Task(*task)) for task, _, _ in found)
     wanted = sorted(str(Task(job, index)) for job, indices in {CHIEF: [0], **clusters[0]}.items() for index in indices)
     if tasks != wanted:

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from refdist.backends.mpi import processes
+from refdist.core.launcher import CHIEF, SERVER, WORKER, Task, task_of
 
 MERGE_SECONDS = 0.3  # how long a report waits for the same one of others
 EVERYONE_SECONDS = 5.0  # and one that all workers have: for the last of them, on a busy machine
@@ -38,20 +39,31 @@ Message = dict[str, Any]
 _claims: list[socket.socket] = []
 
 
-def named(ranks: Iterable[int]) -> str:
-    """The workers of these numbers.
+def named(tasks: Iterable[Task]) -> str:
+    """These tasks in one text.
 
-    >>> named([1]), named([3, 0, 1, 5, 6])
-    ('worker 1', 'workers 0-1, 3, 5-6')
+    >>> workers = [Task("worker", number) for number in (3, 0, 1, 5, 6)]
+    >>> named(workers[:1]), named(workers), named([Task("ps", 0), *workers[1:3], Task("chief", 0)])
+    ('worker 3', 'workers 0-1, 3, 5-6', 'chief, workers 0-1, ps 0')
     """
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-    return f"worker {text}" if len(runs) == 1 and runs[0][0] == runs[0][1] else f"workers {text}"
+    different = set(tasks)
+    texts = [CHIEF] if Task(CHIEF, 0) in different else []
+    for job, several in ((WORKER, "workers"), (SERVER, SERVER)):
+        runs: list[list[int]] = []
+        for number in sorted(number for one, number in different if one == job):
+            if runs and runs[-1][1] == number - 1:
+                runs[-1][1] = number
+            else:
+                runs.append([number, number])
+        if runs:
+            text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+            texts.append(f"{job if text.isdecimal() else several} {text}")
+    return ", ".join(texts)
+
+
+def task(message: Message) -> Task:
+    """Of which task a message of a supervisor is."""
+    return Task(*message["task"]) if "task" in message else task_of(message["rank"], message["of"])
 
 
 def prefixed(label: str, text: str) -> str:
@@ -100,7 +112,8 @@ class Desk:
         """Takes a message of a supervisor.
 
         Args:
-            message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of".
+            message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
+                its "task", where it has said one.
                 A change of its "state" ("running", "starting", "joined", "ended"), with its "process"; or a "text" to
                 be printed, and for how long it may "wait" for the same from others; "label" is whom it is about where
                 that is not the worker; with "missing", the workers that have not arrived are added; with "if_first", it
@@ -134,11 +147,11 @@ class Desk:
         text, answers = "", list[tuple[Any, Message]]()
         reporting = {message["rank"] for _, message, _ in self._waiting}
         if self._waiting and (now >= self.next() or self._is_everyone(reporting | self._quiet)):
-            groups: dict[tuple[str, str], set[int]] = {}
+            groups: dict[tuple[str, str], set[Task]] = {}
             for _, message, _ in self._waiting:
                 said = message["text"] + (self._missing() if message.get("missing") else "")
-                groups.setdefault((message.get("label", ""), said), set()).add(message["rank"])
-            text = "".join(prefixed(label or named(ranks), said) for (label, said), ranks in groups.items())
+                groups.setdefault((message.get("label", ""), said), set()).add(task(message))
+            text = "".join(prefixed(label or named(tasks), said) for (label, said), tasks in groups.items())
             for _, message, sender in self._waiting:
                 if message.get("ends"):
                     self._ending.add(message["rank"])
@@ -156,7 +169,7 @@ class Desk:
             answers += [(self._senders[rank], {"answer": "over"}) for rank in ended]
         gone = [rank for rank in ended if not self.states[rank]["joined"] and not self.states[rank]["status"]]
         if gone:
-            why = f"{named(gone)} ended without joining the others"
+            why = f"{named(task(self.states[rank]) for rank in gone)} ended without joining the others"
             for rank, found in self.states.items():
                 if found["state"] == "starting":
                     answers.append((self._senders[rank], {"answer": "in vain", "why": why}))
@@ -188,9 +201,9 @@ class Desk:
         for rank in range(everywhere) if size == everywhere else sorted(self.states):
             found = self.states.get(rank)
             if found is None:  # it has no supervisor before it makes its strategy
-                lines.append(f"\nworker {rank} has not made its strategy, or has ended")
+                lines.append(f"\n{task_of(rank, everywhere)} has not made its strategy, or has ended")
             elif found["state"] == "running":
-                lines.append(f"\nworker {rank} (process {found['process']}) has not made its strategy")
+                lines.append(f"\n{task(found)} (process {found['process']}) has not made its strategy")
         return "".join(lines)
 
 
@@ -241,7 +254,7 @@ class Line:
             except OSError:
                 break
         if "text" in message:
-            self._write(prefixed(message.get("label") or named([message["rank"]]), message["text"]))
+            self._write(prefixed(message.get("label") or str(task(message)), message["text"]))
         return False
 
     def next(self) -> float:

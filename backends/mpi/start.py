@@ -11,6 +11,7 @@ from typing import Any
 from refdist import errors
 from refdist.backends.mpi import failure, mpi_types, supervised
 from refdist.backends.mpi.printing import print_whole_texts
+from refdist.core.launcher import task_of
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
 DEFAULT_TIMEOUT = 300.0  # seconds
@@ -41,7 +42,8 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
                                "with parameter servers", "Use ParameterServerStrategy alone in such a job.")
         print_whole_texts()
         loaded: Any = MPI
-        failure.end_job_on_exceptions(MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Abort)
+        world = MPI.COMM_WORLD
+        failure.end_job_on_exceptions(str(task_of(world.Get_rank(), world.Get_size())), world.Abort)
         yield loaded, ends_here
 
 

@@ -30,7 +30,7 @@ from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
 from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
 from refdist.core import call_site
-from refdist.core.launcher import launched
+from refdist.core.launcher import launched, task_of
 
 _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
@@ -147,7 +147,7 @@ def limited_start(seconds: float) -> Iterator[None]:
         return
     found = launched()
     guard = subprocess.Popen([sys.executable, "-I", "-S", alone.__file__, "limit", str(os.getpid()), str(seconds),
-                              "?" if found is None else str(found.rank)])
+                              "worker ?" if found is None else str(task_of(found.rank, found.size))])
     try:
         yield
     finally:

@@ -14,12 +14,12 @@ process that has forked (`supervised`), and ends last.  It
   MPICH's would not do by itself.
 
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
-"kind": starting (with the "limit" in seconds; answered with the folder for "ucx"), joined, finished, report (a "text",
-how long it may "wait" for the same one of other workers, and whether the worker "ends" by itself when it was printed,
-which then is answered), spared: from now on the job goes on when this worker is lost, the "task" of that name, which
-ends with the process "chief" of this host, notice: what it takes to tell the workers of other hosts that this one is
-lost, again and again, because datagrams get lost, and lost: another worker is, and the exit "status" that it gives the
-job, which is the same on all hosts.
+"kind": starting (with the "limit" in seconds; answered with the folder for "ucx"), initialized: MPI has started in all
+processes, joined, finished, report (a "text", how long it may "wait" for the same one of other workers, and whether the
+worker "ends" by itself when it was printed, which then is answered), task: which "task" of the cluster it is, spared:
+from now on the job goes on when this worker is lost, which ends with the process "chief" of this host, notice: what it
+takes to tell the workers of other hosts that this one is lost, again and again, because datagrams get lost, and lost:
+another worker is, and the exit "status" that it gives the job, which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -76,14 +76,14 @@ class Supervisor:
         self._above = dict(processes.launchers(self._top))
         self._line = Line(desk or desk_of(os.getppid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
-        self._who = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
+        self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
                      "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}
         self._memory = self._folder = ""  # what MPI's files in shared memory are called; that of UCX, in a folder
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._mask: set[int] = set()  # of the signals that were blocked before the worker was started
         self._joined = self._finished = False  # what the worker has said
-        self._spared = ""  # its name, where the job goes on when it is lost
+        self._spared = False  # whether the job goes on when it is lost
         self._todo: dict[int, Callable[[], object]] = {}  # by the file that becomes readable, what is then to be done
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
         self._ends = False  # whether it ends by itself when that was printed
@@ -171,8 +171,10 @@ class Supervisor:
                 self._tell("joined")
             elif message["kind"] == "finished":
                 self._finished = True
+            elif message["kind"] == "task":
+                self._who["task"] = message["task"]
             elif message["kind"] == "spared":
-                self._spared = message["task"]
+                self._spared = True
                 if message["chief"]:  # otherwise it is on another host
                     chief = processes.opened(message["chief"])
                     if chief is None:
@@ -228,7 +230,7 @@ class Supervisor:
                        if_first=True)
         elif self._spared:
             self._finished, self._status = True, 0
-            self._report(f"the task {self._spared} {how}; the job goes on without it", 0, status=0)
+            self._report(f"{how}; the job goes on without it", 0, status=0)
             self._tell("ended")
             self._leave()
         elif not self._joined:
@@ -397,7 +399,7 @@ def supervise(command: list[str]) -> NoReturn:
     supervisor.watch(child)
 
 
-def limit(process: int, seconds: float, rank: str) -> None:
+def limit(process: int, seconds: float, who: str) -> None:
     """Kills a process that has no supervisor when it takes too long to start, and ends its job.
 
     The process that is watched kills this one once it has started.
@@ -409,7 +411,7 @@ def limit(process: int, seconds: float, rank: str) -> None:
         now = time.monotonic()
         left, before = left - min(now - before, 2 * _STEP), now
         if left <= 0:
-            os.write(2, prefixed(f"worker {rank}", _late(seconds)).encode())
+            os.write(2, prefixed(who, _late(seconds)).encode())
             processes.kill(process)
             if launcher:
                 time.sleep(FORWARD_SECONDS)

@@ -46,7 +46,6 @@ from refdist import errors, journal
 from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
 from refdist.array.float_errors import Noted, Reported, report
-from refdist.array.messages import Task
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
@@ -58,7 +57,7 @@ from refdist.backends.mpi.start import TIMEOUT_VARIABLE, limit, started
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement, history
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
-from refdist.core.launcher import launched
+from refdist.core.launcher import Task, launched
 
 CHECKS_VARIABLE = "REFDIST_CHECKS"
 SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on one host
@@ -244,10 +243,12 @@ class MPITransport(ConnectableTransport):
             f"{self.rank} is at call {self._count}, {call}"))
 
     def _exchange_raw(self, value: T) -> list[T]:
-        data = np.frombuffer(pickle.dumps(value), np.uint8)
+        return [pickle.loads(part) for part in self._exchange_bytes(pickle.dumps(value))]
+
+    def _exchange_bytes(self, data: bytes) -> list[bytes]:
         sizes = np.zeros(self.size, np.int64)
-        self._wait(self._comm.Iallgather(np.array([data.size], np.int64), sizes))
-        return [pickle.loads(part.tobytes()) for part in self._gather_bytes(data, sizes.tolist())]
+        self._wait(self._comm.Iallgather(np.array([len(data)], np.int64), sizes))
+        return [part.tobytes() for part in self._gather_bytes(np.frombuffer(data, np.uint8), sizes.tolist())]
 
     def _gather_bytes(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         # Parts of one array, one after another.
@@ -362,7 +363,7 @@ class MPITransport(ConnectableTransport):
         try:
             self._rendezvous(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
-            failure.end_too_early(self.rank, error, self._mpi.COMM_WORLD.Abort)
+            failure.end_too_early(self._name, error, self._mpi.COMM_WORLD.Abort)
         except KeyboardInterrupt:
             failure.interrupted(self._mpi.COMM_WORLD.Abort)
         else:

@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from refdist import errors, journal
-from refdist.array.messages import Peers, Task
+from refdist.array.messages import Peers
 from refdist.array.plugins import Plugins
 from refdist.array.transport import Transport
+from refdist.core.launcher import Task
 from refdist.runtime import Field
 
 VARIABLE = "REFDIST_TRANSPORT"

@@ -13,21 +13,12 @@ function is to stop which the worker is carrying out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-CHIEF, WORKER, SERVER = "chief", "worker", "ps"
+from refdist.core.launcher import CHIEF, SERVER, WORKER, Task
+
 # Who opens a channel to whom, and how many.
 LINES = {(WORKER, SERVER): 1, (CHIEF, SERVER): 1, (CHIEF, WORKER): 2}
-
-
-class Task(NamedTuple):
-    """A task of a cluster: its type and its number."""
-
-    type: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.number}"
 
 
 class Gone(ConnectionError):

@@ -19,7 +19,7 @@ import time
 import traceback
 from typing import NoReturn
 
-from refdist.array.messages import CHIEF, WORKER, Channel, Gone, Task
+from refdist.array.messages import Channel, Gone
 from refdist.cluster_resolver import server
 from refdist.cluster_resolver.base import SimpleClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
@@ -27,6 +27,7 @@ from refdist.coordinator.closures import Stopped, settled
 from refdist.coordinator.parcels import Incoming, by_value
 from refdist.coordinator.processes import DONE, FAILED, STOPPED
 from refdist.core import context_stack, inherited, tracebacks
+from refdist.core.launcher import CHIEF, WORKER, Task
 from refdist.strategies.job import Job, met
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.variables.remote import Store

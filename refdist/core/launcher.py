@@ -1,6 +1,7 @@
 """What mpiexec and srun tell the processes that they start: one table of environment variables, and its readers.
 
-Read from the environment alone, without importing mpi4py.
+Read from the environment alone, without importing mpi4py.  Launchers number processes, and clusters tasks: `task_of`
+is where the one becomes the other, and beyond it a process has the name of its task.
 """
 
 from __future__ import annotations
@@ -8,6 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
+
+CHIEF, WORKER, SERVER = "chief", "worker", "ps"
+SERVERS_VARIABLE = "REFDIST_PS"
+
+
+class Task(NamedTuple):
+    """A task of a cluster: its type and its number.
+
+    >>> str(Task("worker", 1)), str(Task("chief", 0))
+    ('worker 1', 'chief')
+    """
+
+    type: str
+    number: int
+
+    def __str__(self) -> str:
+        return self.type if self.type == CHIEF else f"{self.type} {self.number}"
 
 
 class Launcher(NamedTuple):
@@ -69,3 +87,27 @@ def on_this_host(environment: Mapping[str, str]) -> tuple[int, int] | None:
         if rank.isdecimal():
             return int(rank), max(int(size) if size.isdecimal() else 0, int(rank) + 1)
     return None
+
+
+def jobs_of(size: int) -> dict[str, int] | None:
+    """How many tasks of each type so many processes are; None where there are too few for REFDIST_PS, or it is wrong.
+
+    They are all workers, unless REFDIST_PS says how many of them are parameter servers: then process 0 is the chief,
+    which coordinates, the last ones are the parameter servers, and those between them the workers.
+    """
+    text = os.environ.get(SERVERS_VARIABLE, "0")
+    servers = int(text) if text.isdecimal() else -1
+    if servers == 0:
+        return {WORKER: size}
+    workers = size - 1 - servers
+    return None if servers < 0 or workers < 1 else {CHIEF: 1, WORKER: workers, SERVER: servers}
+
+
+def task_of(rank: int, size: int) -> Task:
+    """The task of a process; a worker where no tasks can be told."""
+    number = rank
+    for job, count in (jobs_of(size) or {}).items():
+        if number < count:
+            return Task(job, number)
+        number -= count
+    return Task(WORKER, rank)

@@ -14,10 +14,11 @@ import itertools
 
 from refdist import errors
 from refdist.array import connection
-from refdist.array.messages import CHIEF, SERVER, WORKER, Peers, Task
+from refdist.array.messages import Peers
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
 from refdist.cluster_resolver.server import serve
 from refdist.core.interfaces import Layout
+from refdist.core.launcher import CHIEF, SERVER, WORKER, Task
 from refdist.runtime import Field
 from refdist.variables.remote import Link
 

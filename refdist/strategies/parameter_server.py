@@ -29,12 +29,12 @@ from numpy.typing import DTypeLike
 
 from refdist import config, errors
 from refdist.array.convert import dtype_of, to_array
-from refdist.array.messages import CHIEF
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_servers
 from refdist.core import context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
+from refdist.core.launcher import CHIEF
 from refdist.core.rules.calls import Call
 from refdist.core.rules.variables import Keeps, Kind
 from refdist.input import distributed

@@ -45,7 +45,7 @@ class Servers(Extended, Protocol):
 
 def lost(device: str, what: str) -> errors.RefdistError:
     """The error for an access to a variable of a server that is gone."""
-    return errors.error("RD33", what, f"parameter server {devices.parse(device).task}, which had the variable, is gone")
+    return errors.error("RD33", what, f"ps {devices.parse(device).task}, which had the variable, is gone")
 
 
 def _visit(variable: ResourceVariable, what: str) -> None:

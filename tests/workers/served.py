@@ -299,7 +299,7 @@ def server(strategy: Any, c: Any) -> None:
         try:
             float(gone)
         except refdist.errors.UnavailableError as error:
-            assert "[RD33] read of variable Variable:0: parameter server 1" in str(error)
+            assert "[RD33] read of variable Variable:0: ps 1, which" in str(error)
             break
     assert float(kept) == 1.0 and c.schedule(lambda: kept + 1.0).fetch() == 2.0
     c.schedule(lambda: gone + 1.0)

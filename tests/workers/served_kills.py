@@ -47,12 +47,11 @@ while not over:
 assert count <= int(ended) <= int(started) <= count + 4, (count, int(started), int(ended))
 print("all is there")
 """
-BEFORE = r"\[worker {rank}\] was killed by SIGKILL( before it joined the others)?$"
+BEFORE = r"\[{task}\] was killed by SIGKILL( before it joined the others)?$"
 SAYS = {
-    "chief": r"\[worker 0\] was killed by SIGKILL",
-    "worker": r"\[worker {rank}\] the task worker {task} was killed by SIGKILL; the job goes on without it$|" + BEFORE,
-    "ps": r"\[RD33\] .* parameter server {task}, which had the variable, is gone|"
-          r"\[RD01\] starting: ps {task} is gone|" + BEFORE}
+    "chief": r"\[chief\] was killed by SIGKILL",
+    "worker": r"\[{task}\] was killed by SIGKILL; the job goes on without it$|" + BEFORE,
+    "ps": r"\[RD33\] .* {task}, which had the variable, is gone|\[RD01\] starting: {task} is gone|" + BEFORE}
 
 
 def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, list[str]]:
@@ -88,7 +87,7 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
         wrong.append(f"exit status {done.returncode}, printed {out!r} and:\n{text}")
     # A parameter server that is killed when the program has ended is not missed.
     missed = out != "all is there\n" or kind == "worker"
-    if missed and not re.search(SAYS[kind].format(rank=rank, task=task), text, re.MULTILINE):
+    if missed and not re.search(SAYS[kind].format(task=f"{kind} {task}"), text, re.MULTILINE):
         wrong.append(f"nothing names {kind} {task} (rank {rank}, process {pid}), exit status {done.returncode}, in:\n"
                      f"{out}{text}")
     if not goes_on and out != "all is there\n" and done.returncode == 0:
