@@ -223,7 +223,7 @@ CATALOGUE: dict[str, Code] = {
         "Return an array from each replica, or multiply by `num_replicas_in_sync` yourself."),
     "RD17": Code(
         "the description of the cluster is wrong", InvalidValueError,
-        "Every task finds the same cluster in its environment, and its own type and index.",
+        "Every task finds the same cluster in its environment, and its own type and index; all have the same refdist.",
         "Correct what the message names; TF_CONFIG is JSON with \"cluster\" and \"task\"."),
     "RD18": Code(
         "the rows cannot be divided among workers and replicas", InvalidArgumentError,

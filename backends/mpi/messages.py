@@ -26,7 +26,7 @@ from typing import Any
 from refdist import errors
 from refdist.array.messages import LINES, Gone
 from refdist.array.transport import on_every_worker
-from refdist.backends.mpi import failure, supervised
+from refdist.backends.mpi import failure, greeting, supervised
 from refdist.backends.mpi.start import limit, started
 from refdist.core.launcher import CHIEF, Task
 
@@ -105,6 +105,7 @@ class MPIPeers:
             failure.end_job_on_exceptions(str(task), mpi.COMM_WORLD.Abort)
             supervised.tell("task", task=task)
             world = mpi.COMM_WORLD
+            greeting.compare(world.allgather(greeting.own()), world.Get_rank())
             everyone = world.allgather((task, socket.gethostname(), os.getpid(), secrets.token_bytes(32)))
             key = everyone[0][-1]
             one_host = len({host for _, host, *_ in everyone}) == 1

@@ -40,6 +40,7 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
         if MPI.Is_finalized():
             raise errors.error("RD20", "workers under MPI", "MPI has ended in this process, which is a task of a job "
                                "with parameter servers", "Use ParameterServerStrategy alone in such a job.")
+        supervised.tell("initialized")
         print_whole_texts()
         loaded: Any = MPI
         world = MPI.COMM_WORLD

@@ -93,6 +93,7 @@ class Supervisor:
         self._notices: list[Notice] = []
         self._told = 0  # the last signal by which the worker was told to end
         self._limit = self._wanted = 0.0  # seconds left for the start, of how many; 0 for no limit
+        self._initialized = False  # whether MPI has started
         self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
         self._notify_at = _NEVER  # when the workers of other hosts are told that this one is lost
         self._status: int | None = None  # the exit status of the worker, once it has ended
@@ -171,6 +172,8 @@ class Supervisor:
                 self._tell("joined")
             elif message["kind"] == "finished":
                 self._finished = True
+            elif message["kind"] == "initialized":
+                self._initialized = True
             elif message["kind"] == "task":
                 self._who["task"] = message["task"]
             elif message["kind"] == "spared":
@@ -264,7 +267,7 @@ class Supervisor:
             self._fail(f"[RD01] starting: {answer['why']}", MERGE_SECONDS)
         elif answer["answer"] == "late":
             if self._limit:
-                self._fail(_late(self._wanted), TOLD_SECONDS, missing=True)
+                self._fail(_late(self._wanted, self._initialized), TOLD_SECONDS, missing=True)
         elif answer["answer"] == "printed" and self._ends and self._status is None:
             self._kill_at = time.monotonic() + HOLD_SECONDS
             self._answer_worker()
@@ -280,7 +283,7 @@ class Supervisor:
         if self._limit:
             self._limit = max(self._limit - passed, 0.0)
             if not self._limit:
-                self._fail(_late(self._wanted), TOLD_SECONDS, missing=True)
+                self._fail(_late(self._wanted, self._initialized), TOLD_SECONDS, missing=True)
         if now >= self._kill_at:
             self._kill_at = _NEVER
             processes.kill(self._child)
@@ -372,7 +375,10 @@ def _nothing() -> object:
     return None
 
 
-def _late(seconds: float) -> str:
+def _late(seconds: float, initialized: bool = False) -> str:
+    if initialized:
+        return (f"[RD01] starting: MPI has started in all processes, but within {seconds:g} s not all of them have "
+                "answered. Look whether their hosts reach each other, and have the same version of refdist.")
     return (f"[RD01] starting: not all workers arrived within {seconds:g} s. "
             "Look at why the others did not start.")
 

@@ -49,7 +49,7 @@ from refdist.array.float_errors import Noted, Reported, report
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
-from refdist.backends.mpi import between_hosts, failure, mpi_types, supervised
+from refdist.backends.mpi import between_hosts, failure, greeting, mpi_types, supervised
 from refdist.backends.mpi.messages import MPIPeers
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
@@ -102,6 +102,8 @@ class MPITransport(ConnectableTransport):
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
         self._spin = node.Get_size() <= cores
         one_host = node.Get_size() == self.size
+        # In this place versions before greetings tell each other what `listen` returns.
+        greeting.compare(self._exchange_bytes(greeting.own()), self.rank)
         everyone = self._exchange_raw(watch.listen(one_host))
         if one_host:
             watch.join(everyone, lambda _: None)
