@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 from test_workers import HERE, ROOT, mpiexec, options
 
-from refdist.backends.mpi import shared_memory
+from refdist.backends.mpi import processes, shared_memory
 
 SHARED = str(HERE / "shared.py")
 
@@ -29,20 +31,49 @@ def test_what_workers_do_with_results(arguments: list[str]) -> None:
     assert done.stdout.count("came through") == 2
 
 
-@pytest.mark.slow
-def test_the_size_of_dev_shm_does_not_matter() -> None:
+LAUNCHER = Path(sys.executable).with_name("mpiexec")
+LAUNCH = [sys.executable, "-m", "refdist", "launch", "-n", "2"]
+
+
+def with_shared_memory(before: str, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command in which /dev/shm is as what the shell does before has made it."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a /dev/shm of its own needs root and `unshare`")
-    launcher = Path(sys.executable).with_name("mpiexec")
-    mount = "mount -t tmpfs -o size=8m none /dev/shm || exit 77; exec \"$@\""
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["unshare", "-m", "sh", "-c", mount, "sh", launcher, *options(launcher, env), "-n", "2",
-                           sys.executable, SHARED, "large"],
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60"}
+    options(LAUNCHER, env)
+    done = subprocess.run(["unshare", "-m", "sh", "-c", f"{{ {before}; }} || exit 77; exec \"$@\"", "sh", *command],
                           env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)
     if done.returncode == 77:
         pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+def test_the_size_of_dev_shm_does_not_matter() -> None:
+    done = with_shared_memory("mount -t tmpfs -o size=8m none /dev/shm", LAUNCHER, *options(LAUNCHER, {}), "-n", "2",
+                              sys.executable, SHARED, "large")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("came through") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+@pytest.mark.skipif(bool(options(LAUNCHER, {})), reason="OpenMPI looks itself how much there is")
+@pytest.mark.parametrize("before", ["mount -t tmpfs -o size=1m none /dev/shm",
+                                    "mount -t tmpfs -o size=30m none /dev/shm && head -c 30M /dev/zero > /dev/shm/full"],
+                         ids=["tiny", "full"])
+@pytest.mark.parametrize("command", [LAUNCH, [LAUNCHER, "-n", "2", sys.executable]], ids=["launch", "mpiexec"])
+def test_no_room_in_dev_shm_is_said(before: str, command: list[str | Path]) -> None:
+    done = with_shared_memory(before, *command, SHARED, "writes")
+    assert done.returncode == 135, done.stderr
+    told = r"^\[workers? [-01]+\] was killed by SIGBUS before it joined the others: /dev/shm, in which MPI keeps what the " \
+           r"processes of a host share, has (1|31) MB, and less than 64 of them are free\. Remove what fills it, or make"
+    assert re.search(told, done.stderr, re.MULTILINE), done.stderr
+
+
+def test_what_else_kills_a_process_is_not_blamed_on_its_memory() -> None:
+    assert processes.lack_of_memory(signal.SIGSEGV) == ""
 
 
 def alone(value: Any) -> list[Any]:

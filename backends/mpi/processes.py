@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 _PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_SHARED = "/dev/shm"
+_ENOUGH = 64  # MB of it; MPICH takes some for each process
 
 _KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
 
@@ -198,6 +200,26 @@ def folder_for_ucx(names: str, rank: int) -> str:
             os.mkdir(path, 0o700)
             return path
     return ""
+
+
+def lack_of_memory(number: int) -> str:
+    """Why a signal may have killed a process: the end of a sentence, "" where that is not known.
+
+    Memory of files is given when it is written to, and where there is none, Linux sends SIGBUS.  How much is free now is
+    not said: what the dead have used may be free again, and texts that several workers say alike are printed once.
+    """
+    if number != signal.SIGBUS:
+        return ""
+    try:
+        found = os.statvfs(_SHARED)
+    except OSError:
+        return ""
+    size, free = (blocks * found.f_frsize / 1e6 for blocks in (found.f_blocks, found.f_bavail))
+    if free >= _ENOUGH:
+        return ""
+    return (f": {_SHARED}, in which MPI keeps what the processes of a host share, has {size:.0f} MB, and less than "
+            f"{_ENOUGH} of them are free. Remove what fills it, or make it larger: `mount -o remount,size=1G {_SHARED}`, "
+            "or --shm-size=1g for a container")
 
 
 def remove_shared_memory(names: str) -> None:

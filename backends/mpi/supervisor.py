@@ -219,6 +219,7 @@ class Supervisor:
         if self._notices and not self._finished and not self._reported:
             self._notify_at = 0.0
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        why = processes.lack_of_memory(-code)
         was_told = code < 0 and bool(self._told) and -code in (self._told, signal.SIGKILL)
         if self._failed or self._reported:
             self._if_first = self._if_first or was_told
@@ -233,16 +234,16 @@ class Supervisor:
                        if_first=True)
         elif self._spared:
             self._finished, self._status = True, 0
-            self._report(f"{how}; the job goes on without it", 0, status=0)
+            self._report(f"{how}; the job goes on without it{why}", 0, status=0)
             self._tell("ended")
             self._leave()
         elif not self._joined:
-            self._fail(f"{how} before it joined the others", MERGE_SECONDS)
+            self._fail(f"{how} before it joined the others{why}", MERGE_SECONDS)
         else:
             self._end_at = time.monotonic() + HOLD_SECONDS
             if code >= 0:
                 how += " before the end of its program, as by os._exit or exit() in C"
-            self._report(how, MERGE_SECONDS if code >= 0 else 0, status=self._status or FAILED)
+            self._report(how + why, MERGE_SECONDS if code >= 0 else 0, status=self._status or FAILED)
             self._tell("ended")
 
     def _launcher_died(self, pid: int) -> object:
