@@ -69,7 +69,7 @@ NOT_LOST = r"\A(?![\s\S]*\[launcher\])"
 UNKNOWN = r"\[workers 0, 2\] worker 1 has not made its strategy, or has ended"
 ROWS = [
     Row("none", 0, ()),
-    Row("threads", 0, (), (0, (rf"{LINE}: RuntimeWarning: this process has 2 threads, .* not supervised",))),
+    Row("threads", 0, (), (0, (rf"\[worker \d\] \S*{LINE}: RuntimeWarning: this process has 2 threads, .* not",))),
     Row("kill", 137, (r"\[worker 1\] was killed by SIGKILL", OTHERS + "worker 1 died:",
                       r"\[workers 0, 2\]   worker 1 on \S+ \(process \d+\) is dead")),
     Row("segv", 139, (r"\[worker 1\] was killed by SIGSEGV", OTHERS + "worker 1 died:")),
@@ -373,6 +373,43 @@ def test_lines_do_not_mix_however_much_is_printed(way: str, tmp_path: Path) -> N
         for count, texts in ((5000, ["y" * 90]), (2000, ["y", "yy"])) for i in range(count) for text in texts)
     pairs = [(line, after) for line, after in pairwise(lines) if line.endswith(" y")]
     assert all(after == line + "y" for line, after in pairs), "both lines of one print"
+
+
+WARNINGS = """
+import warnings, refdist
+strategy = refdist.MultiWorkerMirroredStrategy()
+rank = strategy.cluster_resolver.task_id
+total = lambda: strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+total()
+warnings.warn("of all")
+if rank == 1:
+    warnings.warn("of one")
+with warnings.catch_warnings(record=True) as kept:
+    warnings.warn("kept")
+assert [str(one.message) for one in kept] == ["kept"]
+total()
+warnings.showwarning = lambda message, *_: print("mine:", message)
+warnings.warn("shown otherwise")
+"""
+
+
+@pytest.mark.parametrize("way", [LAUNCHED, PLAIN, "simulated"])
+def test_a_warning_has_the_numbers_of_its_workers(way: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WARNINGS)
+    if way == "simulated":
+        done = subprocess.run([sys.executable, "-m", "refdist", "run", "--workers", "3", str(script)], cwd=ROOT,
+                              capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    else:
+        done = {LAUNCHED: launch, PLAIN: mpiexec}[way](3, str(script))
+    assert (done.returncode, done.stdout) == (0, "mine: shown otherwise\n" * 3), done.stderr
+    of_one = [f"[worker 1] {script}:9: UserWarning: of one", '[worker 1]   warnings.warn("of one")']
+    if is_openmpi() and way == PLAIN:
+        assert sorted(done.stderr.splitlines()) == sorted([*of_one, *(line for rank in range(3) for line in (
+            f"[worker {rank}] {script}:7: UserWarning: of all", f'[worker {rank}]   warnings.warn("of all")'))])
+    else:
+        of_all = [f"[workers 0-2] {script}:7: UserWarning: of all", '[workers 0-2]   warnings.warn("of all")']
+        assert done.stderr.splitlines() in (of_all + of_one, of_one + of_all)
 
 
 def test_the_launch_command_wants_a_script() -> None:

@@ -45,6 +45,18 @@ def test_the_same_text_of_several_workers_is_printed_once() -> None:
     assert one.due(9.0) == ("", [])
 
 
+def test_a_warning_that_several_workers_give_is_printed_once() -> None:
+    one = desk(3)
+    for rank, text in ((0, "of all"), (2, "of two"), (1, "of all"), (0, "of two"), (2, "of all")):
+        one.take(said(rank, text, 2.0, status=0, warning=True), rank, 1.0)
+    assert one.due(1.0) == ("[workers 0-2] of all\n", [])
+    assert one.due(2.9) == ("", [])
+    assert one.next() == 3.0 and one.due(3.0) == ("[workers 0, 2] of two\n", [])
+    one.take(said(1, "before an error", 2.0, status=0, warning=True), 1, 4.0)
+    one.take(said(1, "the error", 0.3), 1, 4.1)
+    assert one.due(4.5)[0] == "[worker 1] before an error\n[worker 1] the error\n" and one.status == 70
+
+
 def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
     one = desk(3)
     one.take(change(1, "ended", 137), 1, 1.0)

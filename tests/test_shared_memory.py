@@ -60,15 +60,15 @@ def test_the_size_of_dev_shm_does_not_matter() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("machine")
 @pytest.mark.skipif(bool(options(LAUNCHER, {})), reason="OpenMPI looks itself how much there is")
-@pytest.mark.parametrize("before", ["mount -t tmpfs -o size=1m none /dev/shm",
-                                    "mount -t tmpfs -o size=30m none /dev/shm && head -c 30M /dev/zero > /dev/shm/full"],
-                         ids=["tiny", "full"])
+@pytest.mark.parametrize("before", [
+    "mount -t tmpfs -o size=1m none /dev/shm",
+    "mount -t tmpfs -o size=30m none /dev/shm && head -c 30M /dev/zero > /dev/shm/full"], ids=["tiny", "full"])
 @pytest.mark.parametrize("command", [LAUNCH, [LAUNCHER, "-n", "2", sys.executable]], ids=["launch", "mpiexec"])
 def test_no_room_in_dev_shm_is_said(before: str, command: list[str | Path]) -> None:
     done = with_shared_memory(before, *command, SHARED, "writes")
     assert done.returncode == 135, done.stderr
-    told = r"^\[workers? [-01]+\] was killed by SIGBUS before it joined the others: /dev/shm, in which MPI keeps what the " \
-           r"processes of a host share, has (1|31) MB, and less than 64 of them are free\. Remove what fills it, or make"
+    told = (r"^\[workers? [-01]+\] was killed by SIGBUS before it joined the others: /dev/shm, in which MPI keeps what "
+            r"the processes of a host share, has (1|31) MB, and less than 64 of them are free\. Remove what fills it")
     assert re.search(told, done.stderr, re.MULTILINE), done.stderr
 
 

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 from refdist import errors
 from refdist.array.transport import on_every_worker
-from refdist.backends.mpi.reports import named
 from refdist.core import call_site
-from refdist.core.launcher import Task, task_of
+from refdist.core.launcher import Task, named, task_of
 
 _PACKAGE = Path(errors.__file__).parent
 _BACKENDS = Path(__file__).parents[1]

@@ -28,9 +28,9 @@ import sys
 import time
 
 from refdist.backends.mpi import processes
-from refdist.backends.mpi.reports import Line, Message, named, prefixed, task
+from refdist.backends.mpi.reports import Line, Message, task
 from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE
-from refdist.core.launcher import task_of
+from refdist.core.launcher import named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it

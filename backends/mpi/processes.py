@@ -205,7 +205,7 @@ def folder_for_ucx(names: str, rank: int) -> str:
 def lack_of_memory(number: int) -> str:
     """Why a signal may have killed a process: the end of a sentence, "" where that is not known.
 
-    Memory of files is given when it is written to, and where there is none, Linux sends SIGBUS.  How much is free now is
+    Memory of files is given when it is written to, and where there is none, Linux sends SIGBUS.  How much is free is
     not said: what the dead have used may be free again, and texts that several workers say alike are printed once.
     """
     if number != signal.SIGBUS:
@@ -218,8 +218,8 @@ def lack_of_memory(number: int) -> str:
     if free >= _ENOUGH:
         return ""
     return (f": {_SHARED}, in which MPI keeps what the processes of a host share, has {size:.0f} MB, and less than "
-            f"{_ENOUGH} of them are free. Remove what fills it, or make it larger: `mount -o remount,size=1G {_SHARED}`, "
-            "or --shm-size=1g for a container")
+            f"{_ENOUGH} of them are free. Remove what fills it, or make it larger: "
+            f"`mount -o remount,size=1G {_SHARED}`, or --shm-size=1g for a container")
 
 
 def remove_shared_memory(names: str) -> None:

@@ -24,13 +24,14 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from refdist.backends.mpi import processes
-from refdist.core.launcher import CHIEF, SERVER, WORKER, Task, task_of
+from refdist.core.launcher import Task, named, prefixed, task_of
 
 MERGE_SECONDS = 0.3  # how long a report waits for the same one of others
+WARNING_SECONDS = 2.0  # and a warning, after which nothing ends
 EVERYONE_SECONDS = 5.0  # and one that all workers have: for the last of them, on a busy machine
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _SECOND = struct.pack("ll", 1, 0)
@@ -39,36 +40,9 @@ Message = dict[str, Any]
 _claims: list[socket.socket] = []
 
 
-def named(tasks: Iterable[Task]) -> str:
-    """These tasks in one text.
-
-    >>> workers = [Task("worker", number) for number in (3, 0, 1, 5, 6)]
-    >>> named(workers[:1]), named(workers), named([Task("ps", 0), *workers[1:3], Task("chief", 0)])
-    ('worker 3', 'workers 0-1, 3, 5-6', 'chief, workers 0-1, ps 0')
-    """
-    different = set(tasks)
-    texts = [CHIEF] if Task(CHIEF, 0) in different else []
-    for job, several in ((WORKER, "workers"), (SERVER, SERVER)):
-        runs: list[list[int]] = []
-        for number in sorted(number for one, number in different if one == job):
-            if runs and runs[-1][1] == number - 1:
-                runs[-1][1] = number
-            else:
-                runs.append([number, number])
-        if runs:
-            text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-            texts.append(f"{job if text.isdecimal() else several} {text}")
-    return ", ".join(texts)
-
-
 def task(message: Message) -> Task:
     """Of which task a message of a supervisor is."""
     return Task(*message["task"]) if "task" in message else task_of(message["rank"], message["of"])
-
-
-def prefixed(label: str, text: str) -> str:
-    """The text with the label before each line."""
-    return "".join(f"[{label}] {line}\n" for line in text.splitlines())
 
 
 def desk_of(launcher: int) -> str:
@@ -107,23 +81,27 @@ class Desk:
         self._ending: set[int] = set()  # workers that end by themselves, when their report was printed
         self._held: list[tuple[Any, Message]] = []  # answers with which others end the job, before those have ended
         self._waiting: list[tuple[float, Message, Any]] = []  # printed at this time at the latest, the report, whose
+        self._warnings: dict[str, tuple[float, set[Task]]] = {}  # the same of warnings
 
     def take(self, message: Message, sender: Any, now: float) -> None:
         """Takes a message of a supervisor.
 
         Args:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
-                its "task", where it has said one.
-                A change of its "state" ("running", "starting", "joined", "ended"), with its "process"; or a "text" to
-                be printed, and for how long it may "wait" for the same from others; "label" is whom it is about where
-                that is not the worker; with "missing", the workers that have not arrived are added; with "if_first", it
-                is printed only if no worker has failed before.  A "weak" status
-                is of a worker that fails because of another one, "weak" false of one that has raised by itself; one
-                that "ends" has an exit status of its own, for which the others wait.
+                its "task", where it has said one.  A change of its "state" ("running", "starting", "joined", "ended"),
+                with its "process"; or a "text" to be printed, and for how long it may "wait" for the same from others;
+                "label" is whom it is about where that is not the worker; with "missing", the workers that have not
+                arrived are added; with "if_first", it is printed only if no worker has failed before; what is a
+                "warning" is not the last word of its worker, and not answered.  A "weak" status is of a worker that
+                fails because of another one, "weak" false of one that has raised by itself; one that "ends" has an exit
+                status of its own, for which the others wait.
             sender: to whom the answer goes.
             now: the time.
         """
         rank = message["rank"]
+        if message.get("warning"):
+            self._warnings.setdefault(message["text"], (now + message["wait"], set()))[1].add(task(message))
+            return
         if (message.get("if_first") and self._failed) or (message.get("weak") and self._raised):
             # The launcher ends workers, or others miss one, because of one that has failed before and said why.
             message = {**message, "text": ""} if "text" in message else message
@@ -146,12 +124,18 @@ class Desk:
         """What is to be printed now, and the answers to be sent afterwards."""
         text, answers = "", list[tuple[Any, Message]]()
         reporting = {message["rank"] for _, message, _ in self._waiting}
-        if self._waiting and (now >= self.next() or self._is_everyone(reporting | self._quiet)):
+        reports = bool(self._waiting) and (now >= min(until for until, _, _ in self._waiting)
+                                           or self._is_everyone(reporting | self._quiet))
+        for said, (until, tasks) in list(self._warnings.items()):
+            if reports or now >= until or self._is_everyone(tasks):
+                del self._warnings[said]
+                text += prefixed(named(tasks), said)
+        if reports:
             groups: dict[tuple[str, str], set[Task]] = {}
             for _, message, _ in self._waiting:
                 said = message["text"] + (self._missing() if message.get("missing") else "")
                 groups.setdefault((message.get("label", ""), said), set()).add(task(message))
-            text = "".join(prefixed(label or named(tasks), said) for (label, said), tasks in groups.items())
+            text += "".join(prefixed(label or named(tasks), said) for (label, said), tasks in groups.items())
             for _, message, sender in self._waiting:
                 if message.get("ends"):
                     self._ending.add(message["rank"])
@@ -189,11 +173,12 @@ class Desk:
 
     def next(self) -> float:
         """When `due` has something to do at the latest."""
-        return min((until for until, _, _ in self._waiting), default=math.inf)
+        reports = (until for until, _, _ in self._waiting)
+        return min((*reports, *(until for until, _ in self._warnings.values())), default=math.inf)
 
-    def _is_everyone(self, ranks: set[int]) -> bool:
+    def _is_everyone(self, workers: Collection[object]) -> bool:
         sizes = [found["size"] for found in self.states.values()]
-        return bool(sizes) and len(ranks) >= max(sizes)
+        return bool(sizes) and len(workers) >= max(sizes)
 
     def _missing(self) -> str:
         lines = []

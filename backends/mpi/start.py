@@ -11,6 +11,7 @@ from typing import Any
 from refdist import errors
 from refdist.backends.mpi import failure, mpi_types, supervised
 from refdist.backends.mpi.printing import print_whole_texts
+from refdist.core import warned
 from refdist.core.launcher import task_of
 
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
@@ -24,6 +25,7 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
     Raises:
         RD20: MPI has ended in this process.  RD27: mpi4py cannot be used.
     """
+    warned.hand_over(supervised.warn)
     supervised.start()
     with supervised.limited_start(seconds):
         try:

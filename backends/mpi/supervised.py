@@ -30,7 +30,7 @@ from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
 from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
 from refdist.core import call_site
-from refdist.core.launcher import launched, task_of
+from refdist.core.launcher import launched, prefixed, task_of
 
 _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
@@ -81,6 +81,16 @@ def tell(kind: str, **more: object) -> None:
     if _supervisor is not None:
         with contextlib.suppress(OSError):
             _supervisor.send(json.dumps({"kind": kind, **more}).encode())
+
+
+def warn(text: str) -> None:
+    """Has a warning printed, together with those of the other workers that give the same one."""
+    if _supervisor is None:
+        found = launched()
+        who = "worker ?" if found is None else str(task_of(found.rank, found.size))
+        sys.stderr.write(prefixed(who, text))
+    else:
+        tell("warning", text=text[-100_000:])
 
 
 def hand_over(notice: Notice) -> None:

@@ -15,11 +15,11 @@ process that has forked (`supervised`), and ends last.  It
 
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
 "kind": starting (with the "limit" in seconds; answered with the folder for "ucx"), initialized: MPI has started in all
-processes, joined, finished, report (a "text", how long it may "wait" for the same one of other workers, and whether the
-worker "ends" by itself when it was printed, which then is answered), task: which "task" of the cluster it is, spared:
-from now on the job goes on when this worker is lost, which ends with the process "chief" of this host, notice: what it
-takes to tell the workers of other hosts that this one is lost, again and again, because datagrams get lost, and lost:
-another worker is, and the exit "status" that it gives the job, which is the same on all hosts.
+processes, joined, finished, warning (a "text"), report (a "text", how long it may "wait" for the same one of other
+workers, and whether the worker "ends" by itself when it was printed, which then is answered), task: which "task" of the
+cluster it is, spared: from now on the job goes on when this worker is lost, which ends with the process "chief" of this
+host, notice: what it takes to tell the workers of other hosts that this one is lost, again and again, because datagrams
+get lost, and lost: another worker is, and the exit "status" that it gives the job, which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -42,8 +42,8 @@ from typing import NoReturn
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.datagrams import Notice
-from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, Line, Message, desk_of, prefixed
-from refdist.core.launcher import launched, on_this_host
+from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
+from refdist.core.launcher import launched, on_this_host, prefixed
 
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the name of its desk
@@ -172,6 +172,8 @@ class Supervisor:
                 self._tell("joined")
             elif message["kind"] == "finished":
                 self._finished = True
+            elif message["kind"] == "warning":
+                self._report(message["text"], WARNING_SECONDS, status=0, warning=True)
             elif message["kind"] == "initialized":
                 self._initialized = True
             elif message["kind"] == "task":
@@ -312,7 +314,7 @@ class Supervisor:
                          **({"weak": True} if self._weak and self._status == FAILED else {})})
 
     def _report(self, text: str, wait: float, **more: object) -> None:
-        if not self._line.send({**self._who, "text": text, "wait": wait, **more}):
+        if not self._line.send({**self._who, "text": text, "wait": wait, **more}) and not more.get("warning"):
             self._answered({"answer": "printed", "status": self._known})
 
     def _fail(self, text: str, wait: float, status: int = 0, if_first: bool = False, **more: object) -> None:

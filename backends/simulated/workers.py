@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -35,9 +36,10 @@ from refdist.array.convert import to_numpy
 from refdist.array.float_errors import Noted, report
 from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
-from refdist.core import agreement, context_stack, history, lockstep
+from refdist.core import agreement, context_stack, history, lockstep, warned
 from refdist.core.agreement import CollectiveCall
 from refdist.core.integers import as_integer
+from refdist.core.launcher import WORKER, Task, named, prefixed
 from refdist.core.states import MODES, PROCESS, State, States
 from refdist.runtime import Field
 
@@ -48,6 +50,33 @@ _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or
 
 _running: Field[SimulatedWorker | None] = Field(
     "the worker that the program runs as; None outside `simulate_workers`", lambda: None, per_worker=True)
+
+
+class _Warned:
+    """What workers have warned of, until the others have come to the same rendezvous."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._by: dict[str, set[Task]] = {}
+
+    def take(self, text: str) -> None:
+        """Keeps what this worker warns of; what all have warned of is printed."""
+        worker = _running.value
+        assert worker is not None
+        self._by.setdefault(text, set()).add(Task(WORKER, worker.rank))
+        if len(self._by[text]) == self._workers:
+            self._print(text)
+
+    def tell(self) -> None:
+        """Prints what is kept."""
+        for text in list(self._by):
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        sys.stderr.write(prefixed(named(self._by.pop(text)), text))
+
+
+_warned: Field[_Warned] = Field("what simulated workers have warned of", lambda: _Warned(0))
 
 
 class SimulatedWorker(ConnectableTransport):
@@ -92,6 +121,7 @@ class SimulatedWorker(ConnectableTransport):
                 agreement.compare(calls, unit_name="worker")
             except errors.RefdistError as error:
                 return [(None, error, 0)] * len(calls)
+            _warned.value.tell()
             with Noted() as noted:
                 combined = combine([one.contribution for one in calls])
             return [(combined, None, noted.bits)] * len(calls)
@@ -168,10 +198,16 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
         with journal.span("program", workers=workers):
             return fn()
 
-    with (config.devices_kept() if replicas_per_worker is None
-          else config.temporary_devices(gpu=replicas_per_worker, advice=_ADVICE)):
-        return lockstep.run(workers, body, config.order(workers), attempted, context_stack.BOTTOM, _OF_A_WORKER,
-                            unit_name="worker", compared=False)
+    _warned.value = _Warned(workers)
+    leave = warned.hand_over(_warned.value.take)
+    try:
+        with (config.devices_kept() if replicas_per_worker is None
+              else config.temporary_devices(gpu=replicas_per_worker, advice=_ADVICE)):
+            return lockstep.run(workers, body, config.order(workers), attempted, context_stack.BOTTOM, _OF_A_WORKER,
+                                unit_name="worker", compared=False)
+    finally:
+        leave()
+        _warned.value.tell()
 
 
 class _InThread(State):

@@ -7,7 +7,7 @@ is where the one becomes the other, and beyond it a process has the name of its 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 CHIEF, WORKER, SERVER = "chief", "worker", "ps"
@@ -111,3 +111,30 @@ def task_of(rank: int, size: int) -> Task:
             return Task(job, number)
         number -= count
     return Task(WORKER, rank)
+
+
+def named(tasks: Iterable[Task]) -> str:
+    """These tasks in one text.
+
+    >>> workers = [Task("worker", number) for number in (3, 0, 1, 5, 6)]
+    >>> named(workers[:1]), named(workers), named([Task("ps", 0), *workers[1:3], Task("chief", 0)])
+    ('worker 3', 'workers 0-1, 3, 5-6', 'chief, workers 0-1, ps 0')
+    """
+    different = set(tasks)
+    texts = [CHIEF] if Task(CHIEF, 0) in different else []
+    for job, several in ((WORKER, "workers"), (SERVER, SERVER)):
+        runs: list[list[int]] = []
+        for number in sorted(number for one, number in different if one == job):
+            if runs and runs[-1][1] == number - 1:
+                runs[-1][1] = number
+            else:
+                runs.append([number, number])
+        if runs:
+            text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+            texts.append(f"{job if text.isdecimal() else several} {text}")
+    return ", ".join(texts)
+
+
+def prefixed(label: str, text: str) -> str:
+    """The text with the label before each line."""
+    return "".join(f"[{label}] {line}\n" for line in text.splitlines())
