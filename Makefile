@@ -56,7 +56,7 @@ fuzz: $(VENV)/.made
 interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py \
-	    tests/test_examples.py::test_a_job_of_pytorch_trains_the_same_bits_in_every_world
+	    tests/test_guests.py tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 
 # The suite on TensorFlow itself, and what only its presence can show; about a quarter of an hour.
 tensorflow:

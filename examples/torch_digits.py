@@ -34,16 +34,16 @@ def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batc
     """What every worker does with its part of a batch; returns (summed loss, rows) of the whole batch."""
     replica = refdist.get_replica_context()
     assert replica is not None
-    x, labels = map(torch.tensor, batch)
+    x, labels = batch
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(x), labels, reduction="sum")
     loss.backward()
     parameters = list(model.parameters())
     # The last batch is smaller, and some workers may get no rows at all: divide by the true number.
-    mine = [np.float32(loss.item()), np.float32(len(labels)), *(one.grad.numpy() for one in parameters)]
+    mine = [loss.detach(), torch.tensor(float(len(labels))), *(parameter.grad for parameter in parameters)]
     total, rows, *gradients = replica.all_reduce("SUM", mine)
-    for one, gradient in zip(parameters, gradients, strict=True):
-        one.grad = torch.from_numpy(gradient / rows)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient / rows
     optimizer.step()
     return total, rows
 
@@ -61,18 +61,20 @@ def main() -> None:
 
     pixels, classes = load_digits(return_X_y=True)
     x, x_test, y, y_test = train_test_split((pixels / 16).astype(np.float32), classes, test_size=0.2, random_state=0)
-    dataset = refdist.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x), seed=0).batch(options.batch)
+    rows = torch.from_numpy(x), torch.from_numpy(y)
+    dataset = refdist.data.Dataset.from_tensor_slices(rows).shuffle(len(x), seed=0).batch(options.batch)
     distributed = strategy.experimental_distribute_dataset(dataset)
     for epoch in range(options.epochs):
-        loss = rows = 0.0
+        loss = seen = 0.0
         for batch in distributed:
             total, count = strategy.run(training_step, args=(model, optimizer, batch))
-            loss, rows = loss + float(total), rows + float(count)
+            loss, seen = loss + float(total), seen + float(count)
         if strategy.cluster_resolver.task_id == 0:
-            print(f"epoch {epoch + 1}: loss {loss / rows:.4f}")
+            print(f"epoch {epoch + 1}: loss {loss / seen:.4f}")
     with torch.no_grad():
         found = model(torch.from_numpy(x_test)).argmax(1).numpy()
-    weights = hashlib.sha256(b"".join([one.detach().numpy().tobytes() for one in model.parameters()])).hexdigest()[:12]
+    parameters = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
+    weights = hashlib.sha256(b"".join(parameters)).hexdigest()[:12]
     print(f"worker {strategy.cluster_resolver.task_id}: {np.mean(found == y_test):.1%} of the held-out images, "
           f"weights {weights}")
 

@@ -16,10 +16,10 @@ for path in modules:
     parts = path.with_suffix("").parts
     parts = parts if parts[0] == "refdist" else ("refdist", *parts)
     name = ".".join(parts).removesuffix(".__init__")
-    # The adapters of other libraries are there, and can be imported beside those.
+    # The adapters and backends of other libraries are there, and can be imported beside those.
     spec = importlib.util.find_spec(name)
     assert spec and Path(spec.origin or "").is_relative_to(place.parent), name
-    if name not in ("refdist.conformance.adapters.torch", "refdist.conformance.adapters.jax"):
+    if not {"jax", "torch"} & set(parts):
         importlib.import_module(name)
 data = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")
         for path in (checkout / folder).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]

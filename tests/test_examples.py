@@ -99,3 +99,16 @@ def test_an_example_says_which_packages_it_needs(tmp_path: Path) -> None:
                           cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "this example needs `pip install torch scikit-learn`" in done.stderr
+
+
+def test_a_program_of_jax_trains_the_same_bits_in_every_world() -> None:
+    pytest.importorskip("jax")
+    program = str(ROOT / "examples" / "jax_digits.py")
+    found = []
+    for command in ((program, "--replicas", "2"), ("-m", "refdist", "launch", "-n", "2", program),
+                    ("-m", "refdist", "run", "--workers", "2", program)):
+        done = subprocess.run([sys.executable, *command, "--epochs", "2"], capture_output=True, text=True, cwd=ROOT,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)})
+        assert (done.returncode, done.stderr) == (0, "")
+        found.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
+    assert len(found[0]) == 1 and found[0] == found[1] == found[2]

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pretend_library
 import pytest
 from cells import REFUSED, outcome, seen, survivors
 
@@ -59,6 +60,7 @@ from refdist.core.rules.values import (
 from refdist.core.rules.variables import Keeps
 from refdist.data import AutoShardPolicy, Dataset, Options, TextLineDataset, UnevenEnd
 from refdist.errors import InternalError
+from refdist.runtime import process
 from refdist.strategies import replica_context
 
 
@@ -418,6 +420,7 @@ def differing(what: Difference, gathers: bool, rank: int) -> Any:
     if what is Difference.AXIS:
         return context.all_gather(np.ones((2, 2)), rank)
     return call({Difference.STRUCTURE: ([np.ones(2)], (np.ones(2),)),
+                 Difference.LIBRARY: (np.ones(2), pretend_library.Pretend(np.ones(2))),
                  Difference.DTYPE: (np.ones(2), np.ones(2, np.float32)),
                  Difference.SHAPE: (np.ones((2, 2)), np.ones((2, 3)))}[what][rank])
 
@@ -436,23 +439,28 @@ def test_which_code_a_mismatch_has() -> None:
         strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
         return strategy.run(lambda: differing(what, column is Combining.GATHERS, context_stack.frame().replica_id or 0))
 
-    assert survivors(MISMATCH, observe) == []
+    with process.fresh():
+        pretend_library.install()
+        assert survivors(MISMATCH, observe) == []
 
 
-@pytest.mark.parametrize("what", [Difference.STRUCTURE, Difference.DTYPE, Difference.SHAPE])
+@pytest.mark.parametrize("what", [Difference.STRUCTURE, Difference.LIBRARY, Difference.DTYPE, Difference.SHAPE])
 def test_values_of_replicas_differ_as_calls_do(what: Difference) -> None:
     def observe(cell: tuple[Difference, Combining]) -> Any:
         strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
         slices = refdist.IndexedSlices(np.ones((1, 2)), [0], (2, 2))
         parts = {Difference.STRUCTURE: (np.ones((2, 2)), slices),
+                 Difference.LIBRARY: (np.ones(2), pretend_library.Pretend(np.ones(2))),
                  Difference.DTYPE: (np.ones(2), np.ones(2, np.float32)),
                  Difference.SHAPE: (np.ones((2, 2)), np.ones((2, 3)))}[what]
         value = refdist.PerReplica(parts)
         return strategy.gather(value, 0) if cell[1] is Combining.GATHERS else strategy.reduce("SUM", value, axis=None)
 
-    assert survivors(MISMATCH, observe, row=what, column=Combining.OTHER_CALLS) == []
-    if what is not Difference.STRUCTURE:  # slices are not gathered at all
-        assert survivors(MISMATCH, observe, row=what, column=Combining.GATHERS) == []
+    with process.fresh():
+        pretend_library.install()
+        assert survivors(MISMATCH, observe, row=what, column=Combining.OTHER_CALLS) == []
+        if what is not Difference.STRUCTURE:  # slices are not gathered at all
+            assert survivors(MISMATCH, observe, row=what, column=Combining.GATHERS) == []
 
 
 TABLES = {name: value for module in (calls, variables, values, input) for name, value in vars(module).items()

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refdist import config, errors
+from refdist.array import convert
 from refdist.array.convert import (
     as_array,
     astype,
@@ -58,7 +59,8 @@ from refdist.runtime import Field
 if TYPE_CHECKING:
     from refdist.array.transport import Transport
 
-BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "simulated": "refdist.backends.simulated:Simulated"}
+BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "jax": "refdist.backends.jax:Jax",
+            "simulated": "refdist.backends.simulated:Simulated", "torch": "refdist.backends.torch:Torch"}
 VARIABLE = "REFDIST_BACKEND"
 _FLOAT32 = np.dtype(np.float32)
 
@@ -78,11 +80,13 @@ class Backend(ABC):
         name: what it was chosen by.
         array_types: the types of its arrays, but for NumPy's.
         states: what each replica has of its own beside its context variables; refdist sets it, as the name.
+        takes_guests: whether it also computes with the arrays of PyTorch and JAX, as what they are.
     """
 
     name: str = ""
     array_types: tuple[type, ...] = ()
     states: States
+    takes_guests: bool = False
 
     def __deepcopy__(self, memo: dict[int, object]) -> Backend:
         return self  # the devices of a process exist once
@@ -107,6 +111,20 @@ class Backend(ABC):
 
         `array` stays as writable as it was.
         """
+
+    # Libraries without read-only arrays, or with another arithmetic than NumPy's.
+
+    def functions(self) -> ModuleType:
+        """An object with the standard's functions, as refdist calls them on arrays of this backend."""
+        return self.xp()
+
+    def lend(self, array: Array) -> Any:
+        """What a receiver gets that must not change `array`: itself if it cannot be written to, else a copy."""
+        return self.freeze(array)
+
+    def is_immutable(self, array: Array) -> bool:
+        """Whether nobody can write to the array, so that it may be stored without a copy."""
+        return self.freeze(array) is array
 
     # Devices.
 
@@ -276,10 +294,21 @@ def current_backend() -> Backend:
     return chosen.value or _choose(os.environ.get(VARIABLE) or "simulated")
 
 
-def _choose(name: str) -> Backend:
+def named(name: str) -> Backend:
+    """The backend of this name, which is made once.
+
+    Raises:
+        RD27: no such backend, or it cannot work here.
+    """
     backend = made.value.get(name) or made.value.setdefault(name, find(name)())
     backend.name = name
     backend.states = States(MODES, backend.thread_state())
+    return backend
+
+
+def _choose(name: str) -> Backend:
+    backend = named(name)
+    convert.forget_guests()
     declare(backend)
     chosen.value = backend
     return backend
@@ -309,6 +338,25 @@ def set_backend(name: str) -> None:
 
 
 config.count_devices.value = lambda: current_backend().counts()
+
+
+def _guest_named(name: str) -> Any:
+    return named(name) if current_backend().takes_guests else None
+
+
+convert.guest_named.value = _guest_named
+
+
+def beside(array: Array, like: Array) -> Any:
+    """`array` as one of the library of `like`, where either is a guest's; a backend's own are `put` on a device."""
+    if type(array) is type(like):
+        return array
+    backend, library, own = current_backend(), convert.library_of(like), convert.library_of(array)
+    if library is own:
+        return array
+    if own is not None and own is not backend:
+        array = own.to_numpy(array)
+    return array if library is None or library is backend else library.put(array, "")
 
 
 def constant(value: object, dtype: object = None) -> Any:

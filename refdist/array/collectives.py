@@ -19,6 +19,7 @@ from refdist.array.float_errors import Reported
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core.integers import integer
+from refdist.core.rules.advice import ONE_LIBRARY
 from refdist.core.rules.calls import MISMATCH, Combining, Difference
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.table import Permission, Refusal
@@ -69,6 +70,9 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
             raise errors.error(MISMATCH[Difference.STRUCTURE][column].code, attempted, "replica 0 contributes "
                                f"{type(first).__name__}, replica {i} {type(part).__name__}",
                                "Contribute the same kind of value on every replica.")
+        if _library(part) != _library(first):
+            raise errors.error(MISMATCH[Difference.LIBRARY][column].code, attempted, "replica 0 contributes an array "
+                               f"of {_library(first)}, replica {i} one of {_library(part)}", ONE_LIBRARY)
         if _compared(part.dtype, axis) != _compared(first.dtype, axis):
             raise errors.error(MISMATCH[Difference.DTYPE][column].code, attempted, "replica 0 contributes dtype "
                                f"{first.dtype}, replica {i} {part.dtype}")
@@ -81,19 +85,28 @@ def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None
                                f"{_shape(first)}, replica {i} {_shape(part)}")
 
 
-def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = True) -> tuple[Any, Any]:
-    """(NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None.
+def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = True) -> tuple[Any, Any, Any]:
+    """(library, NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None.
 
     Args:
         axis: as for `check_same_signature`.
         lengths_may_differ: whether the dimension along which they are gathered may.
     """
-    dtype = part.dtype
-    if not isinstance(dtype, np.dtype):
-        dtype = numpy_dtype(dtype)
+    library, dtype = _NUMPY, part.dtype
+    if type(part) is not np.ndarray:
+        library, dtype = _library(part), numpy_dtype(dtype)
     if axis is None and type(part) is not IndexedSlices:
-        return dtype, part.shape
-    return _compared(dtype, axis), _rigid(part, axis if lengths_may_differ else None)
+        return library, dtype, part.shape
+    return library, _compared(dtype, axis), _rigid(part, axis if lengths_may_differ else None)
+
+
+# Of the arrays of the backend in use, too, beside which a program may bring NumPy's.
+_NUMPY = "NumPy"
+
+
+def _library(part: Part) -> str:
+    library = convert.library_of(part.values if isinstance(part, IndexedSlices) else part)
+    return _NUMPY if library is None or library is current_backend() else library.name
 
 
 def _compared(dtype: Any, axis: int | None) -> Any:
@@ -169,7 +182,7 @@ def bounds(indices: Array) -> tuple[int, int]:
     >>> bounds(np.array([3, 1, 2]))
     (1, 3)
     """
-    if not indices.size:
+    if 0 in indices.shape:
         return 0, -1
     xp = xp_of(indices)
     with on_device_of(indices):

@@ -12,6 +12,8 @@ takes them for opaque bytes; `kind_of` says what numbers they hold.
 
 A cast keeps the kind of a value: an int may become a float, a float never an int, and an integer has to be in range.
 
+An array of PyTorch or JAX stays what it is, also where the backend has other arrays: it is a guest (`array/guests.py`).
+
 Who may write to an array decides whether it is copied.  `frozen` is for arrays that were just made, and makes NumPy's
 read-only in place; `read_only` is for those of a program, which may go on writing to its own.  `aliases` tells the
 two apart: a list was copied into the array, while `np.asarray` of an array or a buffer shares its memory.
@@ -22,7 +24,10 @@ The functions on arrays ask by type, and NumPy's first: they are on the path of 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from sys import modules
 from types import ModuleType
 from typing import Any, Protocol, TypeGuard
 
@@ -31,7 +36,7 @@ from numpy.typing import NDArray
 
 from refdist import errors, nest
 from refdist.array.types import Array
-from refdist.runtime import Field
+from refdist.runtime import Field, Late
 
 
 class HoldsArray:
@@ -47,14 +52,28 @@ class HoldsArray:
 class Library(Protocol):
     """What is asked of the backend whose arrays are not NumPy's; `Backend` says what the methods do."""
 
+    name: str
     array_types: tuple[type, ...]
 
     def xp(self, device: str = "") -> ModuleType: ...
+    def functions(self) -> ModuleType: ...
     def device(self, where: str | Array) -> AbstractContextManager[object]: ...
     def freeze(self, array: Array) -> Array: ...
+    def lend(self, array: Array) -> Array: ...
+    def is_immutable(self, array: Array) -> bool: ...
     def to_numpy(self, array: Array) -> NDArray[np.generic]: ...
     def astype(self, array: Array, dtype: np.dtype[np.generic]) -> Array: ...
+    def put(self, array: Array, device: str) -> Array: ...
     def adopt(self, value: object) -> Array | None: ...
+
+
+class Guest(Library, Protocol):
+    """What is asked beside that of a backend whose arrays others take, too; `Hosted` says what the methods do."""
+
+    def made(self, array: NDArray[np.generic], like: Any = None) -> Any: ...
+    def contribution(self, array: Array, attempted: str) -> Any: ...
+    def refusal(self, value: object) -> str: ...
+    def traces(self) -> bool: ...
 
 
 array_types: Field[dict[type, Library | None]] = Field(
@@ -67,12 +86,67 @@ _KINDS = "buifc"
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 # The standard's dtypes have NumPy's names, but do not say them.
 _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-          "float64", "complex64", "complex128")
+          "float64", "complex64", "complex128", "bfloat16")
+
+
+# The backends whose arrays are taken beside those of the backend in use, by the package that defines their types.
+GUESTS = {"jax": "jax", "jaxlib": "jax", "torch": "torch"}
+# The backend of this name, if the one in use takes guests.
+guest_named: Late[Callable[[str], Guest | None]] = Late()
 
 
 def declare(library: Library) -> None:
     """Makes the arrays of a backend known."""
     array_types.value.update(dict.fromkeys(library.array_types, library))
+
+
+def forget_guests() -> None:
+    """Another backend is used from now on, which may take no guests."""
+    known = array_types.value
+    for kind in [kind for kind in known if _name_of_guest(kind)]:
+        del known[kind]
+
+
+def library_of(value: object) -> Library | None:
+    """The backend whose array a value is; None for NumPy's arrays, and for what is none.
+
+    The types of a guest are declared when the first value of its package comes by: a program that has one has
+    imported the package, and nobody else pays for it.
+    """
+    kind, known = type(value), array_types.value
+    if kind in known:
+        return known[kind]
+    library = _guest(kind)
+    if library is None or kind not in library.array_types:
+        return None
+    declare(library)
+    return library
+
+
+def guest_of(value: object) -> Guest | None:
+    """The guest from whose package a value is, also where it is no array: one that JAX traces."""
+    return _guest(type(value))
+
+
+def compiled_by_jax() -> bool:
+    """Whether what runs now is traced by JAX, which compiles it and does not run it again."""
+    guest = guest_named.value("jax") if "jax" in modules else None
+    return guest is not None and guest.traces()
+
+
+def for_guest(library: Library | None, array: Array) -> Any:
+    """A NumPy array as one of a guest's, for an operation with others of it; None leaves it."""
+    return array if library is None or type(array) is not np.ndarray else library.put(array, "")
+
+
+def _guest(kind: type) -> Guest | None:
+    name = _name_of_guest(kind)
+    return guest_named.value(name) if name else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _name_of_guest(kind: type) -> str:
+    return GUESTS.get(kind.__module__.partition(".")[0], "")
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
@@ -109,18 +183,19 @@ def _standard_name(dtype: object, xp: ModuleType) -> str | None:
 
 def native(dtype: np.dtype[np.generic], array: Array) -> object:
     """A dtype as the library of an array has it."""
-    return dtype if isinstance(array.dtype, np.dtype) else getattr(xp_of(array), dtype.name)
+    library = library_of(array)
+    return dtype if library is None or isinstance(array.dtype, np.dtype) else getattr(library.xp(), dtype.name)
 
 
 def xp_of(array: Array) -> ModuleType:
     """The module whose functions take this array; of those, only the standard's are used."""
-    library = array_types.value.get(type(array))
-    return np if library is None else library.xp()
+    library = library_of(array)
+    return np if library is None else library.functions()
 
 
 def ignores_ufuncs(value: object) -> bool:
     """Whether a value is an array of a library that NumPy's functions do not ask to compute."""
-    return array_types.value.get(type(value)) is not None and not hasattr(value, "__array_ufunc__")
+    return not hasattr(value, "__array_ufunc__") and (library_of(value) or _guest(type(value))) is not None
 
 
 def nbytes(array: Array) -> int:
@@ -129,7 +204,7 @@ def nbytes(array: Array) -> int:
     >>> nbytes(np.zeros((2, 3), np.int16))
     12
     """
-    return array.size * dtype_of(array).itemsize
+    return math.prod(array.shape) * dtype_of(array).itemsize
 
 
 @functools.cache
@@ -146,7 +221,8 @@ def kind_of(dtype: np.dtype[np.generic]) -> str:
 
 def is_array(value: object) -> bool:
     """True for arrays and NumPy scalars."""
-    return type(value) in array_types.value or isinstance(value, (np.ndarray, np.generic))
+    return (type(value) in array_types.value or isinstance(value, (np.ndarray, np.generic))
+            or library_of(value) is not None)
 
 
 def is_text(value: object) -> bool:
@@ -188,7 +264,10 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument, attempted)
     if _is_of_a_library(value):
-        return cast(value, dtype, attempted)
+        return value if dtype is None else cast(value, dtype, attempted)
+    guest = _guest(type(value))
+    if guest is not None:
+        raise _not_an_array(value, argument, attempted, guest.refusal(value))
     if len(array_types.value) > 1 and hasattr(value, "__dlpack_device__"):
         for library in dict.fromkeys(filter(None, array_types.value.values())):
             array = library.adopt(value)
@@ -257,9 +336,10 @@ def converted(array: Array, dtype: object, attempted: str) -> Any:
         return cast(array, wanted, attempted)
     xp = xp_of(array)
     with on_device_of(array):
+        real: Any = array
+        fits = True
         if kinds[1] == "b":
-            return astype(array != 0, wanted)
-        real, fits = array, True
+            return astype(real != 0, wanted)
         if kinds[0] == "c":
             real, fits = xp.real(array), bool(xp.all(xp.imag(array) == 0))
         if kinds[1] in "iu" and kind_of(dtype_of(real)) == "f":
@@ -278,7 +358,7 @@ def astype(array: Array, dtype: np.dtype[np.generic]) -> Any:
     """A new array with the values in another dtype, however they change; in the array's own dtype it is a copy."""
     if isinstance(array, np.ndarray):
         return array.astype(dtype)
-    library = array_types.value[type(array)]
+    library = library_of(array)
     assert library is not None
     return library.astype(array, dtype)
 
@@ -319,7 +399,7 @@ def _same_kind(source: np.dtype[np.generic], dtype: np.dtype[np.generic]) -> boo
 
 def _in_range(array: Array, dtype: np.dtype[np.generic]) -> bool:
     own = dtype_of(array)
-    if kind_of(dtype) not in "iu" or kind_of(own) not in "iu" or not array.size:
+    if kind_of(dtype) not in "iu" or kind_of(own) not in "iu" or 0 in array.shape:
         return True
     xp = xp_of(array)
     with on_device_of(array):
@@ -394,14 +474,16 @@ def frozen(array: Array) -> Any:
     if type(array) is np.ndarray:
         array.flags.writeable = False
         return array
-    library = array_types.value.get(type(array))
+    library = library_of(array)
     if library is not None:
         return library.freeze(array)
     return frozen(np.asarray(array)) if isinstance(array, np.generic) else array
 
 
 def read_only(value: object) -> Any:
-    """A read-only view of an array; the array itself stays as it is.  Other values are returned unchanged.
+    """A read-only view of an array, or a copy where a library has none; other values are returned unchanged.
+
+    The array itself stays as it is.
 
     >>> mine = np.zeros(2)
     >>> read_only(mine).flags.writeable, mine.flags.writeable
@@ -412,11 +494,11 @@ def read_only(value: object) -> Any:
             value = value.view()
             value.setflags(write=False)
         return value
-    library = array_types.value.get(type(value))
+    library = library_of(value)
     if library is None:
         return value
     array: Any = value
-    return library.freeze(array)
+    return library.lend(array)
 
 
 def aliases(array: Array, value: object) -> bool:
@@ -435,7 +517,18 @@ def is_immutable(array: Array) -> bool:
     """Whether the array can no longer be written to, so that it may be stored without a copy."""
     if type(array) is np.ndarray:
         return not array.flags.writeable and array.flags.owndata
-    return frozen(array) is array
+    library = library_of(array)
+    return frozen(array) is array if library is None else library.is_immutable(array)
+
+
+def contributed(part: Any, attempted: str) -> Any:
+    """An array as a replica may bring it to a collective.
+
+    Raises:
+        RD25: it may not: gradients are recorded of it.
+    """
+    guest = None if type(part) is np.ndarray else guest_of(part)
+    return part if guest is None else guest.contribution(part, attempted)
 
 
 def kept(array: Array) -> Any:
@@ -445,12 +538,12 @@ def kept(array: Array) -> Any:
 
 def on_device_of(array: Array) -> AbstractContextManager[object]:
     """A `with` block in which new arrays are made on the device of this one."""
-    library = array_types.value.get(type(array))
+    library = library_of(array)
     return nullcontext() if library is None else library.device(array)
 
 
 def _is_of_a_library(value: object) -> TypeGuard[Array]:
-    return type(value) in array_types.value
+    return library_of(value) is not None
 
 
 def as_array(value: object) -> Any:
@@ -460,6 +553,6 @@ def as_array(value: object) -> Any:
 
 def to_numpy(array: object) -> Any:
     """The array as a numpy.ndarray; a copy where it lies on a device."""
-    library = array_types.value.get(type(array))
+    library = library_of(array)
     found: Any = array
     return np.asarray(found) if library is None else library.to_numpy(found)

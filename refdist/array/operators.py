@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from refdist import errors
-from refdist.array.convert import HoldsArray, ignores_ufuncs, to_numpy
+from refdist import errors, nest
+from refdist.array.convert import HoldsArray, for_guest, guest_named, guest_of, ignores_ufuncs, to_numpy
 from refdist.array.types import Array
 
 # The functions of NumPy that are operators, for arrays whose library does not know NumPy's functions.
@@ -61,7 +61,8 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
             raise errors.error("RD20", f"numpy.{ufunc.__name__}(..., out={type(self).__name__})",
                                "a variable is not written by NumPy", "Use `assign`, `assign_add` ...",
                                kind=errors.InvalidTypeError)
-        arrays = [item._read() if isinstance(item, ArrayOperators) else item for item in inputs]
+        guest = next(filter(None, map(guest_of, inputs)), None)
+        arrays = [for_guest(guest, item._read()) if isinstance(item, ArrayOperators) else item for item in inputs]
         call = getattr(ufunc, method)
         if method == "__call__" and not kwargs and any(map(ignores_ufuncs, arrays)):
             call = _OPERATORS.get(ufunc, call)
@@ -72,6 +73,17 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
         except _FROM_NUMPY as error:
             raise _from_numpy(f"numpy.{ufunc.__name__} of {errors.type_of(self)}", error,
                               "Pass operands whose shapes and dtypes fit together.") from error
+
+    @classmethod
+    def __torch_function__(cls, function: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
+        """PyTorch's functions of the array."""
+        torch = guest_named.value("torch")
+
+        def read(leaf: object) -> Any:
+            return for_guest(torch, leaf._read()) if isinstance(leaf, ArrayOperators) else leaf
+
+        return function(*nest.map_structure(read, args), **nest.map_structure(read, kwargs or {}))
 
     def _asked(self, what: str, call: Callable[..., object], *args: object) -> Any:
         array = self._read()

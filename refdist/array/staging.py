@@ -1,9 +1,10 @@
-"""Arrays of a backend between workers: they travel through the memory of the host.
+"""Arrays of a backend, or of a guest, between workers: they travel through the memory of the host.
 
-A transport carries NumPy arrays, and a program's arrays are its backend's.  So strategies of several workers put
-`ThroughHost` around the transport: every verb takes arrays of either kind, hands NumPy's to the transport, and gives
-back arrays of the backend where it was given such.  A backend that has a faster way between its devices (NCCL) puts a
-transport of its own around this one, and leaves to it what cannot go that way.
+A transport carries NumPy arrays, and a program's arrays are its backend's, or PyTorch's or JAX's.  So strategies of
+several workers put `ThroughHost` around the transport: every verb takes arrays of any kind, hands NumPy's to the
+transport, and gives back arrays of the kind that it was given.  Where all are NumPy's it costs a look at their types.
+A backend that has a faster way between its devices (NCCL) puts a transport of its own around this one, and leaves to it
+what cannot go that way.
 
 Results are on the first device of this worker; the caller copies them to the devices of the other replicas.
 """
@@ -14,28 +15,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from refdist import nest
-from refdist.array.backend import Backend
-from refdist.array.convert import array_types, frozen, to_numpy
+from refdist.array.backend import Backend, named
+from refdist.array.convert import Library, frozen, library_of, to_numpy
 from refdist.array.transport import Columns, HostArray, Transport
 from refdist.array.types import Array
 from refdist.core.agreement import CollectiveCall
 
 
 def through_host(backend: Backend, transport: Transport, devices: Sequence[str]) -> Transport:
-    """The transport for arrays of a backend; itself where those are NumPy's.
+    """The transport for arrays of a backend.
 
     Args:
         backend: whose arrays a program has.
         transport: carries NumPy arrays and compares calls.
         devices: the device of each of this worker's replicas.
     """
-    return ThroughHost(backend, transport, devices[0]) if backend.array_types else transport
+    return ThroughHost(backend, transport, devices[0])
 
 
 def is_foreign(value: object) -> TypeGuard[Any]:
     """Whether a value is an array of a library other than NumPy."""
-    return array_types.value.get(type(value)) is not None
+    return type(value) is not np.ndarray and library_of(value) is not None
+
+
+def _numpy_alone(columns: Columns) -> bool:
+    return all(type(part) is np.ndarray for column in columns for part in column)
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class _Staged:
     """In an object that travels: an array that another library's has become."""
 
     array: HostArray
+    library: str
 
 
 class ThroughHost(Transport):
@@ -56,30 +64,40 @@ class ThroughHost(Transport):
 
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         def staged(leaf: object) -> object:
-            return _Staged(to_numpy(leaf)) if is_foreign(leaf) else leaf
+            library = library_of(leaf)
+            return leaf if library is None else _Staged(to_numpy(leaf), library.name)
 
         def back(leaf: object) -> object:
-            return self._put(leaf.array) if isinstance(leaf, _Staged) else leaf
+            return self._put(leaf.array, named(leaf.library)) if isinstance(leaf, _Staged) else leaf
 
+        if not any(map(is_foreign, nest.flatten(value))):
+            return self._inner.all_gather_object(call, value)
         found = self._inner.all_gather_object(call, nest.map_structure(staged, value))
         return [nest.map_structure(back, one) for one in found]
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
+        if _numpy_alone(columns):
+            return self._inner.all_reduce(call, columns, ordered)
         return self._back(self._inner.all_reduce(call, _on_host(columns), ordered), columns)
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
+        if _numpy_alone(columns):
+            return self._inner.all_gather(call, columns, axis)
         return self._back(self._inner.all_gather(call, _on_host(columns), axis), columns)
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
-        found = self._inner.broadcast(call, to_numpy(array))
-        return self._put(found) if is_foreign(array) else found
+        library = library_of(array)
+        value = self._inner.broadcast(call, to_numpy(array))
+        return value if library is None else self._put(value, library)
 
     def _back(self, results: Sequence[Array], columns: Columns) -> list[Any]:
-        return [self._put(result) if any(map(is_foreign, column)) else result
-                for result, column in zip(results, columns, strict=True)]
+        libraries = [next(filter(None, map(library_of, column)), None) for column in columns]
+        return [result if library is None else self._put(result, library)
+                for result, library in zip(results, libraries, strict=True)]
 
-    def _put(self, array: Array) -> Any:
-        return frozen(self._backend.put(array, self._device))
+    def _put(self, array: Array, library: Library) -> Any:
+        # A guest has no device of refdist's.
+        return frozen(library.put(array, self._device if library is self._backend else ""))
 
 
 def _on_host(columns: Columns) -> list[list[Any]]:

@@ -118,7 +118,7 @@ class Transport(ABC):
             like: the array or IndexedSlices whose dtype and shape are compared, a tuple of several, or None.
             varying: instead of `axis`, the axis along which lengths may differ.
         """
-        arrays: Sequence[Any] = (None, None)
+        arrays: Sequence[Any] = (None, None, None)
         if isinstance(like, tuple):
             arrays = tuple(zip(*[collectives.signature(part, varying) for part in like], strict=True))
         elif like is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from refdist import errors
 from refdist.core import call_site
-from refdist.core.rules.advice import AMONG_WORKERS
+from refdist.core.rules.advice import AMONG_WORKERS, ONE_LIBRARY
 from refdist.core.rules.calls import MISMATCH, Difference, combining
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class Signature(NamedTuple):
         target: the variable that is written, the function that is called.
         op: the ReduceOp.
         axis: the axis, or what else has to be the same.
-        structure: of a nested value; `dtypes` and `shapes` are then tuples with an entry for each leaf.
+        structure: of a nested value; `libraries`, `dtypes` and `shapes` are then tuples with an entry for each leaf.
+        libraries: whose array it is: "NumPy", "torch".
         dtypes: of the array.
         shapes: of the array; None for a dimension that may differ.
     """
@@ -38,22 +39,25 @@ class Signature(NamedTuple):
     op: ReduceOp | None = None
     axis: object = None
     structure: object = None
+    libraries: object = None
     dtypes: object = None
     shapes: object = None
 
 
 # The fields of a signature, in the order in which differences are reported.
 FIELDS = {"target": Difference.TARGET, "op": Difference.REDUCE_OP, "axis": Difference.AXIS,
-          "structure": Difference.STRUCTURE, "dtypes": Difference.DTYPE, "shapes": Difference.SHAPE}
+          "structure": Difference.STRUCTURE, "libraries": Difference.LIBRARY, "dtypes": Difference.DTYPE,
+          "shapes": Difference.SHAPE}
+_OF_LEAVES = (Difference.LIBRARY, Difference.DTYPE, Difference.SHAPE)
 NOTHING_TO_COMPARE = Signature()
 
 
 # Of one array.  Replicas that contribute the same kind of array share one object, which is made once, compared first by
 # identity, and one for the garbage collector.
 @functools.lru_cache(maxsize=1024)
-def signature_of(dtypes: Hashable, shapes: Hashable) -> Signature:
+def signature_of(libraries: Hashable, dtypes: Hashable, shapes: Hashable) -> Signature:
     """What is compared where replicas contribute one array or IndexedSlices each."""
-    return Signature(dtypes=dtypes, shapes=shapes)
+    return Signature(libraries=libraries, dtypes=dtypes, shapes=shapes)
 
 
 def _nothing(calls: list[CollectiveCall]) -> Sequence[Any]:
@@ -161,6 +165,8 @@ def mismatch(what: Difference, kind: str, attempted: str, found: str, unit_name:
              fix: str = "") -> errors.RefdistError:
     """The error for replicas, or workers, that differ in `what` in a call of this kind."""
     code = MISMATCH[what][combining(kind)].code
+    if what is Difference.LIBRARY:
+        fix = ONE_LIBRARY
     return errors.error(code, attempted, found,
                         fix or (AMONG_WORKERS.get(code, "") if unit_name == "worker" else ""))
 
@@ -170,7 +176,7 @@ def _first_field(signatures: Sequence[Signature]) -> tuple[Difference | None, li
     for name, field in FIELDS.items():
         values = [getattr(signature, name) for signature in signatures]
         if any(value != values[0] for value in values):
-            if field not in (Difference.DTYPE, Difference.SHAPE) or not isinstance(signatures[0].dtypes, tuple):
+            if field not in _OF_LEAVES or not isinstance(signatures[0].dtypes, tuple):
                 return field, [shown(value) for value in values]
             leaf, column = next((i, column) for i, column in enumerate(zip(*values, strict=True))
                                 if any(value != column[0] for value in column))

@@ -25,7 +25,8 @@ from typing import NamedTuple, TypeVar
 from refdist import notebook
 
 _PACKAGE = __name__.partition(".")[0]
-_BETWEEN = ("contextlib", "functools")  # modules of Python through which refdist calls itself, or a program refdist
+# Modules of Python and NumPy through which refdist calls itself, or a program refdist.
+_BETWEEN = ("contextlib", "functools", "numpy.lib.mixins")
 
 
 class Place(NamedTuple):

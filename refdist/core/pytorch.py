@@ -79,6 +79,13 @@ def mode() -> Mode | None:
     return None if read is None else read()
 
 
+def is_in_backward() -> bool:
+    """Whether PyTorch's autograd engine has called what runs: a hook, or the `backward` of a function."""
+    torch = sys.modules.get("torch")
+    task: Callable[[], int] = getattr(getattr(torch, "_C", None), "_current_graph_task_id", lambda: -1)
+    return task() != -1
+
+
 def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
     """Puts a mode back.
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from refdist import errors
 from refdist.core import pytorch
 from refdist.runtime import process
 
@@ -66,6 +67,11 @@ class Row(NamedTuple):
 
 class _Modes(State):
     def save(self, call: CollectiveCall | None) -> pytorch.Mode | None:
+        if call is not None and pytorch.is_in_backward():
+            raise errors.error(
+                "RD09", str(call), "it was called inside PyTorch's `backward`, whose engine keeps what it does for the "
+                "thread, in which other replicas run, too", "Call it after `backward`, with the gradients; or run one "
+                "replica in a process, `python -m refdist launch -n N`.")
         return pytorch.mode()
 
     def restore(self, saved: pytorch.Mode | None, now: pytorch.Mode | None) -> None:

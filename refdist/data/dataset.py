@@ -14,7 +14,7 @@ import numpy.typing as npt
 from refdist import errors, nest
 from refdist.core.integers import integer
 from refdist.data import files, mixing
-from refdist.data.elements import Numbers, Rows, arrays
+from refdist.data.elements import Numbers, Rows, arrays, handed
 from refdist.data.facts import Facts, Reading
 from refdist.data.functions import Functions
 from refdist.data.generator import generated, signature, spec_of_first
@@ -82,7 +82,7 @@ class Dataset(Functions):
         Source: tf.data.Dataset.from_tensors.
         """
         element = arrays(tensors)
-        return Dataset(lambda _: iter([element]), Facts(1, spec_of(element)))
+        return Dataset(lambda _: iter([handed(element)]), Facts(1, spec_of(element)))
 
     @staticmethod
     def from_tensor_slices(tensors: object, name: str | None = None) -> Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
-from refdist.array.convert import frozen, is_array, is_text, numpy_dtype, read_only, to_array
+from refdist.array.convert import frozen, is_array, is_text, library_of, numpy_dtype, read_only, to_array, xp_of
 from refdist.core.integers import integer
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
@@ -19,17 +19,19 @@ class Rows:
 
     def __init__(self, structure: object) -> None:
         self._structure = structure
+        # A row of a guest's array is a copy, because the library may let the program write to it.
+        self._handed = handed if any(map(library_of, nest.flatten(structure))) else _itself
         self.count = count_rows(nest.flatten(structure), "Dataset.from_tensor_slices")
 
     def one(self, index: int) -> Any:
         """The row of this number, a view."""
-        return nest.map_structure(lambda array: rows_of(array, index), self._structure)
+        return self._handed(nest.map_structure(lambda array: rows_of(array, index), self._structure))
 
     def many(self, indices: range | list[int]) -> Any:
         """The rows of these numbers as one batch: a view if they are consecutive, else a copy."""
         if isinstance(indices, range) and indices.step == 1:
             part = slice(indices.start, indices.stop)
-            return nest.map_structure(lambda array: rows_of(array, part), self._structure)
+            return self._handed(nest.map_structure(lambda array: rows_of(array, part), self._structure))
         chosen = np.asarray(indices, np.intp)
         return nest.map_structure(lambda array: read_only(rows_of(array, chosen)), self._structure)
 
@@ -57,7 +59,13 @@ class Numbers:
         return frozen(rows.astype(self._dtype, copy=False))
 
 
-def arrays(structure: object, convert: Callable[[object], object] = lambda leaf: read_only(to_array(leaf))) -> Any:
+def _given(leaf: object) -> Any:
+    # The program's own array, which is not copied; rows of what cannot be protected are copied as they are handed out.
+    array = to_array(leaf)
+    return read_only(array) if type(array) is np.ndarray else array
+
+
+def arrays(structure: object, convert: Callable[[object], object] = _given) -> Any:
     """The structure with read-only arrays as leaves; as in tf.data, a list is an array and not a structure.
 
     Views where possible: the arrays of the caller are not copied.  None, text and datasets stay what they are.
@@ -95,6 +103,10 @@ def taken(value: object, dtype: object = None) -> Any:
 def handed(element: object) -> Any:
     """The element with read-only views of its arrays, which the dataset may yield again."""
     return nest.map_structure(read_only, element)
+
+
+def _itself(element: object) -> Any:
+    return element
 
 
 def result(found: object) -> Any:
@@ -213,7 +225,7 @@ def _stacked(column: tuple[Any, ...]) -> Any:
                            "first, with `flat_map`.")
     if all(one is None for one in column):
         return None
-    return np.array(column, object) if is_text(column[0]) else np.stack(column)
+    return np.array(column, object) if is_text(column[0]) else xp_of(column[0]).stack(column)
 
 
 def rows_of(leaf: npt.NDArray[np.generic] | None, which: int | slice | npt.NDArray[np.intp]) -> Any:
@@ -293,7 +305,7 @@ def concatenate(parts: Sequence[object], start: int) -> Any:
                 raise errors.error("RD26", "Dataset.rebatch", f"the rows from {start} on have shapes "
                                    f"{np.shape(column[0])[1:]} and {np.shape(part)[1:]}",
                                    "Give all rows one shape.")
-        joined.append(None if column[0] is None else read_only(np.concatenate(column)))
+        joined.append(None if column[0] is None else read_only(xp_of(column[0]).concat(column)))
     return nest.pack_sequence_as(parts[0], joined)
 
 

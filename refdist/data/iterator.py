@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ class Iterator:
         return self
 
     @property
-    def _turn(self) -> threading._RLock:
+    def _turn(self) -> AbstractContextManager[bool]:
         return self._turns.get(_forks) or self._turns.setdefault(_forks, threading.RLock())
 
     def __next__(self) -> Any:

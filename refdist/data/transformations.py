@@ -16,7 +16,7 @@ import numpy as np
 from refdist import errors, nest
 from refdist.core.integers import as_integer
 from refdist.data import elements, facts, iterators, threads
-from refdist.data.elements import count_of
+from refdist.data.elements import count_of, handed
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
 from refdist.data.pipeline import Pipeline
 from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
@@ -278,12 +278,12 @@ class Transformations(Pipeline):
 
         def read(reading: Reading) -> Iterator[object]:
             if reading in kept:
-                yield from kept[reading]
+                yield from map(handed, kept[reading])
                 return
             mine = []
             for element in self._read(reading):
                 mine.append(element)
-                yield element
+                yield handed(element)
             kept[reading] = mine
         return self._then(read, self._same())
 

@@ -15,7 +15,7 @@ import numpy as np
 from refdist import errors, journal, nest
 from refdist.array import collectives
 from refdist.array.collectives import Part
-from refdist.array.convert import array_types, to_array
+from refdist.array.convert import contributed, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.core import context_stack, lockstep
@@ -190,7 +190,7 @@ class ReplicaContext(context_stack.Scope):
         if options is not None:
             check_options(options, "all_reduce")
             execute = functools.partial(execute, options=options)
-        if type(value) in array_types.value:
+        if type(value) is np.ndarray:
             contribution: Any = value
         elif nest.is_nested(value):
             leaves = [_contribution(leaf, "all_reduce") for leaf in nest.flatten(value)]
@@ -292,20 +292,25 @@ def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[
 
 def _contribution(leaf: object, attempted: str) -> Any:
     # What one replica contributes to one leaf: an array or IndexedSlices.
-    if type(leaf) in array_types.value or isinstance(leaf, IndexedSlices):
+    if type(leaf) is np.ndarray:
+        return leaf
+    if isinstance(leaf, IndexedSlices):
+        for array in collectives.leaves(leaf):
+            contributed(array, attempted)
         return leaf
     if is_splittable(leaf):
         return _contribution(leaf._local(), attempted)
     if leaf is None:
         raise none_given(f"{attempted} {context_stack.describe()}", "the value is None")
-    return to_array(leaf._read() if isinstance(leaf, ArrayOperators) else leaf)
+    value = leaf._read() if isinstance(leaf, ArrayOperators) else leaf
+    return contributed(to_array(value, attempted=attempted), attempted)
 
 
 # Of one array: replicas that contribute the same share one object, which is made and checked once.
 @functools.lru_cache(maxsize=1024)
-def _checked_signature(op: ReduceOp, dtype: np.dtype[np.generic], shape: Hashable) -> Signature:
+def _checked_signature(op: ReduceOp, library: str, dtype: np.dtype[np.generic], shape: Hashable) -> Signature:
     collectives.reducible_dtype(dtype, "all_reduce")
-    return Signature(op=op, dtypes=dtype, shapes=shape)
+    return Signature(op=op, libraries=library, dtypes=dtype, shapes=shape)
 
 
 def _signature(op: ReduceOp | None, axis: int | None, value: object, leaves: Sequence[Part],

@@ -28,7 +28,7 @@ from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array import transport as transports
 from refdist.array.backend import current_backend
-from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, to_numpy
+from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
 from refdist.core import context_stack, lockstep
@@ -142,7 +142,7 @@ class _Shared(Variable):
             own = self._local_copy()
             prepared = prepare(own, operation, _component(value), attempted)
             new = own._change(lambda old: update(operation, old, prepared, own._device))
-            return new if read_value else None
+            return read_only(new) if read_value else None
         if cell is _WRITE_EVERY_COPY or cell is Write.SHARED_OUT:
             arrays = self._write_across(operation, cell, attempted,
                                         self._cross_replica_value(operation, value, attempted))
@@ -261,11 +261,11 @@ class _Shared(Variable):
         cell = RETURNS[self._kind]
         match cell:
             case Returned.ALL_COPIES if self._strategy.num_replicas_in_sync > 1:
-                return Mirrored(arrays, self._devices)
+                return Mirrored(list(map(read_only, arrays)), self._devices)
             case Returned.A_READ:
                 return self._read()
             case Returned.OWN_COPY | Returned.ALL_COPIES:
-                return arrays[self._copies.index(self._local_copy())]
+                return read_only(arrays[self._copies.index(self._local_copy())])
             case _:
                 assert_never(cell)
 

@@ -62,8 +62,8 @@ class Extended(Protocol):
     def check_reader(self, attempted: str) -> None:
         """Raises where the code that runs does not read distributed datasets."""
 
-    def update(self, var: object, fn: Callable[..., object]) -> Any:
-        """`fn` called for every copy of a variable."""
+    def update(self, var: object, fn: Callable[..., object], args: tuple[object, ...] = ()) -> Any:
+        """`fn` called for every copy of a variable, with these arguments after it."""
 
 
 class Strategy(interfaces.Strategy, Protocol):

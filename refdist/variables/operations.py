@@ -15,7 +15,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array import collectives
-from refdist.array.backend import current_backend
+from refdist.array.backend import beside, current_backend
 from refdist.array.convert import (
     aliases,
     astype,
@@ -68,6 +68,7 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
     array = value
     if type(value) is not type(current) or value.dtype != dtype:
         array = cast(to_array(value, None if has_dtype(value) else dtype, attempted=attempted), dtype, attempted)
+        array = beside(array, current)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
@@ -106,7 +107,7 @@ def _prepare_slices(array: Array, computes: Computes, attempted: str, value: obj
     if not isinstance(value, IndexedSlices):
         raise errors.error("RD25", attempted, f"sparse_delta is {errors.type_of(value)}",
                            "Pass a refdist.IndexedSlices.")
-    values = cast(value.values, array.dtype, attempted)
+    values = beside(cast(value.values, array.dtype, attempted), array)
     if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
         raise errors.error("RD04", attempted, f"each slice has shape {values.shape[1:]}, each row of the variable "
                            f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
@@ -126,7 +127,7 @@ def _prepare_slices(array: Array, computes: Computes, attempted: str, value: obj
         raise errors.error("RD25", attempted, f"indices run from {lowest} to {highest}, rows from 0 "
                            f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
                            kind=errors.InvalidArgumentError)
-    return IndexedSlices(values, indices, value.dense_shape)
+    return IndexedSlices(values, beside(indices, array), value.dense_shape)
 
 
 def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:

@@ -14,7 +14,16 @@ from numpy.typing import DTypeLike
 
 from refdist import errors, nest, notebook
 from refdist.array.backend import constant
-from refdist.array.convert import HoldsArray, array_types, is_array, read_only, to_array, to_numpy
+from refdist.array.convert import (
+    HoldsArray,
+    array_types,
+    contributed,
+    is_array,
+    library_of,
+    read_only,
+    to_array,
+    to_numpy,
+)
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.summaries import in_words
@@ -228,10 +237,15 @@ def splitter(structure: object) -> Callable[[int], Any]:
         return lambda i: structure
     if type(structure) is tuple and not any(map(nest.is_nested, structure)):
         whole = tuple(map(shared, structure))
-        if not any(map(is_splittable, whole)):
+        if not any(map(_is_handed_out_singly, whole)):
             return lambda i: whole
         return lambda i: tuple([_part(value, i) for value in whole])
     return lambda i: nest.map_structure(lambda leaf: _part(leaf, i), structure)
+
+
+def _is_handed_out_singly(leaf: object) -> bool:
+    # A guest's array may be a copy, of which each replica gets its own.
+    return is_splittable(leaf) or (type(leaf) is not np.ndarray and library_of(leaf) is not None)
 
 
 def _part(leaf: object, i: int) -> Any:
@@ -299,7 +313,8 @@ def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
     if without:
         who = "every replica" if len(without) == len(values) else names(without, "replica")
         raise none_given(attempted, f"{who} contributed None")
-    return [value if isinstance(value, IndexedSlices) else to_array(value) for value in values]
+    return [value if isinstance(value, IndexedSlices) else contributed(to_array(value), attempted)
+            for value in values]
 
 
 def none_given(attempted: str, found: str) -> errors.RefdistError:

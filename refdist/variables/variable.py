@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 
 from refdist import errors, journal, notebook
 from refdist.array.backend import current_backend
-from refdist.array.convert import dtype_of, short, to_array, to_numpy
+from refdist.array.convert import compiled_by_jax, dtype_of, read_only, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
@@ -109,6 +109,11 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     # Reading.
 
     def _to_current_device(self, array: Array) -> Any:
+        if type(array) is not np.ndarray:
+            array = read_only(array)
+        if compiled_by_jax():
+            call_site.warn(f"JAX compiles a function that reads variable {self.name}: the compiled function keeps the "
+                           "value of now and sees no later one. Pass `v.read_value()` to it as an argument.")
         device = context_stack.frame().device
         return current_backend().put(array, device) if device and device != self._primary._device else array
 
@@ -385,7 +390,7 @@ class ResourceVariable(Variable):
     def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
         prepared = self._prepared(operation, value, attempted)
         new = self._change(lambda old: update(operation, old, prepared, self._device))
-        return new if read_value else None
+        return read_only(new) if read_value else None
 
     def _prepared(self, operation: str, value: object, attempted: str) -> Any:
         return prepare(self, operation, value, attempted)

@@ -40,6 +40,9 @@ AMONG_WORKERS = {
     "RD21": "Use the same nesting of lists, tuples and dicts, with the same keys, on every worker.",
 }
 
+# For calls of which some bring an array of another library.
+ONE_LIBRARY = "Bring arrays of one library everywhere, for example by `np.asarray(x)`."
+
 # For reads and writes of a variable: by the code, and the class of the operation or the kind of context.
 ADVICE: dict[tuple[str, Situation | OperationClass | None], str] = {
     ("RD12", REPLICA):

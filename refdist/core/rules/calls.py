@@ -83,6 +83,7 @@ class Difference(Word):
     REDUCE_OP = "reduce op"
     AXIS = "axis"
     STRUCTURE = "structure"
+    LIBRARY = "library"
     DTYPE = "dtype"
     SHAPE = "shape"
 
@@ -109,6 +110,7 @@ MISMATCH: Table[Difference, Combining, Refusal] = Table(
         reduce op    -          RD03
         axis         RD03       RD03
         structure    RD21       RD21
+        library      RD05       RD05
         dtype        RD05       RD05
         shape        RD07       RD04
     """, rows=Difference, columns=Combining, cells=Refusal, unreached="a gather has neither")

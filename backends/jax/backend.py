@@ -1,0 +1,58 @@
+"""JAX's arrays on the host.
+
+They cannot be written to, so everybody may share them.  Without JAX_ENABLE_X64 JAX has no dtypes of 64 bits, and makes
+narrower ones of them with a warning; refdist never narrows: what JAX does not have stays NumPy's array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from refdist.array.types import Array
+from refdist.backends.simulated.hosted import Hosted
+
+
+class Jax(Hosted):
+    """JAX's arrays, with the bits of NumPy's sums.
+
+    >>> import jax.numpy as jnp
+    >>> Jax().sum([jnp.float32([1, 2]), jnp.float32([3, 4])])
+    Array([4., 6.], dtype=float32)
+    """
+
+    name = "jax"
+    array_types = (type(jnp.zeros(1)),)
+
+    def xp(self, device: str = "") -> Any:
+        return jnp
+
+    def view(self, array: Any) -> NDArray[np.generic]:
+        return np.asarray(array)
+
+    def made(self, array: NDArray[np.generic], like: Any = None) -> Any:
+        dtype = array.dtype
+        if dtype.kind not in "biufcV" or dtype.names is not None or jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            return array
+        # A copy: JAX may otherwise take the memory over while NumPy can still write to it.
+        made = jnp.array(array.astype(dtype.newbyteorder("=")), copy=True)
+        return made if like is None else jax.device_put(made, like.sharding)
+
+    def refusal(self, value: object) -> str:
+        if isinstance(value, jax.core.Tracer):
+            return ("JAX traces it, and a collective runs now and not in what is traced. Call it outside `jax.jit`, "
+                    "`jax.grad` and `jax.vmap`, with the arrays that they return.")
+        return ""
+
+    def traces(self) -> bool:
+        # The first question is fast and not in JAX's documents; the second one is, and makes an array.
+        context = getattr(getattr(jax, "_src", None), "core", None)
+        at_top = getattr(getattr(context, "trace_ctx", None), "is_top_level", None)
+        return not (at_top and at_top()) and isinstance(jnp.add(0, 0), jax.core.Tracer)
+
+    def freeze(self, array: Array) -> Any:
+        return array

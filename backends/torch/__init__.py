@@ -1,0 +1,5 @@
+"""PyTorch's tensors: as guests on simulated devices, and as a backend (`REFDIST_BACKEND=torch`)."""
+
+from refdist.backends.torch.backend import Torch
+
+__all__ = ["Torch"]

@@ -1,0 +1,97 @@
+"""PyTorch's tensors on the host.
+
+A tensor cannot be made read-only, and nothing can be put around one that sees each write: a write through a view,
+`.data`, DLPack or an optimizer's `_foreach` operation reaches the memory all the same.  So no two receivers share one:
+`lend` copies, wherever NumPy would hand out a read-only view.  A tensor that is already on its way through autograd is
+handed on as it is, because a copy would be another node of the graph.
+
+Tensors on a GPU are copied to the host and back, so a program with them runs; nothing has been measured there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from refdist import errors
+from refdist.array.types import Array
+from refdist.backends.simulated.hosted import Hosted
+
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+
+# dtypes that NumPy has from ml_dtypes and PyTorch by the same name: the bits travel as integers of the same size.
+_EXTENSIONS = {np.dtype(getattr(ml_dtypes, name)): getattr(torch, name) for name in (
+    "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz") if hasattr(ml_dtypes, name)}
+_CARRIERS = {1: (np.uint8, torch.uint8), 2: (np.int16, torch.int16)}
+_NAMES = {extension: dtype for dtype, extension in _EXTENSIONS.items()}
+
+
+class Torch(Hosted):
+    """Tensors, with the bits of NumPy's sums.
+
+    >>> import torch
+    >>> Torch().sum([torch.tensor([1., 2.]), torch.tensor([3., 4.])])
+    tensor([4., 6.])
+    """
+
+    name = "torch"
+    array_types = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+    def xp(self, device: str = "") -> Any:
+        return torch
+
+    def view(self, array: Any) -> NDArray[np.generic]:
+        tensor = array.detach().resolve_conj().resolve_neg().cpu()
+        dtype = _NAMES.get(tensor.dtype)
+        view: NDArray[np.generic]
+        if dtype is None:
+            view = tensor.numpy()
+        else:
+            view = tensor.view(_CARRIERS[dtype.itemsize][1]).numpy().view(dtype)
+        view.flags.writeable = False
+        return view
+
+    def made(self, array: NDArray[np.generic], like: Any = None) -> Any:
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        if not array.flags.writeable:
+            if array.flags.owndata:
+                array.flags.writeable = True  # it is nobody else's
+            else:
+                array = array.copy()
+        if any(step < 0 for step in array.strides):
+            array = array.copy()
+        if array.dtype in _EXTENSIONS:
+            carrier = _CARRIERS[array.dtype.itemsize][0]
+            tensor = torch.from_numpy(array.view(carrier)).view(_EXTENSIONS[array.dtype])
+        elif array.dtype.kind in "biufc":
+            # C's long long is another dtype than NumPy's int64, unknown to PyTorch.
+            tensor = torch.from_numpy(array.view(array.dtype.name))
+        else:
+            return array
+        return tensor if like is None or like.device.type == "cpu" else tensor.to(like.device)
+
+    def freeze(self, array: Array) -> Any:
+        return array
+
+    def lend(self, array: Array) -> Any:
+        tensor: Any = array
+        return tensor if tensor.requires_grad else tensor.clone()
+
+    def is_immutable(self, array: Array) -> bool:
+        return False
+
+    def contribution(self, array: Array, attempted: str) -> Any:
+        tensor: Any = array
+        if tensor.requires_grad:
+            raise errors.error(
+                "RD25", attempted, f"the value is a tensor of shape {tuple(tensor.shape)} of which PyTorch records "
+                "gradients, and no gradient flows through a collective", "Pass `x.detach()`; reduce the gradients "
+                "after `backward()`.", kind=errors.InvalidValueError)
+        return array

@@ -1,0 +1,449 @@
+"""Arrays of PyTorch and JAX: what goes in comes out, with NumPy's bits, and no replica sees another's writes.
+
+The first part is for both libraries, on simulated devices (guests) and as the backend; `make interop` installs them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pretend_library
+import pytest
+import worlds
+
+import refdist
+from refdist.array import convert
+from refdist.runtime import process
+
+ROOT = Path(__file__).parents[1]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+SUM, MEAN = refdist.VariableAggregation.SUM, refdist.VariableAggregation.MEAN
+ON_READ = refdist.VariableSynchronization.ON_READ
+
+
+class Library:
+    """One of the two libraries.
+
+    Attributes:
+        array: makes an array of NumPy's.
+        kind: the type of its arrays.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = "torch" if name == "pretend" else name
+        if name == "pretend":
+            self.kind: type = pretend_library.Pretend
+            self.array: Callable[[Any], Any] = pretend_library.Pretend
+            return
+        self.module = module = pytest.importorskip(name, reason="`make interop` installs it")
+        pytest.importorskip("ml_dtypes")
+        if name == "jax":
+            module.config.update("jax_enable_x64", True)
+            self.kind = module.Array
+            self.array = module.numpy.array
+        else:
+            self.kind = module.Tensor
+            self.array = lambda values: refdist.array.convert.guest_named.value("torch").put(np.array(values), "")
+
+    def numpy(self, array: Any) -> Any:
+        assert isinstance(array, self.kind), type(array)
+        return convert.to_numpy(array)
+
+
+@pytest.fixture(params=["pretend", "torch", "jax"])
+def library(request: pytest.FixtureRequest) -> Iterator[Library]:
+    with process.fresh():
+        if request.param == "pretend":
+            pretend_library.install()
+        yield Library(request.param)
+
+
+@pytest.fixture(params=["simulated", "native"])
+def world(request: pytest.FixtureRequest, library: Library) -> Any:
+    if request.param == "native":
+        refdist.set_backend(library.name)
+    return request.param
+
+
+@pytest.fixture
+def strategy(world: str) -> Any:
+    return refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
+
+
+def replica() -> Any:
+    return refdist.get_replica_context()
+
+
+def number() -> int:
+    return int(replica().replica_id_in_sync_group)
+
+
+def drawn(dtype: str, shape: tuple[int, ...] = (5, 7)) -> list[Any]:
+    """One array for each of three replicas, of six magnitudes, so that another order of a sum is another result."""
+    import ml_dtypes
+
+    rng = np.random.default_rng(7)
+    wanted = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    if dtype in INTEGERS:
+        limits = np.iinfo(dtype)
+        return [rng.integers(limits.min, limits.max, shape, wanted, endpoint=True) for _ in range(3)]
+    parts = [rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, shape) for _ in range(3)]
+    return [part.astype(wanted) for part in parts]
+
+
+def bits(array: Any) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
+def test_all_reduce_gives_the_library_s_array_with_numpy_s_bits(library: Library, strategy: Any, dtype: str,
+                                                                op: str) -> None:
+    parts = drawn(dtype)
+    results = strategy.run(lambda: replica().all_reduce(op, library.array(parts[number()]))).values
+    with process.fresh():
+        plain = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
+        expected = plain.run(lambda: replica().all_reduce(op, parts[number()])).values
+    for result, wanted in zip(results, expected, strict=True):
+        found = library.numpy(result)
+        assert found.dtype == wanted.dtype and bits(found) == bits(wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bfloat16", "float32"])
+def test_every_collective_gives_the_library_s_array(library: Library, strategy: Any, dtype: str) -> None:
+    parts = drawn(dtype, (2, 3))
+
+    def mine() -> Any:
+        return library.array(parts[number()])
+
+    gathered = strategy.run(lambda: replica().all_gather(mine(), axis=0)).values
+    assert [bits(library.numpy(part)) for part in gathered] == [bits(np.concatenate(parts))] * 3
+    values = strategy.run(mine)
+    along = [part.sum(1, dtype=part.dtype) for part in parts]
+    assert all(isinstance(value, library.kind) for value in values.values)
+    for result, wanted in ((strategy.reduce("SUM", values, axis=None), (parts[0] + parts[1]) + parts[2]),
+                           (strategy.gather(values, axis=0), np.concatenate(parts)),
+                           (strategy.reduce("SUM", values, axis=1), (along[0] + along[1]) + along[2]),
+                           (strategy.extended.reduce_to("SUM", values, "CPU:0"), (parts[0] + parts[1]) + parts[2])):
+        assert library.numpy(result).dtype == wanted.dtype and bits(library.numpy(result)) == bits(wanted)
+
+
+def test_nests_and_slices_keep_the_library_of_each_leaf(library: Library, strategy: Any) -> None:
+    def step() -> Any:
+        x = library.array(np.float32([1, 2])) * (number() + 1)
+        slices = refdist.IndexedSlices(library.array(np.float32([[1, 2]])), library.array(np.int32([number()])), [3, 2])
+        return replica().all_reduce("SUM", {"x": x, "n": np.int32(1), "s": slices})
+
+    result = strategy.run(step)["x"], strategy.run(step)["n"], strategy.run(step)["s"]
+    assert library.numpy(result[0].values[1]).tolist() == [6.0, 12.0]
+    assert convert.to_numpy(result[1].values[0]) == 3
+    assert library.numpy(result[2].values[0].values).tolist() == [[1.0, 2.0]] * 3
+    assert library.numpy(result[2].values[0].indices).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("aggregation", ["SUM", "MEAN", "ONLY_FIRST_REPLICA"])
+def test_a_variable_keeps_the_library_of_its_initial_value(library: Library, strategy: Any, aggregation: str) -> None:
+    with strategy.scope():
+        v = refdist.Variable(library.array(np.float32([1.0, 2.0])), aggregation=aggregation_of(aggregation))
+    new = strategy.run(lambda: v.assign_add(library.array(np.float32([1, 2])) * (number() + 1.0)))
+    factor = {"SUM": 6.0, "MEAN": 2.0, "ONLY_FIRST_REPLICA": 1.0}[aggregation]
+    for array in (*new.values, v.read_value(), *strategy.run(lambda: v.read_value()).values):
+        assert library.numpy(array).tolist() == [1.0 + factor, 2.0 + 2 * factor]
+    v.assign([5.0, 6.0])
+    v.assign_sub(np.float32([1.0, 1.0]))
+    assert library.numpy(v.value()).tolist() == [4.0, 5.0]
+    v.scatter_add(refdist.IndexedSlices(library.array(np.float32([2.0])), library.array(np.int32([1]))))
+    assert library.numpy(v.read_value()).tolist() == [4.0, 7.0]
+    assert v.numpy().tolist() == [4.0, 7.0] and v.dtype == np.float32
+
+
+def aggregation_of(name: str) -> Any:
+    return getattr(refdist.VariableAggregation, name)
+
+
+def test_a_variable_of_numpy_s_takes_the_library_s_values(library: Library, world: str) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        v = refdist.Variable([0.0, 0.0], aggregation=SUM)
+        metric = refdist.Variable(0.0, synchronization=ON_READ, aggregation=MEAN)
+    strategy.run(lambda: (v.assign(library.array(np.float32([1, 2]))), metric.assign_add(library.array(np.float32(3)))))
+    assert v.numpy().tolist() == [2.0, 4.0] and float(metric.read_value()) == 3.0
+    assert isinstance(v.read_value(), np.ndarray) == (world == "simulated")
+
+
+def test_a_replica_that_brings_another_kind_of_array_is_told(library: Library) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def mine() -> Any:
+        return library.array(np.ones(2, np.float32)) if number() else np.ones(2, np.float32)
+
+    for name, call in (("all_reduce", lambda: replica().all_reduce("SUM", mine())),
+                       ("all_gather", lambda: replica().all_gather([mine()], axis=0))):
+        with pytest.raises(refdist.errors.InvalidArgumentError) as caught:
+            strategy.run(call)
+        text = str(caught.value)
+        assert text.startswith(f"[RD05] {name}") and "Bring arrays of one library" in text
+        assert f"replica 0 with library NumPy; replica 1 with library {library.name}" in text
+    values = strategy.run(mine)
+    for across in (lambda: strategy.reduce("SUM", values, axis=None), lambda: strategy.gather(values, axis=0)):
+        with pytest.raises(refdist.errors.InvalidArgumentError, match=r"\[RD05\].*an array of NumPy, replica 1 one of"):
+            across()
+
+
+def test_rows_of_a_dataset_are_the_library_s(library: Library, strategy: Any) -> None:
+    x = library.array(np.arange(12, dtype=np.float32).reshape(6, 2))
+    dataset = refdist.data.Dataset.from_tensor_slices((x, np.arange(6))).batch(3)
+    batches = list(strategy.experimental_distribute_dataset(dataset))
+    assert library.numpy(batches[1][0].values[2]).tolist() == [[10.0, 11.0]]
+    assert all(isinstance(rows, library.kind) for batch in batches for rows in batch[0].values)
+    elements = list(refdist.data.Dataset.from_tensor_slices(x).map(lambda row: row * 2).batch(4))
+    assert library.numpy(elements[1]).tolist() == [[16.0, 18.0], [20.0, 22.0]]
+
+
+def test_workers_exchange_the_library_s_arrays(library: Library, world: str) -> None:
+    name = library.name if world == "native" else "simulated"
+
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+
+        def step() -> Any:
+            x = library.array(np.float32([1, 2])) * (number() + 1.0)
+            return replica().all_reduce("SUM", x), replica().all_gather(x, axis=0)
+
+        total, rows = strategy.run(step)
+        with strategy.scope():
+            v = refdist.Variable(library.array(np.float32([0, 0])), aggregation=MEAN)
+        strategy.run(lambda: v.assign_add(library.array(np.float32([1, 1])) * number()))
+        return [library.numpy(part).tolist() for part in (strategy.experimental_local_results(total)[0],
+                                                          strategy.experimental_local_results(rows)[0], v.read_value())]
+
+    assert refdist.array.backend.current_backend().name == name
+    assert refdist.simulate_workers(program, 2) == [[[3.0, 6.0], [1.0, 2.0, 2.0, 4.0], [0.5, 0.5]]] * 2
+
+
+# PyTorch: a tensor can be written to, so nobody may hold another's.
+
+@pytest.fixture
+def torch() -> Any:
+    return Library("torch").module
+
+
+@pytest.fixture(params=["simulated", "torch"])
+def two(request: pytest.FixtureRequest, torch: Any) -> Iterator[Any]:
+    with process.fresh():
+        refdist.set_backend(request.param)
+        yield refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+
+def slot(torch: Any, tensor: Any) -> None:
+    tensor.fill_(99.0)
+
+
+def view(torch: Any, tensor: Any) -> None:
+    tensor[:1].reshape(-1).fill_(99.0)
+
+
+def data(torch: Any, tensor: Any) -> None:
+    tensor.data.mul_(0.0)
+
+
+def dlpack(torch: Any, tensor: Any) -> None:
+    torch.from_dlpack(tensor).fill_(99.0)
+
+
+def through_numpy(torch: Any, tensor: Any) -> None:
+    tensor.numpy()[...] = 99.0
+
+
+def foreach(torch: Any, tensor: Any) -> None:
+    torch._foreach_add_([tensor], 99.0)
+
+
+def out(torch: Any, tensor: Any) -> None:
+    torch.add(tensor, 1.0, out=tensor)
+
+
+WRITES = [slot, view, data, dlpack, through_numpy, foreach, out]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_to_a_result_reaches_no_other_replica(torch: Any, two: Any, write: Callable[[Any, Any], None]) -> None:
+    kept = torch.tensor([7.0, 8.0])
+    with two.scope():
+        v = refdist.Variable(torch.tensor([1.0, 2.0]), aggregation=SUM)
+
+    def step(argument: Any) -> Any:
+        context = replica()
+        summed = context.all_reduce("SUM", torch.ones(2))
+        rows = context.all_gather(torch.ones(2), axis=0)
+        merged = context.merge_call(lambda strategy, x: x, args=(summed,))
+        read, new = v.read_value(), v.assign_add(torch.zeros(2))
+        handed = [summed, rows, merged, read, new, argument]
+        if number() == 0:
+            for tensor in handed:
+                write(torch, tensor)
+        context.all_reduce("SUM", 0.0)
+        return tuple(tensor.clone() for tensor in handed) if number() == 1 else tuple(map(torch.zeros_like, handed))
+
+    results = [part.values[1].tolist() for part in two.run(step, args=(kept,))]
+    assert results == [[2.0, 2.0], [1.0] * 4, [2.0, 2.0], [1.0, 2.0], [1.0, 2.0], [7.0, 8.0]]
+    assert v.numpy().tolist() == [1.0, 2.0] and kept.tolist() == [7.0, 8.0]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_to_what_was_given_changes_no_variable_and_no_row(torch: Any, two: Any,
+                                                                 write: Callable[[Any, Any], None]) -> None:
+    first, second, rows = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), torch.arange(4.0)
+    with two.scope():
+        v = refdist.Variable(first)
+    write(torch, first)
+    assert v.numpy().tolist() == [1.0, 2.0]
+    v.assign(second)
+    write(torch, second)
+    for copy in v.values:
+        assert copy.numpy().tolist() == [3.0, 4.0]
+    dataset = refdist.data.Dataset.from_tensor_slices(rows).batch(4).cache()
+    for _ in range(2):
+        for batch in dataset:
+            assert batch.tolist() == [0.0, 1.0, 2.0, 3.0]
+            write(torch, batch)
+
+
+def test_a_collective_of_what_gradients_are_recorded_of_says_detach(torch: Any, two: Any) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    for call in (lambda: replica().all_reduce("SUM", weight * 2), lambda: replica().all_gather(weight, axis=0),
+                 lambda: replica().all_reduce("SUM", [torch.ones(1), weight])):
+        with pytest.raises(refdist.errors.InvalidValueError, match=r"\[RD25\].*Pass `x.detach\(\)`"):
+            two.run(call)
+    losses = two.run(lambda: weight.sum())
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"\[RD25\].*Pass `x.detach\(\)`"):
+        two.reduce("SUM", losses, axis=None)
+    advised = two.run(lambda: replica().all_reduce("SUM", (weight * 2).detach()))
+    assert advised.values[0].tolist() == [4.0, 4.0]
+
+
+def test_a_collective_inside_backward_is_refused_where_replicas_share_a_thread(torch: Any) -> None:
+    def step() -> Any:
+        weight = torch.full((2,), 1.0 + number(), requires_grad=True)
+        gradients = []
+        weight.register_hook(lambda gradient: gradients.append(replica().all_reduce("SUM", gradient)))
+        (weight * weight).sum().backward()
+        return gradients[0]
+
+    with process.fresh():
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        with pytest.raises(RuntimeError, match=r"\[RD09\] all_reduce.*inside PyTorch's `backward`.*Call it after"):
+            strategy.run(step)
+        after = strategy.run(lambda: replica().all_reduce("SUM", torch.ones(1) * (1 + number())))
+        assert after.values[0].tolist() == [3.0]  # the program goes on
+        alone = refdist.OneDeviceStrategy("CPU:0").run(step)
+        assert alone.tolist() == [2.0, 2.0]
+
+
+def test_gradients_are_taken_of_what_a_replica_reads(torch: Any, two: Any) -> None:
+    with two.scope():
+        v = refdist.Variable(torch.tensor([1.0, 2.0]), aggregation=SUM)
+
+    def step(x: Any) -> Any:
+        weight = v.read_value().requires_grad_()
+        loss = ((weight * x) ** 2).sum()
+        loss.backward()
+        gradient = replica().all_reduce("SUM", weight.grad)
+        with torch.no_grad():
+            weight -= 0.5 * gradient
+        return gradient
+
+    gradient = two.run(step, args=(refdist.PerReplica([torch.tensor([1.0, 1.0]), torch.tensor([2.0, 0.0])]),))
+    assert gradient.values[1].tolist() == [10.0, 4.0]
+    assert v.numpy().tolist() == [1.0, 2.0]
+
+
+def test_the_program_s_own_parameters_are_handed_on_as_they_are(torch: Any, two: Any) -> None:
+    layer = torch.nn.Linear(2, 1, bias=False)
+
+    def step(model: Any, weight: Any) -> Any:
+        assert weight is layer.weight
+        return torch.autograd.grad(model(torch.ones(2)).sum(), weight)[0]
+
+    assert two.run(step, args=(layer, layer.weight)).values[1].tolist() == [[1.0, 1.0]]
+
+
+def test_functions_of_pytorch_take_variables(torch: Any, two: Any) -> None:
+    v, plain = refdist.Variable(torch.tensor([1.0, 2.0])), refdist.Variable([3.0, 4.0])
+    x = torch.tensor([1.0, 1.0], requires_grad=True)
+    for product in (torch.dot(x, plain), (x * plain).sum(), (plain * x).sum(), torch.stack([x, x]).matmul(plain)[0]):
+        assert product.item() == 7.0 and product.requires_grad
+    assert torch.cat([v, plain]).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+# JAX: what is traced is computed later, and a collective now.
+
+@pytest.fixture
+def jax() -> Any:
+    return Library("jax").module
+
+
+def test_a_collective_under_a_transformation_says_to_call_it_outside(jax: Any) -> None:
+    two = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def total(x: Any) -> Any:
+        return replica().all_reduce("SUM", x * 2).sum()
+
+    for transformed in (jax.jit(total), jax.grad(total), lambda x: jax.vmap(total)(x[None])):
+        with pytest.raises(refdist.errors.InvalidTypeError, match=r"\[RD25\] all_reduce.*JAX traces.*Call it outside"):
+            two.run(lambda transformed=transformed: transformed(jax.numpy.ones(2)))
+    advised = two.run(lambda: replica().all_reduce("SUM", jax.grad(lambda x: (x * 2).sum())(jax.numpy.ones(2))))
+    assert advised.values[0].tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("backend", ["simulated", "jax"])
+def test_functions_that_read_variables_have_gradients(jax: Any, backend: str) -> None:
+    with process.fresh():
+        refdist.set_backend(backend)
+        v = refdist.Variable([3.0, 4.0])
+        for function in (lambda x: (x * v).sum(), lambda x: (v * x).sum(), lambda x: x @ v,
+                         lambda x: (x * v.read_value()).sum()):
+            assert jax.grad(function)(jax.numpy.ones(2)).tolist() == [3.0, 4.0]
+
+
+def test_a_function_that_jit_compiles_is_told_that_it_keeps_the_value(jax: Any) -> None:
+    v = refdist.Variable(2.0)
+    compiled = jax.jit(lambda x: v * x)
+    with pytest.warns(UserWarning, match=r"JAX compiles a function that reads variable Variable:0") as caught:
+        assert float(compiled(1.0)) == 2.0
+    assert [warning.filename for warning in caught] == [__file__]
+    v.assign(3.0)
+    assert float(compiled(1.0)) == 2.0  # what the warning says
+    advised = jax.jit(lambda x, value: x * value)
+    assert [float(advised(1.0, v.read_value())), float(v.assign(4.0)), float(advised(1.0, v.read_value()))] == [3, 4, 4]
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap"])
+def test_a_function_that_is_not_compiled_reads_variables_without_a_word(jax: Any, transform: str,
+                                                                       recwarn: pytest.WarningsRecorder) -> None:
+    v = refdist.Variable(2.0)
+    function = jax.grad(lambda x: x * v) if transform == "grad" else lambda x: jax.vmap(lambda x: x * v)(x[None])[0]
+    assert float(function(jax.numpy.array(1.0))) == 2.0
+    v.assign(3.0)
+    assert float(function(jax.numpy.array(1.0))) == 3.0
+    assert not recwarn.list
+
+
+@pytest.mark.worlds
+@pytest.mark.parametrize("adapter", ["OnTorch", "OnJax"])
+def test_the_suite_passes_to_the_bit_on_the_library_s_arrays(adapter: str) -> None:
+    pytest.importorskip(adapter.removeprefix("On").lower(), reason="`make interop` installs it")
+    path = os.pathsep.join(map(str, (ROOT / "tests", ROOT)))
+    done = subprocess.run([sys.executable, "-m", "refdist.conformance", "--bitwise", "--adapter",
+                           f"guests_world:{adapter}", "--expected-failures", str(ROOT / "tests/expected/guests.txt"),
+                           *worlds.OPTIONS], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stdout + done.stderr
+    count = worlds.counts(done.stdout)
+    assert count["passed"] > 100 * count["xfailed"] and count["passed"] > 500, done.stdout
