@@ -16,6 +16,9 @@ from refdist.conformance.notation import shown
 from refdist.conformance.programs import Expectation, size
 from refdist.conformance.results import INTS, Result, integer, kinds_of, real
 
+# How the message of a case begins that is skipped because capabilities are missing; their names follow.
+NEEDS = "needs "
+
 
 @dataclass(frozen=True)
 class Verdict:

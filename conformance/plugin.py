@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,13 +223,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What failed, a line for each chapter, totals, and what was not tested; writes the report."""
+    """What was not tested, what failed, a line for each chapter, and totals; writes the report."""
     run, told = config.stash[_run], terminalreporter.write_line
     if run.broken:
         told(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
     if not run.rows:
         return
     terminalreporter.section(f"conformance of {run.name}")
+    for line in report.skipped(run.rows):
+        told(line)
     for row in run.rows:
         if row["outcome"] in FAILURES:
             told(f"{row['outcome']}: {row['case']}: {on_one_line(row['message'])}")
@@ -249,6 +250,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         badge = report.badge(run.report["runs"][run.name], run.rows)
         (Path(folder) / "badge.json").write_text(json.dumps(badge) + "\n", encoding="utf-8")
         told(f"report: {Path(folder) / 'report.html'}")
-    reasons = Counter(row["message"] for row in run.rows if row["outcome"] == "skipped")
-    for reason, count in reasons.most_common():
-        told(f"{count} skipped: {reason}")

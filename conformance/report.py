@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TypedDict, cast
 
 import refdist
 from refdist.conformance.chapters import LEVELS, Case, Chapter, Clause
-from refdist.conformance.judging import Verdict
+from refdist.conformance.judging import NEEDS, Verdict
 
 OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "skipped")
 FILE = "report.json"
@@ -187,6 +188,20 @@ def badge(facts: RunFacts, rows: Sequence[Row]) -> dict[str, str | int]:
     return {"schemaVersion": 1, "label": "tf.distribute", "message": f"{counts['passed']} of {must} MUST",
             "color": "red" if wrong > must / 10 else "orange" if wrong else
                      "brightgreen" if counts["passed"] == must else "yellow"}
+
+
+def skipped(rows: Sequence[Row]) -> Iterator[str]:
+    """Lines that say why cases were skipped: how many need which capability, and what an implementation says itself."""
+    reasons = Counter(row["message"] for row in rows if row["outcome"] == "skipped")
+    lacking: Counter[str] = Counter()
+    for reason, count in reasons.items():
+        if reason.startswith(NEEDS):
+            lacking.update(dict.fromkeys(reason.removeprefix(NEEDS).split(", "), count))
+    if lacking:
+        count = sum(count for reason, count in reasons.items() if reason.startswith(NEEDS))
+        needs = ", ".join(f"{name} ({count})" for name, count in lacking.most_common())
+        yield from textwrap.wrap(f"{count} skipped, which need {needs}", 100, subsequent_indent="  ")
+    yield from (f"{count} skipped: {reason}" for reason, count in reasons.most_common() if not reason.startswith(NEEDS))
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:

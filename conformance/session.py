@@ -33,7 +33,7 @@ from refdist.conformance.adapter import Adapter, Unusable, load
 from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Answer, Program, program
-from refdist.conformance.judging import Verdict, judge
+from refdist.conformance.judging import NEEDS, Verdict, judge
 from refdist.conformance.notation import cut, on_one_line
 from refdist.conformance.process import Broken, Process
 from refdist.conformance.protocol import ANSWERS, Message
@@ -76,7 +76,7 @@ class Tester(ABC):
         """Runs a case and compares."""
         missing = needs(program(case)) & self.lacks
         if missing:
-            return Verdict(case, "skipped", f"needs {', '.join(sorted(missing))}", case.example.line)
+            return Verdict(case, "skipped", NEEDS + ", ".join(sorted(missing)), case.example.line)
         reply = self.ask(program(case), case)
         if reply.outcome:
             return Verdict(case, reply.outcome, reply.message, case.example.line, output=reply.output)

@@ -109,11 +109,18 @@ class Lacking(Simulated):
     name, lacks = "lacking", frozenset({"all_reduce"})
 
 
+class Partial(Simulated):
+    name, lacks = "partial", frozenset({"IndexedSlices", "dtypes", "workers", "variables"})
+
+
 class Without(Simulated):
     tf = property()
 '''
 CASES = list(cases())
 MEAN = ("--clause", "all_reduce.mean", "--in-process")
+# What cases of two chapters need that the adapter Partial lacks.
+SKIPPED = [missing for case in select(CASES, ["all_reduce", "run"], [], None)
+           if (missing := needs(program(case)) & {"IndexedSlices", "dtypes", "workers", "variables"})]
 WITH_WRONG = ("--adapter", "own:Wrong", *MEAN)
 
 
@@ -270,6 +277,16 @@ def test_a_badge_is_green_for_the_whole_suite_only(outcomes: list[str], message:
         "schemaVersion": 1, "label": "tf.distribute", "message": message, "color": color}
 
 
+def test_a_run_of_a_partial_implementation_ends_in_its_table(suite) -> None:
+    status, printed = suite("--adapter", "own:Partial", "--clause", "all_reduce", "--clause", "run", "--in-process")
+    lines = printed[printed.index(" conformance of partial "):].splitlines()
+    assert status == 0 and lines[1].split(", which need ")[0] == f"{len(SKIPPED)} skipped"
+    [end] = [i for i, line in enumerate(lines) if "cases were judged" in line]
+    assert len(lines) == end + 2 and len([line for line in lines if "need" in line]) == 1
+    told = dict(re.findall(r"(\w[\w ]*) \((\d+)\)", " ".join(lines[1:4]).partition(" need ")[2]))
+    assert told == {name: str(sum(name in missing for missing in SKIPPED)) for name in set().union(*SKIPPED)}
+
+
 @pytest.mark.parametrize(("line", "status", "told"), [
     ("all_reduce.mean @ M* | : found [ | it sums\nall_reduce.mean @ Central 2 | replica 0 | it sums", 0,
      "expected failure"),
@@ -306,7 +323,7 @@ def test_a_case_that_is_skipped_cannot_be_expected_to_fail(suite, tmp_path: Path
     (tmp_path / "known").write_text("all_reduce.mean @ Mirrored 2 | x | y\n")
     arguments = ("--adapter", "own:Lacking", *MEAN, "-k", "Mirrored-2")
     status, printed = suite(*arguments)
-    assert status == 5 and "1 skipped: needs" in printed
+    assert status == 5 and "\n1 skipped, which need all_reduce (1)\n" in printed
     status, printed = suite(*arguments, "--expected-failures", "known")
     assert status == 1 and "skipped, but is expected to fail" in printed
 
@@ -350,6 +367,63 @@ def test_a_property_that_fails_once_has_failed(suite) -> None:
     status, printed = suite("--adapter", "own:Lying", "--clause", "all_reduce.sum", "-k", "Mirrored-2", "--in-process")
     assert status == 1 and "the suite itself broke" not in printed
     assert re.search(r'\nfailed: all_reduce.sum #2 @ Mirrored 2: found .*"wrong".*, where values = \[', printed)
+    assert "2 of 2 cases were judged" in printed
+
+
+# What a testee does once, for some values of a property, and what is said of it.
+ONCE = {
+    "lies": ("failed", r"found \"wrong\"; it does not hold that"),
+    "crashes": ("errored", "it was ended by SIGABRT"),
+    "exits": ("errored", "it ended with exit status 0"),
+    "hangs": ("errored", "no answer within 2 s"),
+    "answers_late": ("errored", "no answer within 2 s"),
+    "sends_nonsense": ("errored", "a line that is not JSON"),
+}
+
+
+@pytest.mark.parametrize("way", ONCE)
+def test_a_testee_that_goes_wrong_once_at_a_property_has_failed(suite, tmp_path: Path, way: str) -> None:
+    (tmp_path / "once.py").write_text(f"""if True:
+        import json, os, sys, time
+        from pathlib import Path
+        from refdist.conformance.testees import worked
+
+        asked = 0
+
+        def lies(right):
+            return {{"answers": [[[number, "wrong"] for number, _ in right["answers"][0]]]}}
+
+        def crashes(right):
+            os.abort()
+
+        def exits(right):
+            os._exit(0)
+
+        def hangs(right):
+            time.sleep(1000)
+
+        def answers_late(right):
+            time.sleep(3)
+            return right
+
+        def sends_nonsense(right):
+            print("{{", end="", flush=True)
+            return right
+
+        print(sys.stdin.readline() and json.dumps({{"protocol": 1, "name": "once", "has": worked.HAS}}), flush=True)
+        for line in sys.stdin:
+            question = json.loads(line)
+            answer, asked = worked.answer(question["case"]), asked + 1
+            if asked == 5 and not Path("done").exists():
+                Path("done").touch()
+                answer = {way}(answer)
+            print(json.dumps({{"id": question["id"], **answer}}), flush=True)""")
+    outcome, says = ONCE[way]
+    status, printed = suite("--adapter", f"testee:{sys.executable} once.py", "--clause", "all_reduce.sum",
+                            "-k", "Mirrored-2", "--limit", "2" if "2 s" in says else "60")
+    assert status == 1 and (tmp_path / "done").exists()
+    assert re.search(rf"\n{outcome}: all_reduce.sum #2 @ Mirrored 2: {says}", printed)
+    assert re.search(rf"\n{says}.*, where values = \[.*\n  clause: ", printed)
     assert "2 of 2 cases were judged" in printed
 
 
