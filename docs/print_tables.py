@@ -105,8 +105,9 @@ def differences() -> str:
     return f"""# Where TensorFlow 2.21 and its documents differ
 
 Printed from the chapters of the [specification](specification.md) by `make docs`. refdist does what the clause says; a
-link leads to the program that shows it. `conformance/expected/tensorflow.txt` names the cases, and a run of the suite
-on TensorFlow checks that they still fail as it says. What refdist leaves out is in [Porting](porting.md#left-out).
+link leads to the program that shows it. `tensorflow.txt` and `tensorflow-2x2.txt` in `conformance/expected/` name the
+cases, and a run of the suite on TensorFlow checks that they still fail as these say. What refdist leaves out is in
+[Porting](porting.md#left-out).
 
 ## What a document promises, and TensorFlow 2.21 does otherwise
 

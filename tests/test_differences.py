@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from refdist.conformance import expected_failures, results
-from refdist.conformance.adapters import tensorflow
+from refdist.conformance.adapters import tensorflow, tensorflow_workers
 from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Answer, Code, Program, program
@@ -24,15 +24,19 @@ from refdist.conformance.random_comparison import first_difference
 from refdist.conformance.random_writer import RandomProgram
 from refdist.conformance.session import Reply
 
-FILE = Path(__file__).parent.parent / "conformance" / "expected" / "tensorflow.txt"
-CASES = [case for case in cases() if not needs(program(case)) & tensorflow.TensorFlow.lacks]
+EXPECTED = Path(__file__).parent.parent / "conformance" / "expected"
+CASES = [case for case in cases() if not needs(program(case)) & tensorflow_workers.Workers.lacks]
+# What each of two runs takes, and its file of expected failures.
+RUNS = (("tensorflow.txt", [case for case in CASES if not needs(program(case)) & tensorflow.TensorFlow.lacks]),
+        ("tensorflow-2x2.txt", [case for case in CASES if "2x2" in case.identifier]))
 
 
 def test_what_a_clause_says_of_tensorflow_is_shown_by_a_case() -> None:
     # Reading refuses lines that name no case of these, and those for which neither they nor the clause say why.
-    known = expected_failures.read(FILE, CASES)
-    said = {case.clause.name for case in CASES if case.clause.tensorflow}
-    assert said - {case.clause.name for case in CASES if case.name in known} == set()
+    shown = {case.clause.name for file, taken in RUNS
+             for known in [expected_failures.read(EXPECTED / file, taken)] for case in taken if case.name in known}
+    said = {case.clause.name for _, taken in RUNS for case in taken if case.clause.tensorflow}
+    assert said - shown == set()
 
 
 class _Pretended(tensorflow.TensorFlow):

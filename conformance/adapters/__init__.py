@@ -7,6 +7,7 @@ ROWS = (
     ("refdist", "simulated:Simulated", "refdist on simulated devices and workers"),
     ("gpu", "gpu:GPU", "refdist on the GPUs of this machine"),
     ("tensorflow", "tensorflow:TensorFlow", "TensorFlow on logical CPUs"),
+    ("tensorflow-2x2", "tensorflow_workers:Workers", "TensorFlow whose workers have several replicas"),
     ("torch", "torch:Torch", "the collectives of torch.distributed"),
     ("jax", "jax:Jax", "the collectives of JAX"),
 )

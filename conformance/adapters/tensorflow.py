@@ -86,6 +86,10 @@ class TensorFlow(Adapter):
             return tf.distribute.MirroredStrategy(devices)
         return tf.distribute.MultiWorkerMirroredStrategy()
 
+    def devices(self, strategy: str) -> int:
+        """How many logical CPUs a process has, for a strategy."""
+        return 1 if strategy.startswith("MultiWorker") else DEVICES
+
     def use(self, name: str, make: Callable[[list[str]], Any]) -> None:
         self.name, self.lacks, self._make = f"{name} in {self.name}", self.lacks | OTHERS, make
         # In a fork, as the cases are: one whose module has used TensorFlow while it was imported has no devices there.
@@ -158,9 +162,9 @@ class TensorFlow(Adapter):
     def _here(self, program: Program) -> Answer:
         tf = self.tf
         cpu = tf.config.list_physical_devices("CPU")[0]
-        count = 1 if program.strategy.startswith("MultiWorker") else DEVICES
+        logical = [tf.config.LogicalDeviceConfiguration()] * self.devices(program.strategy)
         try:
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+            tf.config.set_logical_device_configuration(cpu, logical)
         except RuntimeError as error:
             return {BEFORE: raised(self, error)}
         return self.execute(program, {})
