@@ -282,6 +282,30 @@ def test_a_suspended_job_goes_on(way: str, tmp_path: Path) -> None:
     assert (job.returncode, out, text) == (0, f"{count} sums: {number.hex()}\n" * 3, "")
 
 
+SENDS = """
+import os, socket, subprocess, refdist
+strategy = refdist.MultiWorkerMirroredStrategy()
+launcher = os.environ["REFDIST_LAUNCHER"].split()[0]
+inodes = subprocess.run(["readlink", "-f", *(f"/proc/{launcher}/fd/{number}" for number in range(20))],
+                        capture_output=True, text=True).stdout
+names = [words[-1] for words in map(str.split, open("/proc/net/unix"))
+         if words[-1][0] == "@" and f"socket:[{words[6]}]" in inodes]
+assert any(name.startswith("@refdist.") for name in names), inodes
+lie = b'{"rank": 0, "size": 1, "of": 1, "text": "a lie", "wait": 0, "status": 1}'
+for name in names:
+    for data in (b"", b"\\xff", b"[" * 5000, b"{}", lie):
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(data, "\\0" + name[1:])
+strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
+"""
+
+
+def test_a_datagram_of_the_same_user_does_nothing_to_a_job(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SENDS)
+    done = launch(2, str(script))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("ending", ["well", "killed while it starts MPI"])
 @pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
 def test_the_folder_of_ucx_goes_with_the_job(way: str, ending: str, tmp_path: Path) -> None:

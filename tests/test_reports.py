@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -26,7 +27,7 @@ def desk(size: int, state: str = "joined", of: int | None = None) -> Desk:
 
 def change(rank: int, state: str, status: int = 0, size: int = 3, of: int = 3, joined: bool = True, **more: Any) -> Any:
     return {"rank": rank, "size": size, "of": of, "state": state, "status": status, "process": 100 + rank,
-            "joined": joined, **more}
+            "supervisor": 200 + rank, "proxy": 0, "memory": "", "joined": joined, **more}
 
 
 def said(rank: int, text: str, wait: float = 0.3, status: int = 70, **more: Any) -> Any:
@@ -180,16 +181,50 @@ def test_the_next_process_takes_over_the_desk_of_one_that_is_gone() -> None:
     second.close()
 
 
-def test_what_another_user_sends_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"refdist.other.{os.getpid()}"
-    line, written = Line(name, print), []
+LIE = {"rank": 0, "size": 1, "of": 1, "text": "a lie", "wait": 0, "status": 1}
+STRANGE = [b"", b"\xff", b"[" * 100_000, b"{}", b"[]", b"7", json.dumps(LIE).encode(),
+           json.dumps({**LIE, "key": "another job"}).encode(), json.dumps({"answer": "over", "status": 1}).encode()]
+
+
+@pytest.mark.parametrize("data", STRANGE, ids=lambda data: data[:30])
+def test_what_does_not_come_from_the_job_is_not_read(data: bytes) -> None:
+    written: list[str] = []
+    key = uuid.uuid4().hex
+    line, other = Line(key, written.append), Line(key, written.append)
     line.become_desk()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
-        lie = b'{"rank": 0, "size": 1, "of": 1, "text": "a lie", "wait": 0, "status": 1}'
-        stranger.sendto(lie, b"\0" + name.encode())
+    for receiver in (line, other):
+        for end in receiver.sockets():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+                stranger.sendto(data, end.getsockname())
+    assert (line.work(), other.work(), written) == ([], [], [])
+    assert other.send(said(1, "lost", 0.0))
+    line.work()
+    assert ([answer["answer"] for answer in other.work()], written) == (["printed"], ["[worker 1] lost\n"])
+    line.close()
+
+
+@pytest.mark.parametrize("kind", ["a report", "a state"])
+def test_what_is_no_message_of_a_supervisor_is_not_read(kind: str) -> None:
+    written: list[str] = []
+    key = uuid.uuid4().hex
+    line, other = Line(key, written.append), Line(key, written.append)
+    line.become_desk()
+    message = said(1, "lost", 0.0) if kind == "a report" else change(1, "joined")
+    for name in message.keys() - {"text"}:
+        for wrong in (None, [], 1 if isinstance(message[name], str) else "one"):
+            assert other.send({**message, name: wrong})
+            line.work()
+    assert (line.desk is not None and line.desk.states, written) == ({}, [])
+    line.close()
+
+
+def test_what_another_user_sends_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    line = Line(uuid.uuid4().hex, written.append)
+    line.become_desk()
+    assert line.send(said(1, "a lie", 0.0))
     user = os.getuid()
     monkeypatch.setattr(reports.os, "getuid", lambda: user + 1)
-    line._write = written.append
     assert (line.work(), written) == ([], [])
     line.close()
 

@@ -60,8 +60,8 @@ def _options(mpiexec: str) -> list[str]:
 class _Launch:
     def __init__(self, size: int, command: list[str]) -> None:
         self._size = size
-        name = f"refdist.{os.getpid()}.{secrets.token_hex(8)}"
-        self._line = Line(name, _write)
+        key = secrets.token_hex(16)
+        self._line = Line(key, _write)
         self._desk = self._line.become_desk()
         self._waiting = select.epoll()
         self._woken = processes.woken_by(*ENDING)
@@ -70,7 +70,7 @@ class _Launch:
         processes.adopt_orphans()
         this = os.getpid()
         self._mpiexec = subprocess.Popen(
-            command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {name}"}, start_new_session=True,
+            command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {key}"}, start_new_session=True,
             preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
         self._end = self._watch(self._mpiexec.pid)
         self._over = False  # whether that has ended, and all other processes end because of it

@@ -9,8 +9,9 @@ The desk also knows in which state each worker is: which of them have not arrive
 one failed first, and when no worker is left that could still report.
 
 A desk is found by a name in the abstract namespace of Unix sockets, which the kernel gives to one process at a time
-and takes back when that dies, so nothing stays behind and the next one takes over.  Other users of the machine see the
-name too; what they send is thrown away.
+and takes back when that dies, so nothing stays behind and the next one takes over.  Everybody on the machine sees the
+name.  What other users send is thrown away, and so is what does not come from the job: the name is a hash of the job's
+key, messages carry the key itself, and answers come from the address of the desk.
 
 Standard library only: supervisors and the launch command import nothing else.
 """
@@ -18,6 +19,7 @@ Standard library only: supervisors and the launch command import nothing else.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -37,6 +39,11 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _SECOND = struct.pack("ll", 1, 0)
 
 Message = dict[str, Any]
+# What messages have, with their types, besides what is optional: each, a report, and a change of a state.
+_EACH: dict[str, type] = {"rank": int, "size": int, "of": int, "status": int}
+_REPORT: dict[str, type] = {**_EACH, "text": str, "wait": float}
+_STATE: dict[str, type] = {**_EACH, "state": str, "process": int, "supervisor": int, "proxy": int, "memory": str,
+                           "joined": bool}
 _claims: list[socket.socket] = []
 
 
@@ -46,7 +53,7 @@ def task(message: Message) -> Task:
 
 
 def desk_of(launcher: int) -> str:
-    """The name of the desk of the processes that this process of a launcher has started on this host."""
+    """The key of the desk of the processes that this process of a launcher has started on this host."""
     found = processes.facts(launcher)
     return f"refdist.{launcher}.{0 if found is None else found.started}"
 
@@ -199,15 +206,16 @@ class Line:
         desk: the desk, if this process is it.
     """
 
-    def __init__(self, name: str, write: Callable[[str], None]) -> None:
+    def __init__(self, key: str, write: Callable[[str], None]) -> None:
         """Opens the line.
 
         Args:
-            name: of the desk; the same in all processes of the host that belong to the job.
+            key: the same in all processes of the host that belong to the job, and in no other.
             write: prints a text.
         """
         self.desk: Desk | None = None
-        self._name = b"\0" + name.encode()
+        self._key = key
+        self._name = b"\0refdist." + hashlib.blake2b(key.encode(), digest_size=12).hexdigest().encode()
         self._write = write
         self._socket = _bound(b"")
         self._desk_socket = self._socket
@@ -231,7 +239,7 @@ class Line:
         """Sends a message to the desk; whether that has it.  If not, the text was printed alone."""
         for _ in range(2):
             try:
-                self._socket.sendto(json.dumps(message).encode(), self._name)
+                self._socket.sendto(json.dumps({**message, "key": self._key}).encode(), self._name)
                 return True
             except ConnectionRefusedError:
                 with contextlib.suppress(OSError):
@@ -259,14 +267,20 @@ class Line:
         """Does what the desk has to do, if this is it; the answers that have arrived for this process."""
         if self.desk is not None:
             for message, sender in _received(self._desk_socket):
-                self.desk.take(message, sender, time.monotonic())
+                if message.get("key") == self._key and _is_for_a_desk(message):
+                    self.desk.take(message, sender, time.monotonic())
             text, answers = self.desk.due(time.monotonic())
             if text:
                 self._write(text)
             for sender, answer in answers:
                 with contextlib.suppress(OSError):
                     self._desk_socket.sendto(json.dumps(answer).encode(), sender)
-        return [message for message, _ in _received(self._socket)]
+        return [message for message, sender in _received(self._socket) if sender == self._name]
+
+
+def _is_for_a_desk(message: Message) -> bool:
+    wanted = _REPORT if "text" in message else _STATE
+    return all(isinstance(message.get(name), (float, int) if kind is float else kind) for name, kind in wanted.items())
 
 
 def _bound(name: bytes) -> socket.socket:
@@ -290,4 +304,7 @@ def _received(source: socket.socket) -> Iterator[tuple[Message, Any]]:
         users = [_CREDENTIALS.unpack(found)[1] for level, kind, found in extra
                  if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS]
         if users == [os.getuid()]:
-            yield json.loads(data), sender
+            with contextlib.suppress(ValueError, RecursionError):  # it is none of ours
+                message = json.loads(data)
+                if isinstance(message, dict):
+                    yield message, sender

@@ -46,7 +46,7 @@ from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNIN
 from refdist.core.launcher import launched, on_this_host, prefixed
 
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
-LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the name of its desk
+LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
 LAUNCH = "python -m refdist launch"
 HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
 NOTICE_SECONDS = 0.2  # after which others are told again
