@@ -16,7 +16,7 @@ way, never back:
     array/             the contracts with what holds arrays (backends/) and what carries them between workers
     config             the devices of a machine
     core/              the semantics, without operations on arrays: the stack of contexts, rules, lock step
-    nest, journal, missing, runtime, errors
+    nest, journal, missing, runtime, errors, interrupts
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
@@ -28,6 +28,11 @@ from pathlib import Path
 _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
     __path__.append(str(_checkout))
+
+from refdist import interrupts  # noqa: E402
+
+if interrupts.is_command():
+    interrupts.end()
 
 from refdist import (  # noqa: E402
     cluster_resolver,
@@ -103,3 +108,5 @@ cluster_resolver.launcher.set_tf_config()
 tracebacks.install()
 missing.explain(sys.modules)
 insight.start()
+if interrupts.is_command():
+    interrupts.are_raised()

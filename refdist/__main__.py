@@ -7,9 +7,15 @@
 
 from __future__ import annotations
 
+from refdist import interrupts
+
+if __name__ == "__main__":
+    interrupts.end()
+
 import argparse
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -18,6 +24,7 @@ from typing import NoReturn
 
 import refdist
 from refdist.backends.mpi import alone
+from refdist.backends.mpi.supervisor import ENDING
 from refdist.core.launcher import SERVERS_VARIABLE
 
 
@@ -46,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.ps < 0 or (options.processes if options.ps else options.workers) is not None:
             parser.error("write -n for workers alone, or --workers and --ps")
         _launch(options)
+    interrupts.are_raised()
 
     def program() -> int:
         try:
@@ -74,6 +82,7 @@ def _launch(options: argparse.Namespace) -> NoReturn:
         processes = 1 + (2 if options.workers is None else options.workers) + options.ps
     if options.record:
         os.environ[refdist.insight.VARIABLE] = str(options.record)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until that is ready for them
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
     os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(processes), *python,

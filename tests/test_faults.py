@@ -97,11 +97,23 @@ ROWS = [
     Row("proxy", 137, (LOST.format(PROXY),), (-9, (LOST.format(PROXY),))),
     Row("mpiexec", 137, (LOST.format(r"mpiexec \(process \d+\) (was killed by SIGKILL|died)"),), (-9, ())),
     Row("launcher", -9, (LOST.format(r"python -m refdist launch \(process \d+\) died"),), (None, ())),
+    *(Row(f"{name}-supervisor", 137, (LOST.format(r"the supervisor of worker 1 \(process \d+\) was killed"),),
+          (None, ())) for name in ("abrt", "segv")),
+    Row("ending kill", 137, (r"\[worker 1\] was killed by SIGKILL after the end of its program",)),
+    Row("ending segv", 139, (r"\[worker 1\] was killed by SIGSEGV after the end of its program",)),
+    Row("ending os._exit", 4, (r"\[worker 1\] ended with exit status 4$",)),
+    Row("ending stop", 70, (r"\[worker 1\] was stopped for 10 s after the end of its program, and then killed",)),
+    Row("stop everybody", 70, (r"\[workers 0-2\] was stopped for 10 s, and then killed",)),
+    *(Row(f"stop-{kind}", 0, (LOST.format(who + r" \(process \d+\) was stopped for [\d.]+ s, and now goes on"),))
+      for kind, who in (("supervisor", "the supervisor of worker 1"), ("proxy", "hydra_pmi_proxy"),
+                        ("mpiexec", "mpiexec"))),
     Row("term-mpiexec", 143, (TOLD.format("SIGTERM"),)),
     Row("int-mpiexec", 130, (TOLD.format("SIGINT"),)),
     Row("term-launcher", 143, (TOLD.format("SIGTERM"),), (None, ())),
     Row("int-launcher", 130, (TOLD.format("SIGINT"),), (None, ())),
 ]
+# Where the limit is what ends a wait; elsewhere it is longer than the test.
+AT_THE_LIMIT = ("ending stop", "stop everybody", "stop-supervisor", "stop-proxy", "stop-mpiexec")
 
 
 # What is different with OpenMPI, whose mpiexec ends a job by SIGTERM and starts supervisors by itself.
@@ -112,6 +124,8 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "int-mpiexec": (143, (TOLD.format("SIGTERM"),)),
     "int-launcher": (143, (TOLD.format("SIGTERM"),)),
     "stop": (70, (LATE,)),  # its mpiexec lets the stopped worker go on to end it
+    **dict.fromkeys(("abrt-supervisor", "segv-supervisor"), (None, (OTHERS + "worker 1 died:",))),
+    "stop-mpiexec": (0, (LOST.format(r"(mpiexec|prterun) \(process \d+\) was stopped for [\d.]+ s, and now goes on"),)),
 }
 
 # Under OpenMPI's plain mpiexec with fault tolerance (--with-ft ulfm), where processes have no supervisors: each text is
@@ -130,7 +144,7 @@ OPENMPI_PLAIN: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "early raise": (1, ("^KeyError: 'the rows of May",)),
     **dict.fromkeys(("early kill", "early os._exit", "early return", "early absent"), (1, TOO_LATE)),
     "mpiexec": (-9, ()),
-    **dict.fromkeys(("term-mpiexec", "int-mpiexec"), (None, ())),
+    **dict.fromkeys(("term-mpiexec", "int-mpiexec", "ending kill", "ending segv", "ending os._exit"), (None, ())),
 }
 
 
@@ -211,9 +225,11 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     if way == PLAIN and row.kind.endswith("launcher"):
         pytest.skip("there is no launch command under plain mpiexec")
     openmpi = is_openmpi()
-    if openmpi and row.kind == "proxy":
+    if way == PLAIN and row.kind in ("stop-supervisor", "stop-proxy", "stop-mpiexec"):
+        pytest.skip("nothing is above them that could let them go on")
+    if openmpi and row.kind.endswith("proxy"):
         pytest.skip("OpenMPI has no proxy on its own host")
-    if openmpi and way == PLAIN and row.kind == "supervisor":
+    if openmpi and way == PLAIN and (row.kind.endswith("supervisor") or row.kind in ("ending stop", "stop everybody")):
         pytest.skip("there are no supervisors under OpenMPI's plain mpiexec")
     run, memory = uuid.uuid4().hex, tmp_path / "memory"
     start = {LAUNCHED: launch, PLAIN: mpiexec}[way]
@@ -221,10 +237,10 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     alone = openmpi and way == PLAIN  # each worker says it by itself
     if openmpi:
         status, says = OPENMPI_PLAIN[row.kind] if alone else OPENMPI.get(row.kind, (status, says))
+    seconds = "4" if row.kind.startswith("early") else "10" if row.kind in AT_THE_LIMIT else "60"
     try:
         done = start(3, FAULTS, row.kind, "1", limit=90, SECONDS="0.5" if LATE in says else "60", SHM=str(memory),
-                     READY=str(tmp_path / "ready"), REFDIST_TIMEOUT="4" if row.kind.startswith("early") else "60",
-                     REFDIST_TEST_RUN=run)
+                     READY=str(tmp_path / "ready"), REFDIST_TIMEOUT=seconds, REFDIST_TEST_RUN=run)
     except subprocess.TimeoutExpired as late:
         # When a worker has died, and the others have reported and ended, OpenMPI's own mpiexec at times does not end.
         if not alone or status is not None:
@@ -237,12 +253,12 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
         assert found == 1 or (alone and found), f"{pattern} in\n{text}"
     # OpenMPI ends a stopped worker by letting it go on, and MPICH's Abort returns before the launcher kills all.
     if row.kind not in ("stop", "abort"):
-        assert done.stdout.count("came through") == (3 if row.status == 0 else 0)
+        assert done.stdout.count("came through") == (3 if row.status == 0 or row.kind.startswith("ending ") else 0)
     # Every text comes once, whoever says it, and no error is one of the machinery.
     assert (text.count("Traceback") <= 1 or alone) and "excepthook" not in text, text
     assert left_of(run) == []
     # Under plain mpiexec no process is left that could remove the shared memory.
-    if not (way == PLAIN and row.kind in ("supervisor", "mpiexec", "abort")) and memory.exists():
+    if not (way == PLAIN and row.kind.endswith(("supervisor", "mpiexec", "abort"))) and memory.exists():
         assert [name for name in set(memory.read_text().split()) if Path(name).exists()] == []
 
 
@@ -453,10 +469,64 @@ def test_a_script_gets_its_arguments_and_the_options_of_python(tmp_path: Path) -
 
 
 @pytest.mark.skipif(is_openmpi(), reason="OpenMPI has no proxy on its own host")
-def test_a_random_process_is_killed_at_random_moments() -> None:
-    done = subprocess.run([sys.executable, str(Path(FAULTS).with_name("kills.py")), "--count", "5", "--seed", "3"],
+def test_random_processes_are_killed_and_stopped_at_random_moments() -> None:
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name("kills.py")), "--runs", "6", "--seed", "3"],
                           cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
+def test_one_sigterm_ends_workers_that_are_stopped(way: str, tmp_path: Path) -> None:
+    if way == PLAIN and is_openmpi():
+        pytest.skip("OpenMPI ends what it has started")
+    run, script = uuid.uuid4().hex, tmp_path / "script.py"
+    script.write_text("import os, signal, sys, refdist\n"
+                      "refdist.MultiWorkerMirroredStrategy()\n"
+                      "os.kill(os.getpid(), signal.SIGSTOP)\n")
+    program = {LAUNCHED: [sys.executable, "-m", "refdist", "launch", "-n", "3"],
+               PLAIN: [str(MPIEXEC), "-n", "3", sys.executable]}[way]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run}
+    options(MPIEXEC, env)
+    job = subprocess.Popen([*program, str(script)], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert becomes(lambda: [found.state for found in map(processes.facts, processes_of(run)) if found].count("T") == 3)
+    job.send_signal(signal.SIGTERM)
+    _, text = job.communicate(timeout=60)
+    assert (job.returncode, text) == (143, "[workers 0-2] ended by SIGTERM, which the launcher passed on\n")
+    assert left_of(run) == []
+
+
+@pytest.mark.parametrize("moment", ["the command imports", "the command is ready", "scripts import"])
+def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path) -> None:
+    run, script = uuid.uuid4().hex, tmp_path / "script.py"
+    script.write_text("import os, signal, tempfile\n"
+                      f"tempfile.mkstemp(prefix='script', dir={str(tmp_path)!r})\n"
+                      "signal.pause()\n")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run}
+    if moment == "the command imports":
+        (tmp_path / "greenlet.py").write_text(
+            f"open({str(tmp_path / 'imports')!r}, 'x').close()\nimport signal; signal.pause()\n")
+        env["PYTHONPATH"] = f"{tmp_path}:{ROOT}"
+    options(MPIEXEC, env)
+
+    def interrupted() -> None:
+        if moment == "the command is ready":  # and has not started mpiexec; it comes when the command allows it to
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            os.kill(os.getpid(), signal.SIGINT)
+
+    job = subprocess.Popen([sys.executable, "-m", "refdist", "launch", "-n", "3", str(script)], env=env, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=interrupted)
+    if moment == "the command imports":
+        assert becomes((tmp_path / "imports").exists)
+        job.send_signal(signal.SIGINT)
+    elif moment == "scripts import":
+        assert becomes(lambda: len(list(tmp_path.glob("script*"))) == 4)
+        job.send_signal(signal.SIGINT)
+    out, text = job.communicate(timeout=60)
+    assert (job.returncode, out, text) == {
+        "the command imports": (-signal.SIGINT, "", ""),
+        "the command is ready": (130, "", "[launcher] ended by SIGINT before all workers had started\n"),
+        "scripts import": (130, "", "[workers 0-2] ended by SIGINT, which the launcher passed on\n")}[moment]
+    assert left_of(run) == []
 
 
 def launcher_of(folder: Path, name: str, command: str) -> subprocess.Popen[str]:

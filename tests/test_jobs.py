@@ -52,7 +52,7 @@ FAULTS = {
         r"^\[chief\] refdist.errors.UnavailableError: \[RD33\] ClusterCoordinator.join: no worker is left of 2, and "
         r"1 functions wait for one; the last one was worker \d \(its process is gone\), in die \(scheduled at"]),
     "chief": (137, [r"^\[chief\] was killed by SIGKILL$"]),
-    "exits": (3, []),
+    "exits": (3, [r"^\[chief\] ended with exit status 3$"]),
     "stops": (0, []),
     "leaves": (0, [r"^\[workers? [01-]+\] ended with exit status 5; the job goes on without it"]),
 }

@@ -27,7 +27,7 @@ LAYERS = [
     "core",
     "disk journal missing nest",
     "errors runtime",
-    "notebook",
+    "interrupts notebook",
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 # They import from everywhere, to show what users find there.

@@ -27,7 +27,8 @@ def desk(size: int, state: str = "joined", of: int | None = None) -> Desk:
 
 def change(rank: int, state: str, status: int = 0, size: int = 3, of: int = 3, joined: bool = True, **more: Any) -> Any:
     return {"rank": rank, "size": size, "of": of, "state": state, "status": status, "process": 100 + rank,
-            "supervisor": 200 + rank, "proxy": 0, "memory": "", "joined": joined, **more}
+            "supervisor": 200 + rank, "proxy": 0, "memory": "", "topology": "", "joined": joined,
+            "stopped": False, **more}
 
 
 def said(rank: int, text: str, wait: float = 0.3, status: int = 70, **more: Any) -> Any:

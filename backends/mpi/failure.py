@@ -58,7 +58,7 @@ def end_job_on_exceptions(who: str, abort: Abort) -> None:
         abort(FAILED)
 
     sys.excepthook = hook
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler or supervised.ignores_interrupts():
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, Interrupt())
 

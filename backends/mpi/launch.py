@@ -7,7 +7,10 @@ process stays above all of them.  It
   first;
 * watches mpiexec and the supervisors of this host.  When one of those is killed, MPICH's launcher kills the others
   within milliseconds, and none of them can say which one was the first; the kernel reports deaths in their order;
-* passes on the signals that end a job, to mpiexec, which has a session of its own so that it receives each only once;
+* passes on the signals that end a job, to the supervisors, or to mpiexec where some are on other hosts; mpiexec has a
+  session of its own, so that each comes once; one that comes before all supervisors are there ends the job at once;
+* lets mpiexec, its proxies and supervisors go on that are stopped for longer than processes wait for each other, and
+  says so, since nothing would end otherwise;
 * adopts the processes of this host that lose their parents, ends those that are left when mpiexec has ended, and
   removes what MPICH leaves in shared memory.
 
@@ -23,24 +26,28 @@ import secrets
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.reports import Line, Message, task
-from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE
+from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, seconds_to_wait
 from refdist.core.launcher import named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
+STOPPED_SECONDS = 0.5  # and at what is stopped
 LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
 _PROXY = "hydra_pmi_proxy"
 _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
-_KILLED = (signal.SIGKILL, 128 + signal.SIGKILL)  # what mpiexec returns when it has lost one of its processes
+_CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
 def main(size: int, command: list[str]) -> int:
     """Starts as many workers with this command; returns the exit status of the job."""
+    woken = processes.woken_by(*ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # which the command has blocked, so that none comes too early
     beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
     mpiexec = beside if os.path.exists(beside) else shutil.which("mpiexec")
     if mpiexec is None:
@@ -48,7 +55,7 @@ def main(size: int, command: list[str]) -> int:
         return 2
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     return _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), sys.executable, "-I", "-S", alone, "supervise",
-                           *command]).run()
+                           *command], woken).run()
 
 
 def _options(mpiexec: str) -> list[str]:
@@ -58,13 +65,13 @@ def _options(mpiexec: str) -> list[str]:
 
 
 class _Launch:
-    def __init__(self, size: int, command: list[str]) -> None:
+    def __init__(self, size: int, command: list[str], woken: socket.socket) -> None:
         self._size = size
+        self._woken = woken
         key = secrets.token_hex(16)
         self._line = Line(key, _write)
         self._desk = self._line.become_desk()
         self._waiting = select.epoll()
-        self._woken = processes.woken_by(*ENDING)
         for source in (self._woken, *self._line.sockets()):
             self._waiting.register(source, select.EPOLLIN)
         processes.adopt_orphans()
@@ -84,16 +91,21 @@ class _Launch:
         self._childless = time.monotonic()  # when mpiexec had a child for the last time
         self._told = self._killed = False  # mpiexec, by this process
         self._kill_at = math.inf
+        self._limit = seconds_to_wait()
+        self._stopped: dict[int, float] = {}  # processes of the launcher that are stopped, and for how long
+        self._looked = time.monotonic()
+        self._ended_by = 0  # the signal that has ended the job while it started
 
     def run(self) -> int:
         while self._mpiexec.poll() is None:
             self._step()
         self._look(0)
         self._line.close()
-        status = self._desk.cause or self._lost(self._mpiexec.returncode)
+        status = 128 + self._ended_by if self._ended_by else self._desk.cause or self._lost(self._mpiexec.returncode)
         processes.end_descendants(0 if status else LINGER_SECONDS)
-        for names in {state["memory"] for state in self._desk.states.values()}:
-            processes.remove_shared_memory(names)
+        for state in self._desk.states.values():
+            processes.remove_shared_memory(state["memory"])
+            processes.remove_file(state["topology"])
         return status
 
     def _step(self) -> None:
@@ -104,13 +116,17 @@ class _Launch:
             self._killed = True
             self._mpiexec.kill()
             return
-        starting = len(self._seen) < min([self._size, *(state["size"] for state in self._desk.states.values())])
-        left = min(self._kill_at, self._line.next(), now + START_SECONDS if starting else math.inf) - now
-        self._look(None if left == math.inf else max(left, 0))
+        starting = self._is_starting()
+        look = now + (START_SECONDS if starting else STOPPED_SECONDS)
+        self._look(max(min(self._kill_at, self._line.next(), look) - now, 0))
         if starting:
             self._find_proxies(now)
+        self._wake()
 
-    def _look(self, seconds: float | None) -> None:
+    def _is_starting(self) -> bool:
+        return len(self._seen) < min([self._size, *(state["size"] for state in self._desk.states.values())])
+
+    def _look(self, seconds: float) -> None:
         events = self._waiting.poll(seconds)
         self._line.work()  # what supervisors have said before they ended
         for rank in self._desk.states.keys() - self._seen:
@@ -186,11 +202,28 @@ class _Launch:
             # It has its name when it has begun its program.
             if found is not None and found.name == _PROXY:
                 self._found_proxy(pid)
-        if any(map(processes.alive, children)):
+        if any(map(processes.alive, children)) or self._mpiexec.pid in self._stopped:
             self._childless = now
         elif now > self._childless + HOLD_SECONDS:
             self._blame(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
             self._kill_at = now  # it would wait for ever
+
+    def _wake(self) -> None:
+        # What is stopped neither forwards what others print nor ends.
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, 2 * STOPPED_SECONDS), now
+        before, self._stopped = self._stopped, {}
+        for pid in processes.started_by(self._mpiexec.pid):
+            found = processes.facts(pid)
+            if found is None or found.state != "T":
+                continue
+            self._stopped[pid] = before.get(pid, 0.0) + passed
+            if self._stopped[pid] >= self._limit or self._told or self._kill_at < math.inf:
+                tasks = [task(state) for state in self._desk.states.values() if state["supervisor"] == pid]
+                who = f"the supervisor of {named(tasks)}" if tasks else found.name
+                seconds = f"{round(self._stopped[pid], 1):g} s"
+                _write(prefixed("launcher", f"{who} (process {pid}) was stopped for {seconds}, and now goes on"))
+                processes.kill(pid, signal.SIGCONT)
 
     def _proxy_died(self, pid: int) -> None:
         self._look_at_mpiexec()
@@ -216,14 +249,25 @@ class _Launch:
 
     def _pass_on(self, numbers: bytes) -> None:
         for number in numbers:
-            if number in ENDING:
-                processes.kill(self._mpiexec.pid, signal.SIGKILL if self._told else number)
+            if number in ENDING and self._is_starting():  # what MPICH's launcher does then depends on the moment
+                if not self._ended_by:
+                    name = signal.Signals(number).name
+                    _write(prefixed("launcher", f"ended by {name} before all workers had started"))
+                self._ended_by = self._ended_by or number
+                self._killed = True
+                self._mpiexec.kill()
+            elif number in ENDING:
+                # Not to mpiexec if that can be avoided, which has something to say of its own.
+                going_on = [state["supervisor"] for state in self._desk.states.values() if state["state"] != "ended"]
+                directly = self._is_one_host() and not self._told
+                for pid in (going_on if directly else []) or [self._mpiexec.pid]:
+                    processes.kill(pid, signal.SIGKILL if self._told else number)
                 self._told = True
 
     def _lost(self, code: int) -> int:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
         missing = [task_of(rank, self._size) for rank in range(self._size) if rank not in self._seen]
-        if code in _KILLED and missing and self._is_one_host():
+        if self._is_of_signals(code) and missing and self._is_one_host():
             if self._is_proxy or not self._cause:  # the proxy has ended because of it
                 self._cause = f"the supervisor of {named(missing)} was killed when it started"
             else:
@@ -232,12 +276,22 @@ class _Launch:
             _write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
         if self._desk.status and not self._cause:
             return self._desk.status
-        if code >= 0 and code not in _KILLED and not (code == _ASSERTS and self._is_proxy) \
+        if code >= 0 and not self._is_of_signals(code) and not (code == _ASSERTS and self._is_proxy) \
                 and not (code and self._desk.status):
             return code
         if self._cause and not self._desk.blamed:
             _write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
         return 128 + signal.SIGKILL
+
+
+    def _is_of_signals(self, code: int) -> bool:
+        """Whether mpiexec returns this when one of its processes has died of a signal, and it has killed the others.
+
+        MPICH's combines the bits of all these signals, so an MPI_Abort(15) is not told from a SIGABRT.
+        """
+        if self._size == 1 and code in _CRASHES:
+            return True
+        return 128 < code < 128 + signal.NSIG or (code < 32 and code & signal.SIGKILL == signal.SIGKILL)
 
 
 def _write(text: str) -> None:

@@ -65,6 +65,26 @@ def alive(pid: int) -> bool:
     return found is not None and found.state not in "ZX"
 
 
+def ignores(pid: int, number: int) -> bool:
+    """Whether a process ignores this signal."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            name, _, bits = line.partition(":")
+            if name == "SigIgn":
+                return bool(int(bits, 16) >> number - 1 & 1)
+    return False
+
+
+def started_by(launcher: int) -> list[int]:
+    """A process of a launcher, with all that it has started: others of its kind, and what those have started."""
+    found = [launcher]
+    for pid in found:
+        here = facts(pid)
+        if here is not None and here.name.startswith(_LAUNCHERS):
+            found += children(pid)
+    return found
+
+
 def launchers(top: int) -> list[tuple[int, str]]:
     """The processes between this one and its launcher, nearest first, with their names.
 
@@ -234,3 +254,9 @@ def remove_shared_memory(names: str) -> None:
                 os.rmdir(path)
             else:
                 os.unlink(path)
+
+
+def remove_file(path: str) -> None:
+    """Removes a file that may be gone; nothing for ""."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)

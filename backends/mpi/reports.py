@@ -43,7 +43,7 @@ Message = dict[str, Any]
 _EACH: dict[str, type] = {"rank": int, "size": int, "of": int, "status": int}
 _REPORT: dict[str, type] = {**_EACH, "text": str, "wait": float}
 _STATE: dict[str, type] = {**_EACH, "state": str, "process": int, "supervisor": int, "proxy": int, "memory": str,
-                           "joined": bool}
+                           "topology": str, "joined": bool, "stopped": bool}
 _claims: list[socket.socket] = []
 
 
@@ -89,6 +89,7 @@ class Desk:
         self._held: list[tuple[Any, Message]] = []  # answers with which others end the job, before those have ended
         self._waiting: list[tuple[float, Message, Any]] = []  # printed at this time at the latest, the report, whose
         self._warnings: dict[str, tuple[float, set[Task]]] = {}  # the same of warnings
+        self._last = 0.0  # when the last one came
 
     def take(self, message: Message, sender: Any, now: float) -> None:
         """Takes a message of a supervisor.
@@ -96,12 +97,12 @@ class Desk:
         Args:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
                 its "task", where it has said one.  A change of its "state" ("running", "starting", "joined", "ended"),
-                with its "process"; or a "text" to be printed, and for how long it may "wait" for the same from others;
-                "label" is whom it is about where that is not the worker; with "missing", the workers that have not
-                arrived are added; with "if_first", it is printed only if no worker has failed before; what is a
-                "warning" is not the last word of its worker, and not answered.  A "weak" status is of a worker that
-                fails because of another one, "weak" false of one that has raised by itself; one that "ends" has an exit
-                status of its own, for which the others wait.
+                or of whether it is "stopped", with its "process"; or a "text" to be printed, and for how long it may
+                "wait" for the same from others; "label" is whom it is about where that is not the worker; with
+                "missing", the workers that have not arrived are added; with "if_first", it is printed only if no worker
+                has failed before; what is a "warning" is not the last word of its worker, and not answered.  A "weak"
+                status is of a worker that fails because of another one, "weak" false of one that has raised by itself;
+                one that "ends" has an exit status of its own, for which the others wait.
             sender: to whom the answer goes.
             now: the time.
         """
@@ -122,6 +123,7 @@ class Desk:
             self.cause = self.cause or message["status"]
         if "text" in message:
             self._waiting.append((now + message["wait"], message, sender))
+            self._last = now
             return
         self.states[rank], self._senders[rank] = message, sender
         if message["state"] == "ended":
@@ -131,8 +133,7 @@ class Desk:
         """What is to be printed now, and the answers to be sent afterwards."""
         text, answers = "", list[tuple[Any, Message]]()
         reporting = {message["rank"] for _, message, _ in self._waiting}
-        reports = bool(self._waiting) and (now >= min(until for until, _, _ in self._waiting)
-                                           or self._is_everyone(reporting | self._quiet))
+        reports = bool(self._waiting) and (now >= self._reports_at() or self._is_everyone(reporting | self._quiet))
         for said, (until, tasks) in list(self._warnings.items()):
             if reports or now >= until or self._is_everyone(tasks):
                 del self._warnings[said]
@@ -180,8 +181,16 @@ class Desk:
 
     def next(self) -> float:
         """When `due` has something to do at the latest."""
-        reports = (until for until, _, _ in self._waiting)
-        return min((*reports, *(until for until, _ in self._warnings.values())), default=math.inf)
+        return min([self._reports_at(), *(until for until, _ in self._warnings.values())])
+
+    def _reports_at(self) -> float:
+        until = min((until for until, _, _ in self._waiting), default=math.inf)
+        # What is stopped is not waited for, or only as long as what may soon say the same.
+        stopped = {rank for rank, found in self.states.items() if found["stopped"]}
+        reporting = {message["rank"] for _, message, _ in self._waiting}
+        if stopped and reporting and self._is_everyone(stopped | reporting | self._quiet):
+            until = min(until, self._last + MERGE_SECONDS)
+        return until
 
     def _is_everyone(self, workers: Collection[object]) -> bool:
         sizes = [found["size"] for found in self.states.values()]
@@ -194,6 +203,8 @@ class Desk:
             found = self.states.get(rank)
             if found is None:  # it has no supervisor before it makes its strategy
                 lines.append(f"\n{task_of(rank, everywhere)} has not made its strategy, or has ended")
+            elif found["stopped"] and found["state"] != "ended":
+                lines.append(f"\n{task(found)} (process {found['process']}) is stopped")
             elif found["state"] == "running":
                 lines.append(f"\n{task(found)} (process {found['process']}) has not made its strategy")
         return "".join(lines)

@@ -11,11 +11,9 @@ from typing import Any
 from refdist import errors
 from refdist.backends.mpi import failure, mpi_types, supervised
 from refdist.backends.mpi.printing import print_whole_texts
+from refdist.backends.mpi.supervisor import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
 from refdist.core import warned
 from refdist.core.launcher import task_of
-
-TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"
-DEFAULT_TIMEOUT = 300.0  # seconds
 
 
 @contextmanager

@@ -36,6 +36,7 @@ _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
 _supervisor: socket.socket | None = None
 _several_hosts = False
+_launched = False  # whether the supervisor has started this program
 
 
 def start() -> None:
@@ -43,11 +44,12 @@ def start() -> None:
 
     Under MPICH the launcher watches the parent, and kills all workers when a process of its own dies by a signal.
     """
-    global _supervisor
+    global _supervisor, _launched
     parent, _, number = os.environ.get(VARIABLE, "").partition(" ")
     if parent and int(parent) == os.getppid():
         _supervisor = socket.socket(fileno=int(number))
         _supervisor.set_inheritable(False)
+        _launched = True
         return
     found = launched()
     if found is None or found.launcher != "Hydra" or "mpi4py.MPI" in sys.modules:
@@ -132,6 +134,11 @@ def _answer(seconds: float) -> dict[str, str] | None:
     answer = _supervisor.recv(4096) if select.select([_supervisor], [], [], seconds)[0] else b""
     found: dict[str, str] | None = json.loads(answer) if answer else None
     return found
+
+
+def ignores_interrupts() -> bool:
+    """Whether this process ignores SIGINT only because its supervisor has started it so."""
+    return _launched and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def interrupted() -> None:

@@ -48,8 +48,11 @@ from refdist.core.launcher import launched, on_this_host, prefixed
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
 LAUNCH = "python -m refdist launch"
+TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"  # for how many seconds processes wait for each other
+DEFAULT_TIMEOUT = 300.0
 HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
 NOTICE_SECONDS = 0.2  # after which others are told again
+STOPPED_SECONDS = 2.0  # beyond the limit, in which the others say that they miss a worker that is stopped
 TOLD_SECONDS = 1.0  # how long a worker may take to end when it is told to
 SPARED_SECONDS = 5.0  # and one that is spared, when the one with which it ends has ended
 FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job is aborted
@@ -79,9 +82,11 @@ class Supervisor:
         self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
                      "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}
         self._memory = self._folder = ""  # what MPI's files in shared memory are called; that of UCX, in a folder
+        self._topology = ""  # a file that MPICH's launcher leaves when a job is aborted
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._mask: set[int] = set()  # of the signals that were blocked before the worker was started
+        self._state = "running"  # how far it is, for the desk
         self._joined = self._finished = False  # what the worker has said
         self._spared = False  # whether the job goes on when it is lost
         self._todo: dict[int, Callable[[], object]] = {}  # by the file that becomes readable, what is then to be done
@@ -92,8 +97,12 @@ class Supervisor:
         self._if_first = False  # that is left out when a worker has failed before
         self._notices: list[Notice] = []
         self._told = 0  # the last signal by which the worker was told to end
-        self._limit = self._wanted = 0.0  # seconds left for the start, of how many; 0 for no limit
+        self._limit = 0.0  # seconds left for the start; 0 for no limit
         self._initialized = False  # whether MPI has started
+        self._wanted = seconds_to_wait()  # for how many the others wait for this worker
+        self._stopped = 0.0  # seconds left for the worker, which is stopped; 0 if it is not
+        self._waited = self._killed = False  # it was stopped too long; this process has killed it
+        self._lost = False  # it has ended as it should not
         self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
         self._notify_at = _NEVER  # when the workers of other hosts are told that this one is lost
         self._status: int | None = None  # the exit status of the worker, once it has ended
@@ -162,7 +171,10 @@ class Supervisor:
             if message["kind"] == "starting":
                 self._limit = self._wanted = message["limit"]
                 # Not before: a process that has asked and does not start MPI has failed, for MPICH's launcher.
-                self._memory = self._memory or processes.memory_of_mpich(_job(self._pmi))
+                if self._pmi >= 0 and not self._memory:
+                    job = _asked(self._pmi, "get_my_kvsname", "kvsname")
+                    self._memory = processes.memory_of_mpich(job)
+                    self._topology = _asked(self._pmi, f"get kvsname={job} key=PMI_hwloc_xmlfile", "value")
                 self._tell("starting")  # before there is a folder, so that the desk knows its name
                 self._folder = self._folder or processes.folder_for_ucx(self._memory, self._who["rank"])
                 self._answer_worker(ucx=self._folder)
@@ -202,54 +214,71 @@ class Supervisor:
                 self._pass_on(number)
                 continue
             with contextlib.suppress(ChildProcessError):
-                while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                    if found[0] == self._child:
+                while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED))[0]:
+                    if found[0] != self._child:
+                        continue
+                    if os.WIFSTOPPED(found[1]) or os.WIFCONTINUED(found[1]):
+                        self._stopped = self._wanted + STOPPED_SECONDS if os.WIFSTOPPED(found[1]) else 0.0
+                        self._tell(self._state)
+                    else:
                         self._hear()  # what it said before
                         self._ended(os.waitstatus_to_exitcode(found[1]))
 
     def _pass_on(self, number: int) -> None:
         if self._status is None:
-            processes.kill(self._child, number)
+            # Python ignores SIGINT until a strategy is made, so that no traceback shows how far imports are.
+            unseen = number == signal.SIGINT and processes.ignores(self._child, number)
+            processes.kill(self._child, signal.SIGTERM if unseen else number)
             if number in ENDING:
+                processes.kill(self._child, signal.SIGCONT)  # a process that is stopped does not end
                 if self._limit or self._told:  # MPI's start does not let Python see it; or this is the second one
                     self._kill_at = time.monotonic() + TOLD_SECONDS
                 self._told = number
 
     def _ended(self, code: int) -> None:
-        self._status = (code if code >= 0 else 128 - code) if not (self._spared and self._finished) else 0
-        self._limit, self._kill_at = 0.0, _NEVER
+        was_told = code < 0 and bool(self._told) and -code in (self._told, signal.SIGTERM, signal.SIGKILL)
+        self._status = FAILED if self._waited else 128 + self._told if was_told else code if code >= 0 else 128 - code
+        self._limit, self._stopped, self._kill_at = 0.0, 0.0, _NEVER
         if self._notices and not self._finished and not self._reported:
             self._notify_at = 0.0
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        when = " after the end of its program" if self._finished else ""
+        how = f"was killed by {signal.Signals(-code).name}{when}" if code < 0 else f"ended with exit status {code}"
+        if self._waited:
+            how = f"was stopped for {self._wanted:g} s{when}, and then killed"
         why = processes.lack_of_memory(-code)
-        was_told = code < 0 and bool(self._told) and -code in (self._told, signal.SIGKILL)
         if self._failed or self._reported:
             self._if_first = self._if_first or was_told
             self._tell("ended")  # the others are about to end, too
             if self._reported:  # otherwise the report may be about to be printed, and is lost when the job ends with it
                 self._end_at = min(self._end_at, time.monotonic() + TOLD_SECONDS)
-        elif self._finished or (not self._joined and code == 0):
+        elif (code == 0 and (self._finished or not self._joined)) or (
+                self._killed and self._finished and not self._told):
+            self._status = 0
             self._tell("ended")
             self._leave()
         elif was_told:
             self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS,
                        if_first=True)
         elif self._spared:
+            goes_on = "" if self._finished else "; the job goes on without it"
             self._finished, self._status = True, 0
-            self._report(f"{how}; the job goes on without it{why}", 0, status=0)
+            self._report(f"{how}{goes_on}{why}", 0, status=0)
             self._tell("ended")
             self._leave()
         elif not self._joined:
             self._fail(f"{how} before it joined the others{why}", MERGE_SECONDS)
         else:
-            self._end_at = time.monotonic() + HOLD_SECONDS
-            if code >= 0:
+            self._lost, self._end_at = True, time.monotonic() + HOLD_SECONDS
+            if code >= 0 and not self._finished:
                 how += " before the end of its program, as by os._exit or exit() in C"
-            self._report(how + why, MERGE_SECONDS if code >= 0 else 0, status=self._status or FAILED)
+            alike = code >= 0 or self._waited  # others may say the same
+            self._report(how + why, MERGE_SECONDS if alike else 0, status=self._status or FAILED)
             self._tell("ended")
 
     def _launcher_died(self, pid: int) -> object:
-        if self._end_at == _NEVER and not self._finished:
+        if self._finished and self._status is None:  # nothing is lost, and nothing stays
+            self._broken, self._kill_at = True, min(self._kill_at, time.monotonic() + TOLD_SECONDS)
+        elif self._end_at == _NEVER:
             if self._top and not processes.alive(self._top):
                 pid = self._top  # mpiexec ends with it
             elif self._top in self._above:
@@ -279,7 +308,7 @@ class Supervisor:
             # who see the same failure at the same time, report elsewhere.
             wait = EVERYONE_SECONDS if self._weak and self._notices else FORWARD_SECONDS
             self._end_at = min(self._end_at, time.monotonic() + wait)
-        elif (answer["answer"] == "over" and not self._notices) or self._failed:
+        elif (answer["answer"] == "over" and (self._finished or not self._notices)) or self._failed:
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
 
     def _times(self, now: float, passed: float) -> None:
@@ -287,8 +316,13 @@ class Supervisor:
             self._limit = max(self._limit - passed, 0.0)
             if not self._limit:
                 self._fail(_late(self._wanted, self._initialized), TOLD_SECONDS, missing=True)
+        if self._stopped:
+            self._stopped = max(self._stopped - passed, 0.0)
+            if not self._stopped:
+                self._waited = True
+                processes.kill(self._child)
         if now >= self._kill_at:
-            self._kill_at = _NEVER
+            self._kill_at, self._killed = _NEVER, True
             processes.kill(self._child)
         if now >= self._notify_at:
             self._notify_at = now + NOTICE_SECONDS
@@ -299,7 +333,7 @@ class Supervisor:
 
     def _seconds(self) -> float:
         until = min(self._kill_at, self._end_at, self._notify_at, self._line.next())
-        return max(min(until - time.monotonic(), _STEP if self._limit else 3600.0), 0.0)
+        return max(min(until - time.monotonic(), _STEP if self._limit or self._stopped else 3600.0), 0.0)
 
     # What it does.
 
@@ -308,9 +342,10 @@ class Supervisor:
             self._here.send(json.dumps(more).encode())
 
     def _tell(self, state: str) -> None:
+        self._state = state
         self._line.send({**self._who, "state": state, "process": self._child, "supervisor": os.getpid(),
-                         "memory": self._memory, "joined": self._joined, "status": self._status or 0,
-                         "if_first": self._if_first,
+                         "memory": self._memory, "topology": self._topology, "joined": self._joined,
+                         "stopped": self._stopped > 0, "status": self._status or 0, "if_first": self._if_first,
                          **({"weak": True} if self._weak and self._status == FAILED else {})})
 
     def _report(self, text: str, wait: float, **more: object) -> None:
@@ -334,11 +369,12 @@ class Supervisor:
         self._line.close()
         processes.remove_shared_memory(os.path.basename(self._folder))
         status = self._status or 0
-        if self._status is None or self._failed or self._reported or (self._joined and not self._finished):
+        if self._broken or self._status is None or self._failed or self._reported or self._lost:
             status = self._known or self._said or status or FAILED
             if self._weak and status == FAILED:
                 status = self._elsewhere or FAILED
             processes.remove_shared_memory(self._memory)
+            processes.remove_file(self._topology)
             if self._pmi >= 0:
                 with contextlib.suppress(OSError):
                     os.write(self._pmi, b"cmd=abort exitcode=%d\n" % status)
@@ -386,12 +422,18 @@ def _late(seconds: float, initialized: bool = False) -> str:
             "Look at why the others did not start.")
 
 
-def _job(pmi: int) -> str:
-    if pmi < 0:
-        return ""
-    os.write(pmi, b"cmd=get_my_kvsname\n")
+def seconds_to_wait() -> float:
+    """What the environment says; the default where that is not a number, which the worker says."""
+    with contextlib.suppress(ValueError):
+        return float(os.environ.get(TIMEOUT_VARIABLE) or DEFAULT_TIMEOUT)
+    return DEFAULT_TIMEOUT
+
+
+def _asked(pmi: int, question: str, key: str) -> str:
+    # What MPICH's launcher says.
+    os.write(pmi, f"cmd={question}\n".encode())
     answer = os.read(pmi, 1024).decode() if select.select([pmi], [], [], 5)[0] else ""
-    return answer.rpartition("kvsname=")[2].strip()
+    return answer.partition(f" {key}=")[2].strip()
 
 
 def supervise(command: list[str]) -> NoReturn:
@@ -400,6 +442,7 @@ def supervise(command: list[str]) -> NoReturn:
     child = supervisor.fork()
     if child == 0:
         os.set_inheritable(supervisor.worker().fileno(), True)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a strategy (`failure`)
         try:
             os.execv(command[0], command)
         except OSError as error:

@@ -6,6 +6,7 @@ wait for each other before they start.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import re
@@ -24,7 +25,9 @@ from refdist.cluster_resolver import launched
 # What dies of which signal, as seen from the victim: itself, or one of those above it.
 KILLS = {"kill": ("self", signal.SIGKILL), "segv": ("self", signal.SIGSEGV), "term": ("self", signal.SIGTERM),
          "stop": ("self", signal.SIGSTOP), "stuck": ("self", signal.SIGKILL),
-         "supervisor": ("supervisor", signal.SIGKILL),
+         "supervisor": ("supervisor", signal.SIGKILL), "abrt-supervisor": ("supervisor", signal.SIGABRT),
+         "segv-supervisor": ("supervisor", signal.SIGSEGV), "stop-supervisor": ("supervisor", signal.SIGSTOP),
+         "stop-proxy": ("hydra_pmi_proxy", signal.SIGSTOP), "stop-mpiexec": ("mpiexec", signal.SIGSTOP),
          "proxy": ("hydra_pmi_proxy", signal.SIGKILL), "mpiexec": ("mpiexec", signal.SIGKILL),
          "launcher": ("launcher", signal.SIGKILL), "term-mpiexec": ("mpiexec", signal.SIGTERM),
          "int-mpiexec": ("mpiexec", signal.SIGINT), "term-launcher": ("launcher", signal.SIGTERM),
@@ -49,7 +52,7 @@ def fault(kind: str) -> None:
     if kind in KILLS:
         name, number = KILLS[kind]
         os.kill(above()[name], number)
-        if name != "self":
+        if name != "self" and number != signal.SIGSTOP:
             threading.Event().wait()
     elif kind == "raise":
         raise KeyError("the rows of May are missing")
@@ -90,6 +93,8 @@ if __name__ == "__main__":
         fault(kind.removeprefix("early "))
     if kind == "threads":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
+    if kind.startswith("ending ") and launched().rank == victim:  # called when refdist's has been
+        atexit.register(fault, kind.removeprefix("ending "))
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.extended.transport.rank
     if "SHM" in os.environ:
@@ -105,8 +110,8 @@ if __name__ == "__main__":
         assert total() == strategy.num_replicas_in_sync
     # From here on; starting may take its time.
     strategy.extended.transport.timeout = float(os.environ.get("SECONDS", "60"))
-    if rank == victim:
-        fault(kind)
+    if rank == victim or kind == "stop everybody":
+        fault(kind.removesuffix(" everybody"))
     if kind == "stuck" and rank == victim + 1:
         strategy.extended.transport._wait(Stuck())
     total()

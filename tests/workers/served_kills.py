@@ -19,8 +19,12 @@ import time
 import uuid
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import kills
 
+LIMIT = 60.0  # seconds for a run, most of which are for a busy machine
+MOMENTS = 6.0  # seconds after the start within which something is killed
+SHARED = "/dev/shm"
 TASKS = {"chief": 0, "worker": 1, "ps": 3}  # the first rank of each
 COUNTS = {"chief": 1, "worker": 2, "ps": 2}
 JOB = """
@@ -56,8 +60,8 @@ SAYS = {
 
 def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, list[str]]:
     """One run: what was killed, the seconds from then to the end, and what was wrong."""
-    run, before, over = uuid.uuid4().hex, set(os.listdir(kills.SHARED)), folder / uuid.uuid4().hex
-    kind, moment = source.choice(sorted(SAYS)), source.uniform(0, kills.MOMENTS)
+    run, before, over = uuid.uuid4().hex, set(os.listdir(SHARED)), folder / uuid.uuid4().hex
+    kind, moment = source.choice(sorted(SAYS)), source.uniform(0, MOMENTS)
     task = source.randrange(COUNTS[kind])
     env = {**os.environ, "PYTHONPATH": str(kills.ROOT), "REFDIST_TIMEOUT": "20", "REFDIST_TEST_RUN": run}
     done = subprocess.Popen([sys.executable, "-m", "refdist", "launch", "--workers", "2", "--ps", "2", job, str(over)],
@@ -72,7 +76,7 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
     at, wrong = time.monotonic(), []
     over.touch()
     try:
-        out, text = done.communicate(timeout=kills.LIMIT)
+        out, text = done.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         done.kill()
         out, text = done.communicate()
@@ -80,7 +84,7 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
     took = time.monotonic() - at
     if left := kills.left_of(run):
         wrong.append(f"left: {left}")
-    if memory := set(os.listdir(kills.SHARED)) - before:
+    if memory := set(os.listdir(SHARED)) - before:
         wrong.append(f"memory left: {memory}")
     goes_on = "the job goes on without it" in text and kind == "worker"
     if goes_on and (done.returncode, out) != (0, "all is there\n"):
@@ -101,7 +105,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    kills.own_shared_memory(__file__, arguments)
+    kills.own_places(__file__, arguments)
     source = random.Random(options.seed)
     folder = Path(f"/tmp/refdist_served_kills_{os.getpid()}")
     folder.mkdir()
