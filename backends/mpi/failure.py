@@ -16,8 +16,7 @@ its own exit status, which is that of the job.
 Supervisors have a reason besides the launchers that kill everything at the first death: MPI's own start waits for all
 processes without a limit, inside of MPI, and only another process can count the seconds.
 
-What no process can say: under plain mpiexec, that mpiexec itself or a supervisor was killed, because then the launcher
-kills all processes of the host at once; and anything about a process that could not be supervised (`supervised`).
+Who watches whom, who tidies, and what no process can say is in docs/supervision.md.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ process stays above all of them.  It
 * adopts the processes of this host that lose their parents, ends those that are left when mpiexec has ended, and
   removes what MPICH leaves in shared memory.
 
+A process that outlives this one does the rest when it is killed: it says so, and ends what is left.
+
 Standard library only.
 """
 
@@ -30,14 +32,16 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.reports import Line, Message, task
-from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, seconds_to_wait
+from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, died, seconds_to_wait, write
 from refdist.core.launcher import named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 STOPPED_SECONDS = 0.5  # and at what is stopped
+LEAVE_SECONDS = 3.0  # how long processes may take to end by themselves, when this one was killed
 LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
 _PROXY = "hydra_pmi_proxy"
 _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
@@ -46,6 +50,8 @@ _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 def main(size: int, command: list[str]) -> int:
     """Starts as many workers with this command; returns the exit status of the job."""
+    key = secrets.token_hex(16)
+    after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
     woken = processes.woken_by(*ENDING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # which the command has blocked, so that none comes too early
     beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
@@ -54,8 +60,29 @@ def main(size: int, command: list[str]) -> int:
         print("there is no mpiexec beside this Python, nor on PATH; run `pip install mpi4py mpich`", file=sys.stderr)
         return 2
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
-    return _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), sys.executable, "-I", "-S", alone, "supervise",
-                           *command], woken).run()
+    supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
+    status = _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), *supervised], key, woken).run()
+    with contextlib.suppress(OSError):
+        after.send(processes.OVER)
+        after.recv(1)  # until that process has ended, too
+    return status
+
+
+def _end_without_launcher(launcher: int, key: str, _: bytes) -> None:
+    """Says that the launch command was killed, and ends what that would have ended."""
+    variable = f"{LAUNCHER_VARIABLE}={launcher} {key}"
+    for pid in processes.with_variable(variable):
+        processes.kill(pid, signal.SIGCONT)  # what is stopped does not end
+    line = Line(key, write)  # the desk, for what supervisors still have to say
+    line.send({"rank": 0, "size": 0, "of": 0, "text": died(launcher), "wait": 0, "label": "launcher", "if_first": True,
+               "status": 128 + signal.SIGKILL})
+    until = time.monotonic() + LEAVE_SECONDS
+    while (left := processes.with_variable(variable)) and time.monotonic() < until + HOLD_SECONDS:
+        line.work()
+        for pid in left if time.monotonic() > until else ():
+            processes.kill(pid)
+        time.sleep(START_SECONDS)
+    line.close()
 
 
 def _options(mpiexec: str) -> list[str]:
@@ -65,11 +92,10 @@ def _options(mpiexec: str) -> list[str]:
 
 
 class _Launch:
-    def __init__(self, size: int, command: list[str], woken: socket.socket) -> None:
+    def __init__(self, size: int, command: list[str], key: str, woken: socket.socket) -> None:
         self._size = size
         self._woken = woken
-        key = secrets.token_hex(16)
-        self._line = Line(key, _write)
+        self._line = Line(key, write)
         self._desk = self._line.become_desk()
         self._waiting = select.epoll()
         for source in (self._woken, *self._line.sockets()):
@@ -222,7 +248,7 @@ class _Launch:
                 tasks = [task(state) for state in self._desk.states.values() if state["supervisor"] == pid]
                 who = f"the supervisor of {named(tasks)}" if tasks else found.name
                 seconds = f"{round(self._stopped[pid], 1):g} s"
-                _write(prefixed("launcher", f"{who} (process {pid}) was stopped for {seconds}, and now goes on"))
+                write(prefixed("launcher", f"{who} (process {pid}) was stopped for {seconds}, and now goes on"))
                 processes.kill(pid, signal.SIGCONT)
 
     def _proxy_died(self, pid: int) -> None:
@@ -252,7 +278,7 @@ class _Launch:
             if number in ENDING and self._is_starting():  # what MPICH's launcher does then depends on the moment
                 if not self._ended_by:
                     name = signal.Signals(number).name
-                    _write(prefixed("launcher", f"ended by {name} before all workers had started"))
+                    write(prefixed("launcher", f"ended by {name} before all workers had started"))
                 self._ended_by = self._ended_by or number
                 self._killed = True
                 self._mpiexec.kill()
@@ -273,14 +299,14 @@ class _Launch:
             else:
                 self._cause += f", or that of {named(missing)} when it started"
         if code > 0 and missing and not self._cause and not self._desk.status and self._is_one_host():
-            _write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
+            write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
         if self._desk.status and not self._cause:
             return self._desk.status
         if code >= 0 and not self._is_of_signals(code) and not (code == _ASSERTS and self._is_proxy) \
                 and not (code and self._desk.status):
             return code
         if self._cause and not self._desk.blamed:
-            _write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
+            write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
         return 128 + signal.SIGKILL
 
 
@@ -293,7 +319,3 @@ class _Launch:
             return True
         return 128 < code < 128 + signal.NSIG or (code < 32 and code & signal.SIGKILL == signal.SIGKILL)
 
-
-def _write(text: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, text.encode(errors="replace"))

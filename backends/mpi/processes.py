@@ -16,8 +16,10 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
+OVER = b"over"  # see `outlived`
 _PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED = "/dev/shm"
@@ -73,6 +75,16 @@ def ignores(pid: int, number: int) -> bool:
             if name == "SigIgn":
                 return bool(int(bits, 16) >> number - 1 & 1)
     return False
+
+
+def with_variable(variable: str) -> list[int]:
+    """The processes that were started with this NAME=VALUE in their environment, and run or are stopped."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            if variable.encode() in file.read().split(b"\0"):
+                found.append(int(name))
+    return found
 
 
 def started_by(launcher: int) -> list[int]:
@@ -154,6 +166,34 @@ def die_with(parent: int, number: int) -> None:
 def adopt_orphans() -> None:
     """From now on processes whose parents have died become children of this one, if it started those."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def outlived(end: Callable[[bytes], object]) -> socket.socket:
+    """Starts a process that outlives this one: nobody's child, in a session of its own, which nothing else reaches.
+
+    Args:
+        end: called in that process when this one has died, with what was last sent to it.
+
+    Returns:
+        A socket, for what is to be sent; after `OVER` nothing is called any more.
+    """
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        there.close()
+        return here
+    try:
+        if not os.fork():
+            here.close()
+            os.setsid()
+            last = b""
+            while (message := there.recv(1 << 16)) not in (b"", OVER):
+                last = message
+            if not message:
+                end(last)
+    finally:
+        os._exit(0)
 
 
 def end_descendants(seconds: float) -> None:

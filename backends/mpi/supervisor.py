@@ -85,6 +85,7 @@ class Supervisor:
         self._topology = ""  # a file that MPICH's launcher leaves when a job is aborted
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
+        self._after: socket.socket | None = None  # a process that tidies when this one is killed
         self._mask: set[int] = set()  # of the signals that were blocked before the worker was started
         self._state = "running"  # how far it is, for the desk
         self._joined = self._finished = False  # what the worker has said
@@ -129,6 +130,8 @@ class Supervisor:
         """Watches the worker, and ends as it does."""
         self._child = child
         self._there.close()
+        if not self._top:
+            self._after = processes.outlived(_remove)
         processes.adopt_orphans()
         woken = processes.woken_by(*_WATCHED)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
@@ -177,6 +180,9 @@ class Supervisor:
                     self._topology = _asked(self._pmi, f"get kvsname={job} key=PMI_hwloc_xmlfile", "value")
                 self._tell("starting")  # before there is a folder, so that the desk knows its name
                 self._folder = self._folder or processes.folder_for_ucx(self._memory, self._who["rank"])
+                if self._after is not None:
+                    with contextlib.suppress(OSError):
+                        self._after.send(json.dumps([self._memory, self._topology]).encode())
                 self._answer_worker(ucx=self._folder)
             elif message["kind"] == "joined":
                 self._limit, self._joined = 0.0, True
@@ -285,8 +291,8 @@ class Supervisor:
                 self._leave()  # the launch command says it, which knows how mpiexec has ended, and what died first
             self._broken = True
             # At once: what forwards it may be gone soon.
-            self._fail(f"{self._above.get(pid, LAUNCH)} (process {pid}) died, and the workers of this host end with it",
-                       0, label="launcher", if_first=True, status=128 + signal.SIGKILL)
+            self._fail(died(pid, self._above.get(pid, LAUNCH)), 0, label="launcher", if_first=True,
+                       status=128 + signal.SIGKILL)
         return _CLOSED
 
     def _chief_ended(self) -> object:
@@ -385,6 +391,9 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 os.write(self._pmi, b"cmd=finalize\n")
                 select.select([self._pmi], [], [], TOLD_SECONDS)
+        if self._after is not None:
+            with contextlib.suppress(OSError):
+                self._after.send(processes.OVER)
         os._exit(status)
 
     def _wait_for_the_launcher(self) -> None:
@@ -410,6 +419,11 @@ class Supervisor:
                 return
 
 
+def died(pid: int, name: str = LAUNCH) -> str:
+    """What is said when a process of the launcher has died."""
+    return f"{name} (process {pid}) died, and the workers of this host end with it"
+
+
 def _nothing() -> object:
     return None
 
@@ -420,6 +434,20 @@ def _late(seconds: float, initialized: bool = False) -> str:
                 "answered. Look whether their hosts reach each other, and have the same version of refdist.")
     return (f"[RD01] starting: not all workers arrived within {seconds:g} s. "
             "Look at why the others did not start.")
+
+
+def _remove(files: bytes) -> None:
+    # Called in a process that outlives a supervisor.
+    if files:
+        memory, topology = json.loads(files)
+        processes.remove_shared_memory(memory)
+        processes.remove_file(topology)
+
+
+def write(text: str) -> None:
+    """Prints a text at once and whole."""
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode(errors="replace"))
 
 
 def seconds_to_wait() -> float:
