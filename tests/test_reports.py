@@ -70,6 +70,27 @@ def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
     assert one.due(1.2)[0] == "[worker 1] later\n"
 
 
+def test_a_report_does_not_wait_for_workers_that_are_stopped() -> None:
+    one = desk(3)
+    one.take(change(1, "joined", stopped=True), 1, 1.0)
+    one.take(said(0, "lost", 5.0), 0, 2.0)
+    assert one.due(2.0) == ("", [])
+    one.take(said(2, "lost", 5.0), 2, 2.5)
+    assert one.due(2.5) == ("", [])  # others that are stopped may soon say the same
+    assert one.next() == 2.8
+    assert one.due(2.8)[0] == "[workers 0, 2] lost\n"
+    one.take(change(1, "joined"), 1, 3.0)  # it goes on
+    one.take(said(1, "lost", 5.0), 1, 4.0)
+    assert one.due(4.0)[0] == "[worker 1] lost\n"
+
+
+def test_a_late_start_names_the_workers_that_are_stopped() -> None:
+    one = desk(3, "starting")
+    one.take(change(1, "starting", stopped=True), 1, 1.0)
+    one.take(said(0, "late", 0.0, missing=True), 0, 2.0)
+    assert one.due(2.0)[0] == "[worker 0] late\n[worker 0] worker 1 (process 101) is stopped\n"
+
+
 @pytest.mark.parametrize(("messages", "status"), [
     ([change(0, "ended")], 0),
     ([change(1, "ended", 137), said(0, "lost", weak=True), change(0, "ended", 70, weak=True)], 137),

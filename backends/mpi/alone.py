@@ -4,6 +4,11 @@ To import one by its name would run `refdist/__init__.py` first, and with it Num
 a second.  So the packages are put in place here as bare ones, which know where their modules are and run nothing.
 """
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt of what follows ends it without a traceback
+
 import os
 import sys
 from importlib.machinery import ModuleSpec

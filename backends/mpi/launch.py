@@ -74,8 +74,8 @@ def _end_without_launcher(launcher: int, key: str, _: bytes) -> None:
     for pid in processes.with_variable(variable):
         processes.kill(pid, signal.SIGCONT)  # what is stopped does not end
     line = Line(key, write)  # the desk, for what supervisors still have to say
-    line.send({"rank": 0, "size": 0, "of": 0, "text": died(launcher), "wait": 0, "label": "launcher", "if_first": True,
-               "status": 128 + signal.SIGKILL})
+    line.send({"rank": 0, "size": 0, "of": 0, "text": died(launcher, "python -m refdist launch"), "wait": 0,
+               "label": "launcher", "if_first": True, "status": 128 + signal.SIGKILL})
     until = time.monotonic() + LEAVE_SECONDS
     while (left := processes.with_variable(variable)) and time.monotonic() < until + HOLD_SECONDS:
         line.work()
@@ -104,7 +104,7 @@ class _Launch:
         this = os.getpid()
         self._mpiexec = subprocess.Popen(
             command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {key}"}, start_new_session=True,
-            preexec_fn=lambda: processes.die_with(this, signal.SIGTERM))
+            preexec_fn=lambda: processes.die_with(this, signal.SIGKILL))
         self._end = self._watch(self._mpiexec.pid)
         self._over = False  # whether that has ended, and all other processes end because of it
         self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them

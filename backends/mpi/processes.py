@@ -97,19 +97,11 @@ def started_by(launcher: int) -> list[int]:
     return found
 
 
-def launchers(top: int) -> list[tuple[int, str]]:
-    """The processes between this one and its launcher, nearest first, with their names.
-
-    Args:
-        top: the process of the launch command, which is the last one; 0 where the launcher was started otherwise.
-    """
+def launchers() -> list[tuple[int, str]]:
+    """The processes of a launcher above this one, nearest first, with their names."""
     found: list[tuple[int, str]] = []
     pid = os.getppid()
-    while pid > 1 and (here := facts(pid)) is not None:
-        if pid == top:
-            return [*found, (pid, "python -m refdist launch")]
-        if not top and not here.name.startswith(_LAUNCHERS):
-            break
+    while pid > 1 and (here := facts(pid)) is not None and here.name.startswith(_LAUNCHERS):
         found.append((pid, here.name))
         pid = here.parent
     return found

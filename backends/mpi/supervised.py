@@ -53,7 +53,7 @@ def start() -> None:
         return
     found = launched()
     if found is None or found.launcher != "Hydra" or "mpi4py.MPI" in sys.modules:
-        for launcher, _ in processes.launchers(0)[:1]:
+        for launcher, _ in processes.launchers()[:1]:
             # OpenMPI's does not always end the workers that it has when it ends, and cannot when it is killed.
             processes.die_with(launcher, signal.SIGKILL)
         return

@@ -9,6 +9,7 @@ process that has forked (`supervised`), and ends last.  It
   HOLD_SECONDS, before it ends the job;
 * counts the seconds in which the worker joins the others.  MPI's own start waits without a limit, inside of MPI, and
   holds the interpreter's lock meanwhile, so the worker cannot count them itself;
+* sees when its worker is stopped, and kills it when that has lasted longer than processes wait for each other;
 * passes on the signals that the launcher passes on, and knows afterwards that a worker that they ended was told to end;
 * watches the processes of the launcher above it: when one of them dies, it ends its worker and the other ones, which
   MPICH's would not do by itself.
@@ -47,7 +48,6 @@ from refdist.core.launcher import launched, on_this_host, prefixed
 
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
-LAUNCH = "python -m refdist launch"
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"  # for how many seconds processes wait for each other
 DEFAULT_TIMEOUT = 300.0
 HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
@@ -73,10 +73,10 @@ class Supervisor:
 
     def __init__(self) -> None:
         found = launched()
-        process, _, desk = os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")
+        desk = os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")[2]
         rank, size = (0, 1) if found is None else (found.rank, found.size)
-        self._top = int(process or 0)
-        self._above = dict(processes.launchers(self._top))
+        self._launched = bool(desk)  # by the launch command, which is above mpiexec
+        self._above = dict(processes.launchers())
         self._line = Line(desk or desk_of(os.getppid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
         self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
@@ -130,7 +130,7 @@ class Supervisor:
         """Watches the worker, and ends as it does."""
         self._child = child
         self._there.close()
-        if not self._top:
+        if not self._launched:
             self._after = processes.outlived(_remove)
         processes.adopt_orphans()
         woken = processes.woken_by(*_WATCHED)
@@ -139,7 +139,7 @@ class Supervisor:
         todo |= {woken.fileno(): lambda: self._signalled(woken.recv(64)), self._here.fileno(): self._hear}
         self._tell("running")
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
-        for pid in dict.fromkeys([*self._above, *([self._top] if self._top else [])]):
+        for pid in self._above:
             descriptor = processes.opened(pid)
             if descriptor is None:
                 self._launcher_died(pid)
@@ -285,14 +285,11 @@ class Supervisor:
         if self._finished and self._status is None:  # nothing is lost, and nothing stays
             self._broken, self._kill_at = True, min(self._kill_at, time.monotonic() + TOLD_SECONDS)
         elif self._end_at == _NEVER:
-            if self._top and not processes.alive(self._top):
-                pid = self._top  # mpiexec ends with it
-            elif self._top in self._above:
+            if self._launched:
                 self._leave()  # the launch command says it, which knows how mpiexec has ended, and what died first
             self._broken = True
             # At once: what forwards it may be gone soon.
-            self._fail(died(pid, self._above.get(pid, LAUNCH)), 0, label="launcher", if_first=True,
-                       status=128 + signal.SIGKILL)
+            self._fail(died(pid, self._above[pid]), 0, label="launcher", if_first=True, status=128 + signal.SIGKILL)
         return _CLOSED
 
     def _chief_ended(self) -> object:
@@ -402,15 +399,13 @@ class Supervisor:
         while time.monotonic() < until and all(map(processes.alive, self._above)):
             time.sleep(0.01)
         for pid in self._above if self._broken else ():
-            if pid != self._top:
-                processes.kill(pid)
+            processes.kill(pid)
 
     def _write(self, text: str) -> None:
         # What a dead process of the launcher would have forwarded goes where the one above it writes: other processes
-        # may have inherited its end of the pipe, so that what is written to it is lost without an error.  The launch
-        # command forwards nothing; mpiexec writes to where it does.
+        # may have inherited its end of the pipe, so that what is written to it is lost without an error.
         data, above = text.encode(errors="replace"), list(self._above)
-        dead = [i for i, pid in enumerate(above) if pid != self._top and not processes.alive(pid)]
+        dead = [i for i, pid in enumerate(above) if not processes.alive(pid)]
         places = [f"/proc/{pid}/fd/2" for pid in above]
         for path in (*places[max(dead) + 1:], _OWN) if dead else (_OWN, *places):
             with contextlib.suppress(OSError):
@@ -419,7 +414,7 @@ class Supervisor:
                 return
 
 
-def died(pid: int, name: str = LAUNCH) -> str:
+def died(pid: int, name: str) -> str:
     """What is said when a process of the launcher has died."""
     return f"{name} (process {pid}) died, and the workers of this host end with it"
 
