@@ -22,6 +22,7 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import secrets
@@ -61,14 +62,14 @@ def main(size: int, command: list[str]) -> int:
         return 2
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
-    status = _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), *supervised], key, woken).run()
+    status = _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), *supervised], key, woken, after).run()
     with contextlib.suppress(OSError):
         after.send(processes.OVER)
         after.recv(1)  # until that process has ended, too
     return status
 
 
-def _end_without_launcher(launcher: int, key: str, _: bytes) -> None:
+def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
     """Says that the launch command was killed, and ends what that would have ended."""
     variable = f"{LAUNCHER_VARIABLE}={launcher} {key}"
     for pid in processes.with_variable(variable):
@@ -83,6 +84,9 @@ def _end_without_launcher(launcher: int, key: str, _: bytes) -> None:
             processes.kill(pid)
         time.sleep(START_SECONDS)
     line.close()
+    for memory, topology in json.loads(files or b"[]"):
+        processes.remove_shared_memory(memory)
+        processes.remove_file(topology)
 
 
 def _options(mpiexec: str) -> list[str]:
@@ -92,9 +96,11 @@ def _options(mpiexec: str) -> list[str]:
 
 
 class _Launch:
-    def __init__(self, size: int, command: list[str], key: str, woken: socket.socket) -> None:
+    def __init__(self, size: int, command: list[str], key: str, woken: socket.socket, after: socket.socket) -> None:
         self._size = size
         self._woken = woken
+        self._after = after  # a process that outlives this one
+        self._files = b""  # what that removes
         self._line = Line(key, write)
         self._desk = self._line.become_desk()
         self._waiting = select.epoll()
@@ -129,9 +135,9 @@ class _Launch:
         self._line.close()
         status = 128 + self._ended_by if self._ended_by else self._desk.cause or self._lost(self._mpiexec.returncode)
         processes.end_descendants(0 if status else LINGER_SECONDS)
-        for state in self._desk.states.values():
-            processes.remove_shared_memory(state["memory"])
-            processes.remove_file(state["topology"])
+        for memory, topology in self._left():
+            processes.remove_shared_memory(memory)
+            processes.remove_file(topology)
         return status
 
     def _step(self) -> None:
@@ -149,12 +155,22 @@ class _Launch:
             self._find_proxies(now)
         self._wake()
 
+    def _left(self) -> list[tuple[str, str]]:
+        # What MPI may leave in shared memory, and a file of its launcher.
+        return sorted({(state["memory"], state["topology"]) for state in self._desk.states.values()})
+
     def _is_starting(self) -> bool:
-        return len(self._seen) < min([self._size, *(state["size"] for state in self._desk.states.values())])
+        here: int = min([self._size, *(state["size"] for state in self._desk.states.values())])
+        return len(self._seen) < here
 
     def _look(self, seconds: float) -> None:
         events = self._waiting.poll(seconds)
         self._line.work()  # what supervisors have said before they ended
+        files = json.dumps(self._left()).encode()
+        if files != self._files:
+            self._files = files
+            with contextlib.suppress(OSError):
+                self._after.send(files)
         for rank in self._desk.states.keys() - self._seen:
             self._seen.add(rank)
             self._found(self._desk.states[rank])

@@ -132,26 +132,28 @@ class Desk:
     def due(self, now: float) -> tuple[str, list[tuple[Any, Message]]]:
         """What is to be printed now, and the answers to be sent afterwards."""
         text, answers = "", list[tuple[Any, Message]]()
-        reporting = {message["rank"] for _, message, _ in self._waiting}
-        reports = bool(self._waiting) and (now >= self._reports_at() or self._is_everyone(reporting | self._quiet))
+        # With a report that is due come those of others with the same text, and all when nobody is left to report.
+        due = {message["text"] for until, message, _ in self._waiting if until <= now}
+        together = now >= self._together_at()
+        printed = [(message, sender) for _, message, sender in self._waiting if together or message["text"] in due]
         for said, (until, tasks) in list(self._warnings.items()):
-            if reports or now >= until or self._is_everyone(tasks):
+            if printed or now >= until or self._is_everyone(tasks):
                 del self._warnings[said]
                 text += prefixed(named(tasks), said)
-        if reports:
+        if printed:
             groups: dict[tuple[str, str], set[Task]] = {}
-            for _, message, _ in self._waiting:
+            for message, _ in printed:
                 said = message["text"] + (self._missing() if message.get("missing") else "")
                 groups.setdefault((message.get("label", ""), said), set()).add(task(message))
             text += "".join(prefixed(label or named(tasks), said) for (label, said), tasks in groups.items())
-            for _, message, sender in self._waiting:
+            for message, sender in printed:
                 if message.get("ends"):
                     self._ending.add(message["rank"])
                 (answers if message.get("ends") else self._held).append((sender, {"answer": "printed"}))
             self._labelled |= {said for label, said in groups if label}
             self.blamed = self.blamed or any(label for label, said in groups if said)
-            self._waiting = []
-            self._quiet |= reporting
+            self._waiting = [] if together else [one for one in self._waiting if one[1]["text"] not in due]
+            self._quiet |= {message["rank"] for message, _ in printed}
         ended = {rank for rank, found in self.states.items() if found["state"] == "ended"}
         if self._ending <= ended:
             answers += self._held
@@ -169,7 +171,7 @@ class Desk:
         if any(message.get("missing") for _, message, _ in self._waiting):
             # Who began to wait a little later has waited for the same ones, and says the same.
             for rank, found in self.states.items():
-                if found["state"] == "starting" and rank not in reporting:
+                if found["state"] == "starting" and rank not in {message["rank"] for _, message, _ in self._waiting}:
                     answers.append((self._senders[rank], {"answer": "late"}))
                     found["state"] = "told"
         return text, [(sender, {**answer, "status": self.status}) for sender, answer in answers]
@@ -181,16 +183,19 @@ class Desk:
 
     def next(self) -> float:
         """When `due` has something to do at the latest."""
-        return min([self._reports_at(), *(until for until, _ in self._warnings.values())])
+        return min([self._together_at(), *(until for until, _, _ in self._waiting),
+                    *(until for until, _ in self._warnings.values())])
 
-    def _reports_at(self) -> float:
-        until = min((until for until, _, _ in self._waiting), default=math.inf)
+    def _together_at(self) -> float:
+        # When all that waits is printed: nobody else will report.
+        reporting = {message["rank"] for _, message, _ in self._waiting}
+        if not reporting:
+            return math.inf
+        if self._is_everyone(reporting | self._quiet):
+            return -math.inf
         # What is stopped is not waited for, or only as long as what may soon say the same.
         stopped = {rank for rank, found in self.states.items() if found["stopped"]}
-        reporting = {message["rank"] for _, message, _ in self._waiting}
-        if stopped and reporting and self._is_everyone(stopped | reporting | self._quiet):
-            until = min(until, self._last + MERGE_SECONDS)
-        return until
+        return self._last + MERGE_SECONDS if self._is_everyone(stopped | reporting | self._quiet) else math.inf
 
     def _is_everyone(self, workers: Collection[object]) -> bool:
         sizes = [found["size"] for found in self.states.values()]

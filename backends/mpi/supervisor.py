@@ -283,7 +283,8 @@ class Supervisor:
 
     def _launcher_died(self, pid: int) -> object:
         if self._finished and self._status is None:  # nothing is lost, and nothing stays
-            self._broken, self._kill_at = True, min(self._kill_at, time.monotonic() + TOLD_SECONDS)
+            self._broken = not self._launched
+            self._kill_at = min(self._kill_at, time.monotonic() + TOLD_SECONDS)
         elif self._end_at == _NEVER:
             if self._launched:
                 self._leave()  # the launch command says it, which knows how mpiexec has ended, and what died first

@@ -53,7 +53,8 @@ from refdist.backends.mpi import between_hosts, failure, greeting, mpi_types, su
 from refdist.backends.mpi.messages import MPIPeers
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
-from refdist.backends.mpi.start import TIMEOUT_VARIABLE, limit, started
+from refdist.backends.mpi.start import limit, started
+from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement, history
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
