@@ -138,7 +138,7 @@ def tree(launcher: int, way: str = "launch") -> dict[str, list[int]]:
                if runs(pid, os.path.basename(sys.executable))]
     # Under plain mpiexec a process becomes a supervisor when it has forked.
     found["supervisor"] = [pid for pid in started if way == "launch" or processes.children(pid)]
-    found["worker"] = [pid for one in found["supervisor"] for pid in processes.children(one)][:WORKERS] or [
+    found["worker"] = [pid for one in found["supervisor"] for pid in processes.children(one)[:1]] or [
         pid for pid in started if way != "launch"]
     return found
 

@@ -26,10 +26,11 @@ from test_workers import ROOT, mpiexec, options
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
 from refdist.backends.mpi.launch import _Launch
-from refdist.backends.mpi.reports import Desk, named, prefixed
+from refdist.backends.mpi.reports import Desk
 from refdist.backends.mpi.supervisor import TOLD_SECONDS, Supervisor, limit
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
+from refdist.core.launcher import Task, named, prefixed, task_of
 
 pytestmark = pytest.mark.slow
 
@@ -196,18 +197,18 @@ def put_together(text: str) -> str:
         if not blocks or blocks[-1][0] != label:
             blocks.append((label, []))
         blocks[-1][1].append(body)
-    alone = {f"worker {rank}": rank for rank in range(3)}
-    ranks: dict[str, list[int]] = {}
+    alone = {str(task): task for task in (task_of(rank, 3) for rank in range(3))}
+    tasks: dict[str, list[Task]] = {}
     for label, lines in blocks:
         if label in alone:
-            ranks.setdefault("\n".join(lines), []).append(alone[label])
+            tasks.setdefault("\n".join(lines), []).append(alone[label])
     together = []
     for label, lines in blocks:
         body = "\n".join(lines)
         if label not in alone:
             together.append(prefixed(label, body) if label else body + "\n")
-        elif body in ranks:
-            together.append(prefixed(named(ranks.pop(body)), body))
+        elif body in tasks:
+            together.append(prefixed(named(tasks.pop(body)), body))
     return "".join(together)
 
 
@@ -568,7 +569,7 @@ def test_a_late_start_ends_a_launcher_that_would_go_on(tmp_path: Path, name: str
                                                        capfd: pytest.CaptureFixture[str]) -> None:
     job = launcher_of(tmp_path, name, "sleep 1000 > /dev/null 2>&1 & echo $!")
     assert job.stdout is not None
-    limit(int(job.stdout.readline()), 0.01, "4")
+    limit(int(job.stdout.readline()), 0.01, "worker 4")
     job.communicate(timeout=60)
     assert job.returncode == (-signal.SIGTERM if goes_on else 0)
     assert "[worker 4] [RD01] starting: not all workers arrived" in capfd.readouterr().err
@@ -626,7 +627,7 @@ def test_mpiexec_that_was_killed_is_named_though_a_supervisor_s_end_is_seen_firs
         run._mpiexec.kill()
         os.waitid(os.P_PID, run._mpiexec.pid, os.WEXITED | os.WNOWAIT)
         assert processes.facts(run._mpiexec.pid).ends
-    run._supervisor_died({"rank": 1, "state": "joined", "supervisor": 2, "proxy": 3})
+    run._supervisor_died({"rank": 1, "of": 3, "state": "joined", "supervisor": 2, "proxy": 3})
     run._mpiexec_ended(run._mpiexec.wait())
     assert run._cause == f"mpiexec (process {run._mpiexec.pid}) was killed by SIGKILL"
 

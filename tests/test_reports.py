@@ -225,14 +225,19 @@ def test_what_does_not_come_from_the_job_is_not_read(data: bytes) -> None:
     line.close()
 
 
-@pytest.mark.parametrize("kind", ["a report", "a state"])
+MESSAGES = {"a report": said(1, "lost", 0.0, task=["worker", 1], label="launcher"),
+            "a warning": said(1, "look", 0.0, task=["worker", 1], label="launcher", warning=True),
+            "a state": change(1, "joined", task=["worker", 1], label="launcher")}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
 def test_what_is_no_message_of_a_supervisor_is_not_read(kind: str) -> None:
     written: list[str] = []
     key = uuid.uuid4().hex
     line, other = Line(key, written.append), Line(key, written.append)
     line.become_desk()
-    message = said(1, "lost", 0.0) if kind == "a report" else change(1, "joined")
-    for name in message.keys() - {"text"}:
+    message = MESSAGES[kind]
+    for name in message.keys() - {"text", "warning"}:
         for wrong in (None, [], 1 if isinstance(message[name], str) else "one"):
             assert other.send({**message, name: wrong})
             line.work()
@@ -274,7 +279,7 @@ def test_a_process_without_a_supervisor_is_killed_when_its_start_takes_too_long(
         done = subprocess.run([sys.executable, "-I", "-S", alone.__file__, "limit", str(waits.pid), "0.1", "ps 2"],
                               capture_output=True, text=True, timeout=60)
         assert (waits.wait(), done.returncode) == (-9, 0)
-    assert done.stderr == ("[ps 2] [RD01] starting: not all workers arrived within 0 s. "
+    assert done.stderr == ("[ps 2] [RD01] starting: not all workers arrived within 0.1 s. "
                            "Look at why the others did not start.\n")
 
 

@@ -325,7 +325,6 @@ class _Launch:
             write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
         return 128 + signal.SIGKILL
 
-
     def _is_of_signals(self, code: int) -> bool:
         """Whether mpiexec returns this when one of its processes has died of a signal, and it has killed the others.
 
@@ -334,4 +333,3 @@ class _Launch:
         if self._size == 1 and code in _CRASHES:
             return True
         return 128 < code < 128 + signal.NSIG or (code < 32 and code & signal.SIGKILL == signal.SIGKILL)
-

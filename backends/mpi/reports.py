@@ -296,7 +296,11 @@ class Line:
 
 def _is_for_a_desk(message: Message) -> bool:
     wanted = _REPORT if "text" in message else _STATE
-    return all(isinstance(message.get(name), (float, int) if kind is float else kind) for name, kind in wanted.items())
+    words = message.get("task", ["", 0])
+    return (isinstance(words, list) and list(map(type, words)) == [str, int]
+            and isinstance(message.get("label", ""), str)
+            and all(isinstance(message.get(name), (float, int) if kind is float else kind)
+                    for name, kind in wanted.items()))
 
 
 def _bound(name: bytes) -> socket.socket:
