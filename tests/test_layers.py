@@ -34,7 +34,7 @@ RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 FACES = {"__init__", "__main__", "tf", "compat.v2", "backends.__init__"}
 # Lists of built-in plugins: found by name when they are asked for, as those of other packages are.
 BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
-            ("array.backend", "backends.jax.__init__"), ("array.backend", "backends.torch.__init__"),
+            ("array.backend", "backends.jax.backend"), ("array.backend", "backends.torch.backend"),
             ("array.connection", "backends.simulated.workers"), ("array.connection", "backends.mpi.transport")}
 
 

@@ -1,5 +1,1 @@
 """PyTorch's tensors: as guests on simulated devices, and as a backend (`REFDIST_BACKEND=torch`)."""
-
-from refdist.backends.torch.backend import Torch
-
-__all__ = ["Torch"]

@@ -59,8 +59,8 @@ from refdist.runtime import Field
 if TYPE_CHECKING:
     from refdist.array.transport import Transport
 
-BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "jax": "refdist.backends.jax:Jax",
-            "simulated": "refdist.backends.simulated:Simulated", "torch": "refdist.backends.torch:Torch"}
+BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "jax": "refdist.backends.jax.backend:Jax",
+            "simulated": "refdist.backends.simulated:Simulated", "torch": "refdist.backends.torch.backend:Torch"}
 VARIABLE = "REFDIST_BACKEND"
 _FLOAT32 = np.dtype(np.float32)
 
