@@ -51,10 +51,7 @@ NOT_PLANNED = {
 # Parameters that have no meaning here.
 PARAMETERS_LEFT_OUT = {
     "constant": {"shape", "name"},
-    "nest.flatten": {"expand_composites"},
     "nest.map_structure": {"kwargs"},
-    "nest.pack_sequence_as": {"expand_composites"},
-    "nest.assert_same_structure": {"check_types", "expand_composites"},
     "data.Dataset.map": {"synchronous", "use_unbounded_threadpool"},
     "data.Dataset.range": {"kwargs"},  # output_type and name, by name
     "data.DatasetSpec": {"dataset_shape"},

@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from refdist import errors
 from refdist.array import collectives
-from refdist.array.backend import current_backend
+from refdist.array.backend import beside, current_backend
 from refdist.array.collectives import Part
 from refdist.array.convert import frozen, to_numpy
 from refdist.array.float_errors import Reported
@@ -224,9 +224,10 @@ def _divided(op: ReduceOp, total: Array, count: int) -> Any:
 def first(transport: Transport, call: CollectiveCall, part: Part) -> Any:
     """Worker 0's array or IndexedSlices; how many slices there are may differ between workers."""
     if not isinstance(part, IndexedSlices):
-        return transport.broadcast(call, part)
-    values, indices, shape = transport.all_gather_object(call, (part.values, part.indices, part.dense_shape))[0]
-    return IndexedSlices(values, indices, shape)
+        return beside(transport.broadcast(call, part), part)
+    shape = None if part.dense_shape is None else to_numpy(part.dense_shape)
+    values, indices, shape = transport.all_gather_object(call, (*map(to_numpy, collectives.leaves(part)), shape))[0]
+    return IndexedSlices(beside(values, part.values), beside(indices, part.indices), shape)
 
 
 def widest(transports: Iterable[Transport]) -> Transport:

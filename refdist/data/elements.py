@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
-from refdist.array.convert import frozen, is_array, is_text, library_of, numpy_dtype, read_only, to_array, xp_of
+from refdist.array.convert import frozen, guest_of, is_array, is_text, library_of, numpy_dtype, read_only, to_array, xp_of
 from refdist.core.integers import integer
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
@@ -225,7 +225,12 @@ def _stacked(column: tuple[Any, ...]) -> Any:
                            "first, with `flat_map`.")
     if all(one is None for one in column):
         return None
-    return np.array(column, object) if is_text(column[0]) else xp_of(column[0]).stack(column)
+    return np.array(column, object) if is_text(column[0]) else _functions(column).stack(column)
+
+
+def _functions(column: tuple[Any, ...]) -> Any:
+    # NumPy's, but for the arrays of a guest.
+    return xp_of(column[0]) if guest_of(column[0]) is not None else np
 
 
 def rows_of(leaf: npt.NDArray[np.generic] | None, which: int | slice | npt.NDArray[np.intp]) -> Any:
@@ -305,7 +310,7 @@ def concatenate(parts: Sequence[object], start: int) -> Any:
                 raise errors.error("RD26", "Dataset.rebatch", f"the rows from {start} on have shapes "
                                    f"{np.shape(column[0])[1:]} and {np.shape(part)[1:]}",
                                    "Give all rows one shape.")
-        joined.append(None if column[0] is None else read_only(xp_of(column[0]).concat(column)))
+        joined.append(None if column[0] is None else read_only(_functions(column).concat(column)))
     return nest.pack_sequence_as(parts[0], joined)
 
 

@@ -62,7 +62,8 @@ class StrategyExtended(OneOfAKind, Updates):
 
     def __init__(self, container_strategy: Strategy, *, worker_devices: Sequence[str] = ("CPU:0",),
                  parameter_devices: Sequence[str] | None = None,
-                 cross_device_ops: CrossDeviceOps | None = None, transport: Transport | None = None) -> None:
+                 cross_device_ops: CrossDeviceOps | None = None, transport: Transport | None = None,
+                 through: Transport | None = None) -> None:
         self._strategy = container_strategy
         devices = tuple(map(config.check_device, worker_devices))
         self._parameter_devices = (devices if parameter_devices is None
@@ -70,8 +71,9 @@ class StrategyExtended(OneOfAKind, Updates):
         self._backend = current_backend() if self._keeps_backend else None
         self.transport = transport or LoneWorker()
         self.layout = layout = self.transport.layout(devices)
-        self._reduction = reduction = Reduction(cross_device_ops, self.transport, devices, self._current_backend,
-                                                self._ordered, self._lengths_may_differ)
+        # What is reduced or gathered may be a guest's arrays, which go through the memory of the host.
+        self._reduction = reduction = Reduction(cross_device_ops, through or self.transport, devices,
+                                                self._current_backend, self._ordered, self._lengths_may_differ)
         self._contexts = [self._context._of(container_strategy, layout.first + i, reduction)
                           for i in range(layout.count)]
 

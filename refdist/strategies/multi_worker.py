@@ -95,13 +95,16 @@ class MultiWorkerMirroredExtended(StrategyExtended):
         for device in local:
             config.check_device(device, "num_accelerators")
         devices = [names.canonical(f"/job:{job}/task:{task}/{device}") for device in local]
-        ops = None
+        ops = through = None
         if transport is not None:
             self._ordered = options.implementation is CommunicationImplementation.AUTO
             backend = current_backend()
-            transport = backend.between_workers(through_host(backend, transport, devices), devices)
-            ops = AcrossWorkers(transport, transport.layout(devices).total, self._ordered)
-        super().__init__(container_strategy, worker_devices=devices, cross_device_ops=ops, transport=transport)
+            through = backend.between_workers(through_host(backend, transport, devices), devices)
+            ops = AcrossWorkers(through, transport.layout(devices).total, self._ordered)
+            if backend.array_types:
+                transport = through
+        super().__init__(container_strategy, worker_devices=devices, cross_device_ops=ops, transport=transport,
+                         through=through)
 
     @property
     def experimental_between_graph(self) -> bool:

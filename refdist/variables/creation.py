@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike
 
 from refdist import errors, journal
 from refdist.array import collectives
-from refdist.array.backend import current_backend
+from refdist.array.backend import beside, current_backend
 from refdist.array.convert import aliases, converted, copied, dtype_of, frozen, has_dtype, kind_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, context_stack, devices, lockstep
@@ -362,7 +362,7 @@ def _check_copies(kind: Kind, copies: Sequence[ResourceVariable]) -> None:
 def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, target: str) -> None:
     transport = strategy.extended.transport
     found = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
-    made._array = frozen(collectives.put(strategy.extended.backend, found, made._device))
+    made._array = frozen(collectives.put(strategy.extended.backend, beside(found, made._array), made._device))
 
 
 def _described(name: object, synchronization: object, aggregation: object) -> str:

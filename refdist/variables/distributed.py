@@ -27,7 +27,7 @@ import numpy as np
 from refdist import errors, journal
 from refdist.array import collectives
 from refdist.array import transport as transports
-from refdist.array.backend import current_backend
+from refdist.array.backend import beside, current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
@@ -119,7 +119,7 @@ class _Shared(Variable):
             case Read.REPLICA_0:
                 transport, array = self._strategy.extended.transport, self._copies[0]._array
                 call = transport.call(f"reading variable {self.name}", self.name, like=array)
-                return self._to_current_device(transport.broadcast(call, array))
+                return self._to_current_device(beside(transport.broadcast(call, array), array))
             case Refusal(code):
                 raise refused(code, f"reading variable {self.name}", self)
             case _:
