@@ -292,7 +292,7 @@ def test_a_transport_is_handed_numpy_s_arrays_only() -> None:
     with process.fresh():
         made.value["apart"] = strict_world.Apart()
         refdist.set_backend("apart")
-        transport = through_host(made.value["apart"], Inner(), ["GPU:1"])
+        transport = through_host(Inner(), ["GPU:1"])
         mine, call = xp.asarray([1.0, 2.0], dtype=xp.float32), transport.call("a call")
         found = [transport.broadcast(call, mine), *transport.all_reduce(call, [[mine]]),
                  *transport.all_gather(call, [[mine, mine]], 0),

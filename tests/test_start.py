@@ -79,7 +79,7 @@ def test_the_modules_of_the_suite_hide_none_of_the_standard_library(python: str)
     ("own:Alone", {"strategy": "theirs:make"}, "theirs:make: ModuleNotFoundError: No module named 'theirs'"),
     ("own:Alone", {"strategy": "own:make"}, "own:make: AttributeError: module 'own' has no attribute 'make'"),
     ("own:Alone", {"strategy": "own"}, "'own' is not package.module:name"),
-    ("nothing", {}, "not package.module:Class, and not one of refdist, gpu, tensorflow, torch, jax"),
+    ("nothing", {}, "not package.module:Class, and not one of refdist, gpu, tensorflow, tensorflow-2x2, torch, jax"),
     ("own:Alone", {"in_process": True}, "--in-process is this Python, and --python is another one"),
     ("testee:own", {}, "--python and --strategy are for adapters"),
 ])

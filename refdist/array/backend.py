@@ -351,12 +351,13 @@ def beside(array: Array, like: Array) -> Any:
     """`array` as one of the library of `like`, where either is a guest's; a backend's own are `put` on a device."""
     if type(array) is type(like):
         return array
-    backend, library, own = current_backend(), convert.library_of(like), convert.library_of(array)
-    if library is own:
+    guest, own = convert.guest_of(like), convert.guest_of(array)
+    if guest is own:
         return array
+    backend = current_backend()
     if own is not None and own is not backend:
         array = own.to_numpy(array)
-    return array if library is None or library is backend else library.put(array, "")
+    return array if guest is None or guest is backend else guest.put(array, "")
 
 
 def constant(value: object, dtype: object = None) -> Any:

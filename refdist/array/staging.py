@@ -18,22 +18,21 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from refdist import nest
-from refdist.array.backend import Backend, named
+from refdist.array.backend import named
 from refdist.array.convert import Library, frozen, library_of, to_numpy
 from refdist.array.transport import Columns, HostArray, Transport
 from refdist.array.types import Array
 from refdist.core.agreement import CollectiveCall
 
 
-def through_host(backend: Backend, transport: Transport, devices: Sequence[str]) -> Transport:
-    """The transport for arrays of a backend.
+def through_host(transport: Transport, devices: Sequence[str]) -> Transport:
+    """The transport for arrays of any library.
 
     Args:
-        backend: whose arrays a program has.
         transport: carries NumPy arrays and compares calls.
         devices: the device of each of this worker's replicas.
     """
-    return ThroughHost(backend, transport, devices[0])
+    return ThroughHost(transport, devices[0])
 
 
 def is_foreign(value: object) -> TypeGuard[Any]:
@@ -54,10 +53,9 @@ class _Staged:
 
 
 class ThroughHost(Transport):
-    """Carries a backend's arrays over a transport for NumPy's; `device` is where they are put."""
+    """Carries arrays of other libraries over a transport for NumPy's; `device` is where they are put."""
 
-    def __init__(self, backend: Backend, inner: Transport, device: str) -> None:
-        self._backend = backend
+    def __init__(self, inner: Transport, device: str) -> None:
         self._inner = inner
         self._device = device
         self.rank, self.size, self.timeout = inner.rank, inner.size, inner.timeout
@@ -96,8 +94,7 @@ class ThroughHost(Transport):
                 for result, library in zip(results, libraries, strict=True)]
 
     def _put(self, array: Array, library: Library) -> Any:
-        # A guest has no device of refdist's.
-        return frozen(library.put(array, self._device if library is self._backend else ""))
+        return frozen(library.put(array, self._device))
 
 
 def _on_host(columns: Columns) -> list[list[Any]]:

@@ -99,7 +99,7 @@ class MultiWorkerMirroredExtended(StrategyExtended):
         if transport is not None:
             self._ordered = options.implementation is CommunicationImplementation.AUTO
             backend = current_backend()
-            through = backend.between_workers(through_host(backend, transport, devices), devices)
+            through = backend.between_workers(through_host(transport, devices), devices)
             ops = AcrossWorkers(through, transport.layout(devices).total, self._ordered)
             if backend.array_types:
                 transport = through

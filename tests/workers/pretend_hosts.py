@@ -21,7 +21,7 @@ from refdist.array.ordered_sum import ordered_sum
 from refdist.backends.mpi import between_hosts
 
 DTYPES = ("float16", "float32", "float64", "complex64", "complex128", "int8", "int64", "uint16", "bool")
-TURNS, GROWING, FULL_FROM = 24, 12, 18
+TURNS, GROWING, FULL_FROM = 24, 12, 8
 
 
 def columns_of(seed: int, turn: int, rank: int, replicas: int) -> list[list[Any]]:
