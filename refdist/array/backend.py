@@ -351,7 +351,8 @@ def beside(array: Array, like: Array) -> Any:
     """`array` as one of the library of `like`, where either is a guest's; a backend's own are `put` on a device."""
     if type(array) is type(like):
         return array
-    guest, own = convert.guest_of(like), convert.guest_of(array)
+    guest: Any = convert.guest_of(like)
+    own: Any = convert.guest_of(array)
     if guest is own:
         return array
     backend = current_backend()

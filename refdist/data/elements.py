@@ -9,7 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
-from refdist.array.convert import frozen, guest_of, is_array, is_text, library_of, numpy_dtype, read_only, to_array, xp_of
+from refdist.array.convert import (
+    frozen,
+    guest_of,
+    is_array,
+    is_text,
+    library_of,
+    numpy_dtype,
+    read_only,
+    to_array,
+    xp_of,
+)
 from refdist.core.integers import integer
 from refdist.data.spec import TensorSpec, is_dataset, made, same_dtype, spec_of
 
