@@ -223,7 +223,7 @@ def observed(first: int, count: int) -> list[list[str]]:
 def compared(launch: Callable[..., subprocess.CompletedProcess[str]], workers: int, replicas: int,
              variant: dict[str, str], first: int, count: int) -> tuple[int, list[str]]:
     """How many results there are, and those that differ between simulated workers and processes."""
-    simulated = refdist.simulate_workers(lambda: observed(first, count), workers, replicas)
+    simulated = refdist.simulate_workers(lambda: observed(first, count), workers, None if replicas == 1 else replicas)
     devices = {"REFDIST_DEVICES": f"CPU:1,GPU:{replicas}"} if replicas > 1 else {}
     with tempfile.TemporaryDirectory() as folder:
         done = launch(workers, __file__, "--worker", folder, "--first", str(first), "--programs", str(count),
