@@ -265,7 +265,7 @@ def test_each_simulated_worker_sets_its_strategy() -> None:
         refdist.experimental_set_strategy(None)
         return float(total), current, refdist.has_strategy()
 
-    assert refdist.simulate_workers(program, 2) == [(2.0, True, False)] * 2
+    assert refdist.simulate_workers(program, 2, 1) == [(2.0, True, False)] * 2
 
 
 def test_a_strategy_that_cannot_be_entered_is_not_set() -> None:

@@ -172,7 +172,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
     >>> def program():
     ...     strategy = refdist.MultiWorkerMirroredStrategy()
     ...     return strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
-    >>> [float(total) for total in simulate_workers(program, workers=3)]
+    >>> [float(total) for total in simulate_workers(program, workers=3, replicas_per_worker=1)]
     [3.0, 3.0, 3.0]
 
     Raises:
