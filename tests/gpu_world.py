@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import HANG
 
 import refdist
 from refdist.array import convert as arrays
@@ -197,4 +198,4 @@ def program(*command: str, gpus: int = 0, **environment: str) -> subprocess.Comp
         skip_without_compiler()
         path = os.pathsep.join(map(str, (STAND_IN, ROOT / "tests")))
         found |= {"PYTHONPATH": path, "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
-    return subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=HANG, check=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hostile_datagrams import KEY, SIZE, TRUE, TURN, Listener, attack, hostile
+from limits import HANG
 from test_workers import mpiexec
 
 from refdist.backends.mpi import datagrams
@@ -89,7 +90,7 @@ def test_another_job_at_the_port_of_an_old_one_is_not_disturbed() -> None:
 def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
     watch, friend, stranger = Watch(0), *[socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     friend.bind(("127.0.0.1", 0))
-    friend.settimeout(30)
+    friend.settimeout(HANG)
     mine, _ = watch.listen(True)
     watch._turn = TURN
     watch.entered(3, "all_reduce (train.py:40)")
@@ -116,13 +117,13 @@ def test_all_workers_learn_at_once_from_a_supervisor_that_one_is_dead() -> None:
     for watch in watches:
         watch.join(found, notices.put if watch.rank == 1 else lambda _: None, lost=statuses[watch.rank].append)
     assert [watch.dead() for watch in watches] == [[], [], []]
-    notice = notices.get(timeout=30)
+    notice = notices.get(timeout=HANG)
     # What the supervisor receives.
     notice = Notice(**json.loads(json.dumps(notice._asdict())))
     notice.send(139)
     notice.send(139)  # which is said once
     watches[0].entered(1, "all_reduce (train.py:40)")
-    until = time.monotonic() + 30
+    until = time.monotonic() + HANG
     while not all(watch.dead() for watch in (watches[0], watches[2])):
         assert time.monotonic() < until, "nobody was told"
         time.sleep(0)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import pytest
 import worlds
+from limits import HANG
 from test_workers import ROOT, mpiexec, options
 
 from refdist.backends.mpi import processes
@@ -156,13 +157,13 @@ def is_openmpi() -> bool:
     return MPIEXEC.exists() and bool(options(MPIEXEC, {}))
 
 
-def launch(workers: int, *arguments: str, limit: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def launch(workers: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a program with the launch command."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
     env.pop("TF_CONFIG", None)
     options(MPIEXEC, env)  # what OpenMPI needs in the environment
     return subprocess.run([sys.executable, "-m", "refdist", "launch", "-n", str(workers), *arguments], env=env,
-                          cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit)
+                          cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANG)
 
 
 def processes_of(run: str) -> list[int]:
@@ -175,7 +176,7 @@ def processes_of(run: str) -> list[int]:
     return found
 
 
-def becomes(found: Callable[[], bool], seconds: float = 60) -> bool:
+def becomes(found: Callable[[], bool], seconds: float = HANG) -> bool:
     """Whether this is found to be so within some seconds."""
     until = time.monotonic() + seconds
     while not found() and time.monotonic() < until:
@@ -240,7 +241,7 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
         status, says = OPENMPI_PLAIN[row.kind] if alone else OPENMPI.get(row.kind, (status, says))
     seconds = "4" if row.kind.startswith("early") else "10" if row.kind in AT_THE_LIMIT else "60"
     try:
-        done = start(3, FAULTS, row.kind, "1", limit=90, SECONDS="0.5" if LATE in says else "60", SHM=str(memory),
+        done = start(3, FAULTS, row.kind, "1", SECONDS="0.5" if LATE in says else "60", SHM=str(memory),
                      READY=str(tmp_path / "ready"), REFDIST_TIMEOUT=seconds, REFDIST_TEST_RUN=run)
     except subprocess.TimeoutExpired as late:
         # When a worker has died, and the others have reported and ended, OpenMPI's own mpiexec at times does not end.
@@ -289,7 +290,7 @@ def test_a_suspended_job_goes_on(way: str, tmp_path: Path) -> None:
             os.killpg(group, signal.SIGCONT)
         assert becomes(lambda: steps.stat().st_size > before)
         (tmp_path / "end").touch()
-        out, text = job.communicate(timeout=60)
+        out, text = job.communicate(timeout=HANG)
     finally:
         for pid in processes_of(run):
             processes.kill(pid)
@@ -441,7 +442,7 @@ def test_a_warning_has_the_numbers_of_its_workers(way: str, tmp_path: Path) -> N
     script.write_text(WARNINGS)
     if way == "simulated":
         done = subprocess.run([sys.executable, "-m", "refdist", "run", "--workers", "3", str(script)], cwd=ROOT,
-                              capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)})
+                              capture_output=True, text=True, timeout=HANG, env={**os.environ, "PYTHONPATH": str(ROOT)})
     else:
         done = {LAUNCHED: launch, PLAIN: mpiexec}[way](3, str(script))
     assert (done.returncode, done.stdout) == (0, "mine: shown otherwise\n" * 3), done.stderr
@@ -466,14 +467,14 @@ def test_a_script_gets_its_arguments_and_the_options_of_python(tmp_path: Path) -
     command = [sys.executable, "-O", "-m", "refdist", "launch", "-n", "2", str(script), "-n", "3", "a b"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     options(MPIEXEC, env)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "['-n', '3', 'a b'] 1 __main__\n" * 2, "")
 
 
 @pytest.mark.skipif(is_openmpi(), reason="OpenMPI has no proxy on its own host")
 def test_random_processes_are_killed_and_stopped_at_random_moments() -> None:
     done = subprocess.run([sys.executable, str(Path(__file__).with_name("kills.py")), "--runs", "6", "--seed", "3"],
-                          cwd=ROOT, capture_output=True, text=True, timeout=400)
+                          cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -492,7 +493,7 @@ def test_one_sigterm_ends_workers_that_are_stopped(way: str, tmp_path: Path) -> 
     job = subprocess.Popen([*program, str(script)], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert becomes(lambda: [found.state for found in map(processes.facts, processes_of(run)) if found].count("T") == 3)
     job.send_signal(signal.SIGTERM)
-    _, text = job.communicate(timeout=60)
+    _, text = job.communicate(timeout=HANG)
     assert (job.returncode, text) == (143, "[workers 0-2] ended by SIGTERM, which the launcher passed on\n"), text
     assert left_of(run) == []
 
@@ -515,7 +516,7 @@ def test_nothing_stays_when_the_launch_command_is_killed(stopped: str, tmp_path:
     elif stopped == "mpiexec":
         os.kill(processes.children(job.pid)[0], signal.SIGSTOP)
     job.kill()
-    _, text = job.communicate(timeout=60)
+    _, text = job.communicate(timeout=HANG)
     line = rf"\[launcher\] python -m refdist launch \(process {job.pid}\) died, and the workers of this host end"
     assert (job.returncode, len(re.findall(line, text)), left_of(run)) == (-signal.SIGKILL, 1, []), text
 
@@ -546,7 +547,7 @@ def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path
     elif moment == "scripts import":
         assert becomes(lambda: len(list(tmp_path.glob("script*"))) == 4)
         job.send_signal(signal.SIGINT)
-    out, text = job.communicate(timeout=60)
+    out, text = job.communicate(timeout=HANG)
     assert (job.returncode, out, text) == {
         "the command imports": (-signal.SIGINT, "", ""),
         "the command is ready": (130, "", "[launcher] ended by SIGINT before all workers had started\n"),
@@ -570,7 +571,7 @@ def test_a_late_start_ends_a_launcher_that_would_go_on(tmp_path: Path, name: str
     job = launcher_of(tmp_path, name, "sleep 1000 > /dev/null 2>&1 & echo $!")
     assert job.stdout is not None
     limit(int(job.stdout.readline()), 0.01, "worker 4")
-    job.communicate(timeout=60)
+    job.communicate(timeout=HANG)
     assert job.returncode == (-signal.SIGTERM if goes_on else 0)
     assert "[worker 4] [RD01] starting: not all workers arrived" in capfd.readouterr().err
 
@@ -582,7 +583,7 @@ def test_a_worker_that_nothing_supervises_dies_with_its_launcher(tmp_path: Path)
     assert job.stdout is not None
     job.stdout.readline()
     job.kill()
-    assert job.communicate(timeout=60) == ("", None)  # the worker keeps its output open as long as it lives
+    assert job.communicate(timeout=HANG) == ("", None)  # the worker keeps its output open as long as it lives
 
 
 def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -667,7 +668,7 @@ signal.pause()
 
 @pytest.mark.parametrize("way", ["launch", "plain"])
 def test_a_signal_that_comes_when_the_worker_is_started_is_passed_on(way: str) -> None:
-    run = subprocess.run([sys.executable, "-c", FORKS, way], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", FORKS, way], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert (run.returncode, run.stderr) == (143, "[worker 0] ended by SIGTERM, which the launcher passed on\n")
 
 

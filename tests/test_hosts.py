@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 from namespaces import OFI, UCX, Namespaces, ip, openmpi
 from test_workers import HERE, NAMES, PROGRAMS, ROOT, equal
 
@@ -33,7 +34,7 @@ def hosts(tmp_path_factory: Any) -> Iterator[Namespaces]:
     found.remove()
 
 
-def on_hosts(hosts: Namespaces, ranks: str, *arguments: str, limit: float = 100, **environment: str) -> Any:
+def on_hosts(hosts: Namespaces, ranks: str, *arguments: str, limit: float = HANG, **environment: str) -> Any:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **UCX, **environment}
     return subprocess.run(hosts.command(ranks, f"{sys.executable} {' '.join(arguments)}"), env=env, cwd=ROOT,
                           capture_output=True, text=True, timeout=limit)

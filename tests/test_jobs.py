@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from limits import HANG
 from test_faults import is_openmpi, left_of
 from test_workers import mpiexec
 
@@ -21,14 +22,13 @@ PROGRAMS = str(ROOT / "tests" / "workers" / "served.py")
 KILLED = r"^\[{}\] was killed by SIGKILL; the job goes on without it$"
 
 
-def launch(workers: int, servers: int, *arguments: str, limit: float = 120, **environment: str
-           ) -> subprocess.CompletedProcess[str]:
+def launch(workers: int, servers: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a program with the launch command."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
     env.pop("TF_CONFIG", None)
     return subprocess.run(
         [sys.executable, "-m", "refdist", "launch", "--workers", str(workers), "--ps", str(servers), *arguments],
-        env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit)
+        env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANG)
 
 
 def test_functions_run_on_processes(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_task_is_lost(name: str, tmp_path: Path) -> None:
 ])
 def test_the_launch_command_wants_one_kind_of_job(options: list[str], status: int, says: str) -> None:
     done = subprocess.run([sys.executable, "-m", "refdist", "launch", *options, PROGRAMS], capture_output=True,
-                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
+                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=HANG)
     assert (done.returncode, says in done.stderr) == (status, True), done.stderr
 
 
@@ -97,5 +97,5 @@ def test_the_processes_are_the_tasks_of_the_cluster() -> None:
 @pytest.mark.skipif(is_openmpi(), reason="OpenMPI has no proxy on its own host")
 def test_a_random_task_is_killed_at_random_moments() -> None:
     done = subprocess.run([sys.executable, str(Path(PROGRAMS).with_name("served_kills.py")), "--count", "4", "--seed",
-                           "1"], cwd=ROOT, capture_output=True, text=True, timeout=500)
+                           "1"], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import stacks
+from limits import HANG
 
 import refdist
 from refdist.core import lockstep, pytorch
@@ -28,7 +29,7 @@ def test_the_stack_of_a_replica_can_be_walked_to_the_bottom_of_the_thread(which:
     if which == "torch":
         pytest.importorskip("torch", reason="PyTorch is not installed; `make interop` installs it")
     done = subprocess.run([sys.executable, "-X", "faulthandler", Path(__file__).with_name("stacks.py"), which],
-                          capture_output=True, text=True, timeout=300,
+                          capture_output=True, text=True, timeout=HANG,
                           env=os.environ | {"TORCH_SHOW_CPP_STACKTRACES": "1"})
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == walks  # fewer where one was lost with its replica
@@ -360,7 +361,7 @@ else:
 torch = sys.modules["torch"]
 assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
 
 

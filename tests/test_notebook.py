@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import Browser, texts
+from limits import HANG
 
 import refdist
 from refdist import notebook
@@ -88,7 +89,7 @@ def with_a_stand_in(shell: Shell) -> Any:
 
 def with_ipython(shell: Shell) -> Any:
     pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
-    done = subprocess.run([sys.executable, "-c", WITH_IPYTHON], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", WITH_IPYTHON], capture_output=True, text=True, timeout=HANG, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -151,7 +152,7 @@ for cell in {FAILING!r}:
     print("next")
     shell.run_cell(cell, store_history=True)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT,
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG, cwd=ROOT,
                           check=True)
     return [re.findall(r"^(?:Cell In\[\d+\], line \d+|File .*)", one, re.MULTILINE)
             for one in done.stdout.split("next\n")[2:]]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import HANG
 from recorded import recorded
 from test_workers import mpiexec
 
@@ -93,7 +94,7 @@ def test_what_moves_is_asked_once_for_each_plan_and_size(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("how", ["", "raises", "killed"])
 def test_the_environment_records_a_program_whatever_ends_it(tmp_path: Path, script: str, how: str) -> None:
-    done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, timeout=60, cwd=ROOT,
+    done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, timeout=HANG, cwd=ROOT,
                           env={**os.environ, "REFDIST_RECORD": str(tmp_path / "a"), "PYTHONPATH": str(ROOT)})
     assert done.returncode == {"": 0, "raises": 1, "killed": -signal.SIGKILL}[how], done.stderr
     one_run = ["run", "replica", "print", "meet", "combine", "end", "receive", "end", "end"]
@@ -108,7 +109,7 @@ def test_the_environment_records_a_program_whatever_ends_it(tmp_path: Path, scri
 def test_what_the_program_starts_is_not_recorded_over_it(tmp_path: Path) -> None:
     program = ("import os, subprocess, sys, refdist\nprint('first')\nassert 'REFDIST_RECORD' not in os.environ\n"
                "subprocess.run([sys.executable, '-c', 'import refdist'], check=True)\nprint('mine')")
-    subprocess.run([sys.executable, "-c", program], timeout=60, check=True, cwd=ROOT,
+    subprocess.run([sys.executable, "-c", program], timeout=HANG, check=True, cwd=ROOT,
                    env={**os.environ, "REFDIST_RECORD": str(tmp_path / "a"), "PYTHONPATH": str(ROOT)})
     assert [event["text"] for event in load(tmp_path / "a").events] == ["first", "mine"]
 

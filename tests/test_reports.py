@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 
 from refdist.backends.mpi import alone, processes, reports
 from refdist.backends.mpi.reports import Desk, Line
@@ -277,7 +278,7 @@ def test_a_process_dies_with_its_parent() -> None:
 def test_a_process_without_a_supervisor_is_killed_when_its_start_takes_too_long() -> None:
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as waits:
         done = subprocess.run([sys.executable, "-I", "-S", alone.__file__, "limit", str(waits.pid), "0.1", "ps 2"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=HANG)
         assert (waits.wait(), done.returncode) == (-9, 0)
     assert done.stderr == ("[ps 2] [RD01] starting: not all workers arrived within 0.1 s. "
                            "Look at why the others did not start.\n")
@@ -288,7 +289,7 @@ def test_what_supervisors_import_is_of_the_standard_library() -> None:
              f"sys.argv = [{alone.__file__!r}, 'limit', '99999999', '0', '0']\n"
              f"runpy.run_path({alone.__file__!r}, run_name='__main__')\n"
              "print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names - {'__main__'})\n")
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", inner], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", inner], capture_output=True, text=True, timeout=HANG)
     assert (done.stdout.split(), done.stderr) == (["refdist"], "")
 
 

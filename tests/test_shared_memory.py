@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import HANG
 from test_workers import HERE, ROOT, mpiexec, options
 
 from refdist.backends.mpi import processes, shared_memory
@@ -42,7 +43,7 @@ def with_shared_memory(before: str, *command: str | Path) -> subprocess.Complete
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60"}
     options(LAUNCHER, env)
     done = subprocess.run(["unshare", "-m", "sh", "-c", f"{{ {before}; }} || exit 77; exec \"$@\"", "sh", *command],
-                          env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)
+                          env=env, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     if done.returncode == 77:
         pytest.skip(f"nothing can be mounted here: {done.stderr}")
     return done

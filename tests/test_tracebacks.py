@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ except ValueError as error:
 def run(tmp_path: Path, program: str, *command: str, **environment: str) -> str:
     script = tmp_path / "script.py"
     script.write_text(HEAD + program + "\n")
-    done = subprocess.run([sys.executable, *command, script], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, *command, script], capture_output=True, text=True, timeout=HANG,
                           env={key: value for key, value in os.environ.items() if key != "REFDIST_TRACEBACK"}
                           | environment)
     return done.stderr
@@ -105,7 +106,7 @@ def test_places_under_the_command_are_whole_paths_as_without_it(tmp_path: Path) 
     """Python names the file of a script by its whole path, however it is called."""
     script = tmp_path / "script.py"
     script.write_text(HEAD + 'print(__file__)\nv.assign(strategy.run(lambda: reduce(None)))\n')
-    told = [subprocess.run([sys.executable, *command, "script.py"], capture_output=True, text=True, timeout=60,
+    told = [subprocess.run([sys.executable, *command, "script.py"], capture_output=True, text=True, timeout=HANG,
                            cwd=tmp_path) for command in ((), ("-m", "refdist", "run", "--workers", "1"))]
     assert told[0].stdout == told[1].stdout == f"{script}\n"
     assert [f'File "{script}", line 12' in done.stderr for done in told] == [True, True], told

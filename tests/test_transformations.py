@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits import HANG
 
 import refdist
 from refdist.data import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
@@ -299,7 +300,7 @@ def test_a_dataset_that_fails_in_the_middle_fails_there_on_replicas_too() -> Non
 
 
 def test_parallel_map_keeps_the_order_and_uses_threads() -> None:
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=HANG)
 
     def slow(x: Any) -> Any:
         together.wait()

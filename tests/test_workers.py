@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worlds
+from limits import HANG
 
 import refdist
 
@@ -41,14 +42,14 @@ NAMES = [name for name, found in vars(PROGRAMS).items() if inspect.isfunction(fo
          and not inspect.signature(found).parameters and name not in ("strategy", "me")]
 
 
-def mpiexec(workers: int, *arguments: str, limit: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def mpiexec(workers: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a Python program on several processes.  The launcher is the one that pip has installed."""
     launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
     assert launcher.exists(), "run `pip install mpi4py mpich`"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
     env.pop("TF_CONFIG", None)
     return subprocess.run([str(launcher), *options(launcher, env), "-n", str(workers), sys.executable, *arguments],
-                          env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit)
+                          env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANG)
 
 
 def options(launcher: Path, env: dict[str, str]) -> list[str]:

@@ -24,7 +24,7 @@ from refdist.core.agreement import CollectiveCall
 class Toy(ConnectableTransport):
     """Worker 0 holds a socket to each of the others, and they hold one to it."""
 
-    timeout = 30.0
+    timeout = 30.0  # seconds for which a worker waits for the others; none does where all is well
 
     def __init__(self, rank: int, size: int, peers: Sequence[Connection]) -> None:
         self.rank = rank
@@ -83,6 +83,6 @@ def launch(count: int, *arguments: str, **environment: str) -> list[subprocess.C
             one.close()
     finished = []
     for process in running:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=100)  # which a launch that ends never reaches
         finished.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
     return finished

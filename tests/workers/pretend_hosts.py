@@ -40,7 +40,7 @@ def columns_of(seed: int, turn: int, rank: int, replicas: int) -> list[list[Any]
 
 
 def wait(request: Any) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 60  # no message takes as long, and the test is not to hang where one is lost
     while not request.Test():
         assert time.monotonic() < until, "a message did not come"
         time.sleep(0)
