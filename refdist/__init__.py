@@ -13,10 +13,11 @@ way, never back:
     variables/         distributed values and variables
     data/              the part of tf.data that distribution needs
     cluster_resolver/  who the workers are
-    array/             the contracts with what holds arrays (backends/) and what carries them between workers
+    workers/           what connects processes: launchers, transports, channels
+    array/             the contract with what holds arrays (backends/), conversion, collectives
     config             the devices of a machine
     core/              the semantics, without operations on arrays: the stack of contexts, rules, lock step
-    nest, journal, missing, runtime, errors, interrupts
+    nest, journal, missing, plugins, runtime, errors, interrupts
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """

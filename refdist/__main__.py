@@ -25,7 +25,7 @@ from typing import NoReturn
 import refdist
 from refdist.backends.mpi import alone
 from refdist.backends.mpi.supervisor import ENDING
-from refdist.core.launcher import SERVERS_VARIABLE
+from refdist.workers.launcher import SERVERS_VARIABLE
 
 
 def main(arguments: list[str] | None = None) -> int:

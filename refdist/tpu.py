@@ -6,7 +6,7 @@ Source: tf.tpu.
 from typing import NamedTuple
 
 from refdist import tpu_experimental as experimental
-from refdist.array.placement import Placement
+from refdist.strategies.placement import Placement
 from refdist.strategies.tpu import placements
 
 __all__ = ["Placement", "XLAOptions", "experimental", "placements"]

@@ -21,13 +21,13 @@ import worlds
 import refdist
 from refdist.array.backend import Backend, made
 from refdist.array.convert import to_numpy
-from refdist.array.staging import through_host
-from refdist.array.transport import Transport
 from refdist.backends.simulated import Simulated
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import program
 from refdist.conformance.judging import judge
 from refdist.runtime import process
+from refdist.workers.staging import through_host
+from refdist.workers.transport import Transport
 
 ROOT = Path(__file__).parents[1]
 SUM = refdist.VariableAggregation.SUM

@@ -31,7 +31,7 @@ from refdist.backends.mpi.reports import Desk
 from refdist.backends.mpi.supervisor import TOLD_SECONDS, Supervisor, limit
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
-from refdist.core.launcher import Task, named, prefixed, task_of
+from refdist.workers.launcher import Task, named, prefixed, task_of
 
 pytestmark = pytest.mark.slow
 

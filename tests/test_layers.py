@@ -22,10 +22,11 @@ LAYERS = [
     "data variables cluster_resolver",
     "backends.gpu backends.jax backends.mpi backends.torch",
     "backends.simulated",
+    "workers",
     "array",
     "config",
     "core",
-    "disk journal missing nest",
+    "disk journal missing nest plugins",
     "errors runtime",
     "interrupts notebook",
 ]
@@ -35,7 +36,7 @@ FACES = {"__init__", "__main__", "tf", "compat.v2", "backends.__init__"}
 # Lists of built-in plugins: found by name when they are asked for, as those of other packages are.
 BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
             ("array.backend", "backends.jax.backend"), ("array.backend", "backends.torch.backend"),
-            ("array.connection", "backends.simulated.workers"), ("array.connection", "backends.mpi.transport")}
+            ("workers.connection", "backends.simulated.workers"), ("workers.connection", "backends.mpi.transport")}
 
 
 def modules() -> dict[str, Path]:

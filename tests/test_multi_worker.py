@@ -19,10 +19,10 @@ import pytest
 from test_workers import mpiexec
 
 import refdist
-from refdist.array import connection
 from refdist.backends.simulated.workers import SimulatedWorker
 from refdist.data import Dataset
 from refdist.experimental import CommunicationImplementation, CommunicationOptions
+from refdist.workers import connection
 
 ROOT = Path(__file__).parents[1]
 resolvers = refdist.cluster_resolver
@@ -275,7 +275,7 @@ def test_a_simulation_is_started_outside_of_everything() -> None:
 SCRIPT = """
 import sys
 import refdist
-from refdist.array import connection
+from refdist.workers import connection
 from refdist.backends.simulated.workers import SimulatedWorker
 
 strategy = refdist.MultiWorkerMirroredStrategy()
@@ -324,7 +324,7 @@ def test_tf_config_and_the_launcher_must_agree(tmp_path: Path) -> None:
 OFFICIAL = """
 import json, os
 import refdist
-from refdist.array import connection
+from refdist.workers import connection
 from refdist.backends.simulated.workers import SimulatedWorker
 
 per_worker_batch_size = 4

@@ -10,12 +10,12 @@ import pytest
 
 import refdist
 from refdist.array import ordered_sum as sums
-from refdist.array import transport
-from refdist.array.transport import summed
 from refdist.backends.mpi import reduce as mpi_reduce
 from refdist.backends.mpi import transport as mpi_transport
 from refdist.backends.simulated import Simulated
 from refdist.backends.simulated import backend as simulated
+from refdist.workers import transport
+from refdist.workers.transport import summed
 
 DTYPES = ("float16", "float32", "float64", "complex64", "int8", "uint16", "int64", ml_dtypes.bfloat16)
 

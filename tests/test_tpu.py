@@ -17,13 +17,13 @@ import pytest
 
 import refdist
 from refdist import config
-from refdist.array import placement
 from refdist.cluster_resolver import TPUClusterResolver, tpu_system
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import program
 from refdist.conformance.judging import judge
 from refdist.data import Dataset
+from refdist.strategies import placement
 from refdist.tpu import placements
 from refdist.tpu_experimental import DeviceAssignment, initialize_tpu_system, shutdown_tpu_system
 

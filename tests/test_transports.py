@@ -16,10 +16,10 @@ import worlds
 from packages import Offer
 
 import refdist
-from refdist.array import connection, transport
-from refdist.array.transport import LoneWorker, Transport
 from refdist.conformance.adapters import workers
 from refdist.core.rules.options import ReduceOp
+from refdist.workers import connection, transport
+from refdist.workers.transport import LoneWorker, Transport
 
 ROOT = Path(__file__).parents[1]
 TOY = Path(toy_transport.__file__).read_text()
@@ -99,14 +99,15 @@ def test_two_packages_that_offer_one_name_are_both_named(offer: Offer) -> None:
     assert connection.TRANSPORTS.find("second").__module__ == "other_toy"
 
 
-CONTRACT = "from refdist.array.connection import ConnectableTransport\nfrom refdist.array.transport import Transport\n"
+CONTRACT = ("from refdist.workers.connection import ConnectableTransport\n"
+            "from refdist.workers.transport import Transport\n")
 
 
 @pytest.mark.parametrize(("source", "point", "said"), [
     ("import refdist_that_is_nowhere", "Toy", r"it cannot be imported: No module named 'refdist_that_is_nowhere'"),
     (TOY, "Tyo", r"it cannot be imported: module 'refdist_toy' has no attribute 'Tyo'\. Correct its entry point, "
      r"refdist_toy:Tyo, or that module\.$"),
-    ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.array\.connection\.ConnectableTransport\. Name the class "
+    ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.workers\.connection\.ConnectableTransport\. Name the class "
      r"itself in the entry point, as docs/writing-a-transport\.md shows"),
     (TOY + "\nmade = Toy(0, 1, [])", "made", r"<refdist_toy\.Toy object at .*> is not a subclass"),
     (f"{CONTRACT}class Toy(Transport): pass", "Toy", r"<class 'refdist_toy\.Toy'> is not a subclass"),

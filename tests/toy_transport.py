@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from refdist import errors
-from refdist.array.connection import ConnectableTransport, Group
-from refdist.array.transport import compare, header_of
 from refdist.core.agreement import CollectiveCall
+from refdist.workers.connection import ConnectableTransport, Group
+from refdist.workers.transport import compare, header_of
 
 
 class Toy(ConnectableTransport):

@@ -35,7 +35,6 @@ import numpy as np
 from refdist import errors
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, nbytes
-from refdist.array.transport import Transport
 from refdist.array.types import Array
 from refdist.backends.gpu import nccl, readonly
 from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Event, Exporter, HostArray
@@ -45,6 +44,7 @@ from refdist.backends.gpu.transport import DeviceTransport
 from refdist.backends.simulated.backend import Simulated
 from refdist.core import context_stack
 from refdist.core.states import State
+from refdist.workers.transport import Transport
 
 
 class GPU(Backend):

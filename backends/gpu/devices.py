@@ -33,9 +33,10 @@ from pathlib import Path
 
 from refdist import config, errors
 from refdist.backends.gpu.cupy_types import Cupy, DeviceStream, Pool
-from refdist.core import context_stack, devices, launcher
+from refdist.core import context_stack, devices
 from refdist.core.agreement import CollectiveCall
 from refdist.core.states import State
+from refdist.workers import launcher
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 CUDA_13_DRIVER = 580  # the first driver for CUDA 13; CUDA 12 needs 525

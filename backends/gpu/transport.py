@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist.array.staging import is_foreign
-from refdist.array.transport import Columns, Transport
 from refdist.array.types import Array
 from refdist.backends.gpu import nccl
 from refdist.backends.gpu.cupy_types import DeviceArray
 from refdist.core.agreement import CollectiveCall
+from refdist.workers.staging import is_foreign
+from refdist.workers.transport import Columns, Transport
 
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU

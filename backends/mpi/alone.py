@@ -27,10 +27,10 @@ def main() -> None:
     here = os.path.dirname(os.path.realpath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     # In a checkout, backends/ lies beside refdist/; installed, inside of it.
-    core = os.path.join(root, "refdist", "core") if os.path.isdir(os.path.join(root, "refdist")) else \
-        os.path.join(root, "core")
+    workers = os.path.join(root, "refdist", "workers") if os.path.isdir(os.path.join(root, "refdist")) else \
+        os.path.join(root, "workers")
     bare("refdist", root)
-    for name, folder in (("core", core), ("backends", os.path.dirname(here)), ("backends.mpi", here)):
+    for name, folder in (("workers", workers), ("backends", os.path.dirname(here)), ("backends.mpi", here)):
         bare("refdist." + name, folder)
     from refdist.backends.mpi import launch, supervisor
 

@@ -35,7 +35,7 @@ from refdist.backends.mpi import supervised
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS
 from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS
 from refdist.core import tracebacks
-from refdist.core.launcher import prefixed
+from refdist.workers.launcher import prefixed
 
 AGAIN_SECONDS = 1.0  # in which a second SIGINT is the first one again
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refdist import errors
-from refdist.array.transport import on_every_worker
 from refdist.core import call_site
-from refdist.core.launcher import Task, named, task_of
+from refdist.workers.launcher import Task, named, task_of
+from refdist.workers.transport import on_every_worker
 
 _PACKAGE = Path(errors.__file__).parent
 _BACKENDS = Path(__file__).parents[1]

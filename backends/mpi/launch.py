@@ -38,7 +38,7 @@ from functools import partial
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.reports import Line, Message, task
 from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, died, seconds_to_wait, write
-from refdist.core.launcher import named, prefixed, task_of
+from refdist.workers.launcher import named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 STOPPED_SECONDS = 0.5  # and at what is stopped

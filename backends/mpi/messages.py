@@ -24,11 +24,11 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from refdist import errors
-from refdist.array.messages import LINES, Gone
-from refdist.array.transport import on_every_worker
 from refdist.backends.mpi import failure, greeting, supervised
 from refdist.backends.mpi.start import limit, started
-from refdist.core.launcher import CHIEF, Task
+from refdist.workers.channels import LINES, Gone
+from refdist.workers.launcher import CHIEF, Task
+from refdist.workers.transport import on_every_worker
 
 _BROKEN = (EOFError, OSError)
 _CHIEF = Task(CHIEF, 0)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from refdist.backends.mpi import processes
-from refdist.core.launcher import Task, named, prefixed, task_of
+from refdist.workers.launcher import Task, named, prefixed, task_of
 
 MERGE_SECONDS = 0.3  # how long a report waits for the same one of others
 WARNING_SECONDS = 2.0  # and a warning, after which nothing ends

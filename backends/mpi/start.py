@@ -13,7 +13,7 @@ from refdist.backends.mpi import failure, mpi_types, supervised
 from refdist.backends.mpi.printing import print_whole_texts
 from refdist.backends.mpi.supervisor import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
 from refdist.core import warned
-from refdist.core.launcher import task_of
+from refdist.workers.launcher import task_of
 
 
 @contextmanager

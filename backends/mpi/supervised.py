@@ -30,7 +30,7 @@ from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
 from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
 from refdist.core import call_site
-from refdist.core.launcher import launched, prefixed, task_of
+from refdist.workers.launcher import launched, prefixed, task_of
 
 _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files

@@ -44,7 +44,7 @@ from typing import NoReturn
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
-from refdist.core.launcher import launched, on_this_host, prefixed
+from refdist.workers.launcher import launched, on_this_host, prefixed
 
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk

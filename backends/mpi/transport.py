@@ -43,11 +43,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from refdist import errors, journal
-from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import frozen
 from refdist.array.float_errors import Noted, Reported, report
 from refdist.array.ordered_sum import ordered_sum
-from refdist.array.transport import Columns, compare, concatenated, header_of, on_every_worker
 from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, greeting, mpi_types, supervised
 from refdist.backends.mpi.messages import MPIPeers
@@ -58,7 +56,9 @@ from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement, history
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
-from refdist.core.launcher import Task, launched
+from refdist.workers.connection import ConnectableTransport, Group
+from refdist.workers.launcher import Task, launched
+from refdist.workers.transport import Columns, compare, concatenated, header_of, on_every_worker
 
 CHECKS_VARIABLE = "REFDIST_CHECKS"
 SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on one host

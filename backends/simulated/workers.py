@@ -31,17 +31,17 @@ from greenlet import getcurrent
 
 from refdist import config, errors, journal
 from refdist.array.backend import chosen
-from refdist.array.connection import ConnectableTransport, Group
 from refdist.array.convert import to_numpy
 from refdist.array.float_errors import Noted, report
-from refdist.array.transport import Columns, concatenated, on_every_worker, summed
 from refdist.array.types import Array
 from refdist.core import agreement, context_stack, history, lockstep, warned
 from refdist.core.agreement import CollectiveCall
 from refdist.core.integers import as_integer
-from refdist.core.launcher import WORKER, Task, named, prefixed
 from refdist.core.states import MODES, PROCESS, State, States
 from refdist.runtime import Field
+from refdist.workers.connection import ConnectableTransport, Group
+from refdist.workers.launcher import WORKER, Task, named, prefixed
+from refdist.workers.transport import Columns, concatenated, on_every_worker, summed
 
 T = TypeVar("T")
 _ADVICE = ("Use MultiWorkerMirroredStrategy(), and `--replicas-per-worker N`, or `replicas_per_worker=N`, for N GPUs "

@@ -1,1 +1,1 @@
-"""Conversion of arrays, collectives, and the contracts of backends (hold arrays) and transports (carry them)."""
+"""Arrays: what holds them (the contract of backends), how they are converted and combined."""

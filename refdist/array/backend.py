@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,14 +50,11 @@ from refdist.array.convert import (
     to_numpy,
     xp_of,
 )
-from refdist.array.plugins import Plugins
 from refdist.array.types import Array
 from refdist.core import context_stack
 from refdist.core.states import MODES, State, States
+from refdist.plugins import Plugins
 from refdist.runtime import Field
-
-if TYPE_CHECKING:
-    from refdist.array.transport import Transport
 
 BUILT_IN = {"gpu": "refdist.backends.gpu.backend:GPU", "jax": "refdist.backends.jax.backend:Jax",
             "simulated": "refdist.backends.simulated:Simulated", "torch": "refdist.backends.torch.backend:Torch"}
@@ -162,10 +159,10 @@ class Backend(ABC):
     def synchronize(self) -> None:  # noqa: B027 - nothing to wait for, unless a backend says otherwise
         """Waits until all work issued to the devices is done."""
 
-    def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
+    def between_workers(self, transport: Any, devices: Sequence[str]) -> Any:
         """The transport for arrays of this backend, given one that takes them through the host.
 
-        `devices` are this worker's, one for each of its replicas.
+        Both are a `refdist.workers.transport.Transport`.  `devices` are this worker's, one for each of its replicas.
         """
         return transport
 

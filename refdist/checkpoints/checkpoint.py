@@ -33,7 +33,6 @@ import numpy.typing as npt
 
 from refdist import errors
 from refdist.array.convert import short
-from refdist.array.transport import Transport, widest
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, walk
@@ -42,6 +41,7 @@ from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
 from refdist.variables.operations import fits
 from refdist.variables.variable import Variable
+from refdist.workers.transport import Transport, widest
 
 # What a file holds, by name.
 Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"

@@ -10,7 +10,7 @@ from refdist.cluster_resolver.cloud import (
 from refdist.cluster_resolver.launcher import MPIClusterResolver
 from refdist.cluster_resolver.slurm import SlurmClusterResolver
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
-from refdist.core.launcher import launched
+from refdist.workers.launcher import launched
 
 __all__ = [
     "ClusterResolver",

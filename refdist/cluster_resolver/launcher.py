@@ -9,7 +9,7 @@ import os
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
-from refdist.core.launcher import SERVERS_VARIABLE, jobs_of, launched, task_of
+from refdist.workers.launcher import SERVERS_VARIABLE, jobs_of, launched, task_of
 
 
 def _jobs(size: int) -> dict[str, int]:

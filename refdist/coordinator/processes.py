@@ -20,14 +20,14 @@ import threading
 from collections.abc import Callable
 
 from refdist import errors
-from refdist.array.messages import Channel, Gone
 from refdist.coordinator.choices import current
 from refdist.coordinator.closures import Closure
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.parcels import Outgoing, SharedDataset
-from refdist.core.launcher import WORKER, Task
 from refdist.strategies.job import Job
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
+from refdist.workers.channels import Channel, Gone
+from refdist.workers.launcher import WORKER, Task
 
 DONE, FAILED, STOPPED = "done", "failed", "stopped"
 _LOOK = 1.0  # seconds; something always happens before, but for a program that is interrupted

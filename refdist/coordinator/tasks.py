@@ -19,7 +19,6 @@ import time
 import traceback
 from typing import NoReturn
 
-from refdist.array.messages import Channel, Gone
 from refdist.cluster_resolver import server
 from refdist.cluster_resolver.base import SimpleClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
@@ -27,11 +26,12 @@ from refdist.coordinator.closures import Stopped, settled
 from refdist.coordinator.parcels import Incoming, by_value
 from refdist.coordinator.processes import DONE, FAILED, STOPPED
 from refdist.core import context_stack, inherited, tracebacks
-from refdist.core.launcher import CHIEF, WORKER, Task
 from refdist.strategies.job import Job, met
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.variables.remote import Store
 from refdist.variables.served import here
+from refdist.workers.channels import Channel, Gone
+from refdist.workers.launcher import CHIEF, WORKER, Task
 
 GRACE_SECONDS = 2.0  # how long a function may go on when the coordinator has ended
 _CHIEF = Task(CHIEF, 0)

@@ -16,7 +16,6 @@ import numpy as np
 
 from refdist import errors, journal, nest, notebook
 from refdist.array.convert import has_dtype
-from refdist.array.transport import Transport
 from refdist.core import call_site, devices
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
@@ -36,6 +35,7 @@ from refdist.input.explanation import Explanation, pairs
 from refdist.input.options import InputContext, InputOptions
 from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, regroup
+from refdist.workers.transport import Transport
 
 _State = TypeVar("_State")
 _Element = TypeVar("_Element")

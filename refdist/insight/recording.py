@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any
 
 from refdist import journal, notebook
-from refdist.core.launcher import launched
 from refdist.insight import files, page
 from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
@@ -21,6 +20,7 @@ from refdist.insight.picture import picture_of
 from refdist.insight.stream import Places, Raw, Stream, each_of, told_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
+from refdist.workers.launcher import launched
 
 VARIABLE = "REFDIST_RECORD"
 

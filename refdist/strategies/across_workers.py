@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from refdist import journal
-from refdist.array import transport as transports
 from refdist.array.backend import Backend
 from refdist.array.collectives import Part
-from refdist.array.transport import Transport
 from refdist.core.agreement import CollectiveCall
 from refdist.core.rules.options import ReduceOp
 from refdist.strategies.cross_device_ops import Destinations
 from refdist.strategies.plans import ReductionToOneDevice
+from refdist.workers import transport as transports
+from refdist.workers.transport import Transport
 
 
 class AcrossWorkers(ReductionToOneDevice):
     """Reduces over all workers; inside this one the result goes the way of ReductionToOneDevice.
 
-    The contributions of a worker are not added up before they leave it: see `array/transport.py`.
+    The contributions of a worker are not added up before they leave it: see `workers/transport.py`.
 
     Args:
         transport: between the workers.

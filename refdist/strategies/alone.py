@@ -6,10 +6,10 @@ import json
 from contextlib import suppress
 
 from refdist import config, errors
-from refdist.array import connection
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.strategies import job
+from refdist.workers import connection
 
 
 def warn_of_copies(strategy: str) -> None:

@@ -13,7 +13,6 @@ from typing import Any, assert_never
 
 from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
-from refdist.array.transport import LoneWorker, Transport
 from refdist.core import context_stack, inherited, lockstep
 from refdist.core.callers import require
 from refdist.core.rules.calls import Call
@@ -39,6 +38,7 @@ from refdist.variables.values import (
     splitter,
 )
 from refdist.variables.variable import ResourceVariable, as_variable
+from refdist.workers.transport import LoneWorker, Transport
 
 
 class StrategyExtended(OneOfAKind, Updates):

@@ -2,7 +2,7 @@
 
 A launcher has started them, and all run the same program.  The first thing that needs the others joins the job: making
 a ParameterServerStrategy, or `Server.join`.  Both connect the process with the tasks that it has something to say to
-(`array/messages`); workers and parameter servers then do their work, and end when the coordinator does.
+(`workers/channels`); workers and parameter servers then do their work, and end when the coordinator does.
 
 A process that was started alone has no job, and simulates all tasks.
 """
@@ -13,14 +13,14 @@ import atexit
 import itertools
 
 from refdist import errors
-from refdist.array import connection
-from refdist.array.messages import Peers
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
 from refdist.cluster_resolver.server import serve
 from refdist.core.interfaces import Layout
-from refdist.core.launcher import CHIEF, SERVER, WORKER, Task
 from refdist.runtime import Field
 from refdist.variables.remote import Link
+from refdist.workers import connection
+from refdist.workers.channels import Peers
+from refdist.workers.launcher import CHIEF, SERVER, WORKER, Task
 
 
 class Job:

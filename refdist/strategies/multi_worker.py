@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 
 from refdist import config, errors
-from refdist.array import connection
 from refdist.array.backend import current_backend
-from refdist.array.staging import through_host
-from refdist.array.transport import LoneWorker, Transport
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import check_cluster
 from refdist.cluster_resolver.launcher import MPIClusterResolver
 from refdist.cluster_resolver.tfconfig import TFConfigClusterResolver
 from refdist.core import call_site
 from refdist.core import devices as names
-from refdist.core.launcher import launched
 from refdist.strategies.across_workers import AcrossWorkers
 from refdist.strategies.base import Strategy
 from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 from refdist.strategies.extended import StrategyExtended
+from refdist.workers import connection
+from refdist.workers.launcher import launched
+from refdist.workers.staging import through_host
+from refdist.workers.transport import LoneWorker, Transport
 
 
 class MultiWorkerMirroredStrategy(Strategy):

@@ -34,7 +34,6 @@ from refdist.cluster_resolver.cluster_spec import check_servers
 from refdist.core import context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
-from refdist.core.launcher import CHIEF
 from refdist.core.rules.calls import Call
 from refdist.core.rules.variables import Keeps, Kind
 from refdist.input import distributed
@@ -49,6 +48,7 @@ from refdist.variables.partitioners import initial_parts, makes_parts, row_count
 from refdist.variables.remote import RemoteVariable
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import Variable, as_variable
+from refdist.workers.launcher import CHIEF
 
 Partition = Callable[..., object]
 

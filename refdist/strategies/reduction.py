@@ -37,12 +37,10 @@ from typing import Any, Literal, assert_never
 
 from refdist import errors, journal
 from refdist.array import collectives
-from refdist.array import transport as transports
 from refdist.array.backend import Backend, current_backend
 from refdist.array.collectives import Part
 from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.transport import Transport
 from refdist.array.types import Array
 from refdist.core import context_stack
 from refdist.core.agreement import CollectiveCall, contribution_of
@@ -57,6 +55,8 @@ from refdist.strategies.plans import ReductionToOneDevice, plan_of
 from refdist.variables.distributed import DistributedVariable
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica, as_parts, check_count
 from refdist.variables.variable import Variable
+from refdist.workers import transport as transports
+from refdist.workers.transport import Transport
 
 _Equal = Literal[Contributed.AGREED, Contributed.ITSELF, Contributed.OF_WORKERS]
 _VARIABLES = {Kind.MIRRORED: Value.MIRRORED_VARIABLE, Kind.ON_READ: Value.ON_READ_VARIABLE}

@@ -22,11 +22,9 @@ from typing import Any
 import numpy as np
 
 from refdist import config, errors, nest
-from refdist.array import placement
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, to_array
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.placement import Placement
 from refdist.cluster_resolver import tpu_system
 from refdist.cluster_resolver.cloud import TPUClusterResolver
 from refdist.cluster_resolver.device_assignment import DeviceAssignment
@@ -35,9 +33,11 @@ from refdist.core import devices as names
 from refdist.core.callers import require
 from refdist.core.integers import integer
 from refdist.core.rules.calls import Call
+from refdist.strategies import placement
 from refdist.strategies.alone import warn_of_copies
 from refdist.strategies.base import Strategy
 from refdist.strategies.extended import StrategyExtended
+from refdist.strategies.placement import Placement
 from refdist.strategies.replica_context import ReplicaContext
 from refdist.variables import creation
 from refdist.variables.values import DistributedValues

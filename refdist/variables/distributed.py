@@ -26,7 +26,6 @@ import numpy as np
 
 from refdist import errors, journal
 from refdist.array import collectives
-from refdist.array import transport as transports
 from refdist.array.backend import beside, current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
@@ -59,6 +58,7 @@ from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import prepare, update
 from refdist.variables.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
+from refdist.workers import transport as transports
 
 # See `Word`.
 _READ_OWN_COPY: Final = Read.OWN_COPY

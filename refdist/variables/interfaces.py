@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from refdist.array.backend import Backend
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.transport import Transport
 from refdist.array.types import Array
 from refdist.core import interfaces
 from refdist.core.agreement import CollectiveCall
 from refdist.core.interfaces import Layout
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.variables import Kind
+from refdist.workers.transport import Transport
 
 
 class Reduction(Protocol):

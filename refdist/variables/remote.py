@@ -23,7 +23,6 @@ import numpy as np
 from refdist import errors
 from refdist.array.convert import dtype_of, frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.messages import Channel, Gone
 from refdist.array.types import Array
 from refdist.core import context_stack, devices
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
@@ -32,6 +31,7 @@ from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import update
 from refdist.variables.served import ServedVariable
 from refdist.variables.variable import ResourceVariable
+from refdist.workers.channels import Channel, Gone
 
 
 class Link:

@@ -20,9 +20,9 @@ import numpy as np
 from refdist import nest
 from refdist.array.backend import named
 from refdist.array.convert import Library, frozen, library_of, to_numpy
-from refdist.array.transport import Columns, HostArray, Transport
 from refdist.array.types import Array
 from refdist.core.agreement import CollectiveCall
+from refdist.workers.transport import Columns, HostArray, Transport
 
 
 def through_host(transport: Transport, devices: Sequence[str]) -> Transport:

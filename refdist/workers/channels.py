@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from refdist.core.launcher import CHIEF, SERVER, WORKER, Task
+from refdist.workers.launcher import CHIEF, SERVER, WORKER, Task
 
 # Who opens a channel to whom, and how many.
 LINES = {(WORKER, SERVER): 1, (CHIEF, SERVER): 1, (CHIEF, WORKER): 2}

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from refdist import errors, journal
-from refdist.array.messages import Peers
-from refdist.array.plugins import Plugins
-from refdist.array.transport import Transport
-from refdist.core.launcher import Task
+from refdist.plugins import Plugins
 from refdist.runtime import Field
+from refdist.workers.channels import Peers
+from refdist.workers.launcher import Task
+from refdist.workers.transport import Transport
 
 VARIABLE = "REFDIST_TRANSPORT"
 BUILT_IN = {"simulated": "refdist.backends.simulated.workers:SimulatedWorker",

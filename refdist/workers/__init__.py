@@ -1,0 +1,1 @@
+"""What connects the processes of a job: launchers, the transport between workers, channels between tasks."""
