@@ -40,13 +40,7 @@ class RefdistError(Exception):
         self.code = code
 
     def _repr_html_(self) -> str:
-        row = CATALOGUE.get(self.code)
-        told = [("what happened", str(self)), *([("in a correct program", row.rule)] if row else [])]
-        found = notebook.table(" ".join(filter(None, (type(self).__name__, self.code, row.title if row else ""))), told)
-        if self.history:
-            last = self.history[-8:]
-            found += notebook.table("the last rendezvous", last, last[0]._fields)
-        return found
+        return notebook.drawing(self)
 
 
 class InvalidValueError(RefdistError, ValueError):

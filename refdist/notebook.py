@@ -14,6 +14,7 @@ import linecache
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import singledispatch
 from html import escape
 from typing import Any
 
@@ -54,6 +55,12 @@ def _cell(file: str) -> str | None:
     name = getattr(getattr(shell(), "compile", None), "format_code_name", None)
     found = name and name(file)
     return " ".join(found) if found else None
+
+
+@singledispatch
+def drawing(value: object) -> str:
+    """What a notebook shows of a value, as HTML or SVG; `insight/drawings.py` has one for each class."""
+    raise TypeError(f"no drawing of {type(value).__name__}")
 
 
 def table(caption: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:

@@ -116,7 +116,7 @@ class DistributedDataset:
     def _numbers(self) -> PythonIterator[list[Any]] | None:
         # The numbers of the rows of each step; None where reading them would call functions of the program once more,
         # or they cannot be followed.
-        origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
+        origins = self._origins()
         found: list[Iterable[Any]] = [
             map(np.asarray, origin.read(reading._replace(peek=True)))
             for origin, reading in zip(origins, self._split.readings, strict=True) if origin and not origin.calls]
@@ -164,16 +164,11 @@ class DistributedDataset:
         return f"<{type(self).__name__} for {self._strategy!r}>"
 
     def _repr_html_(self) -> str:
-        split, source = self._split, self._split.pipelines[0]
-        title = f"{type(self).__name__} of a {type(self._strategy).__name__}"
-        facts = []
-        if isinstance(source, Dataset) and not callable(source._facts.spec):
-            facts.append(("elements", f"{split.spec(source.element_spec)} on each replica"))
-        # A picture of the rows, where no function of the program has to be called for it.
-        origins = [_origin(pipeline, split.cuts) for pipeline in split.pipelines]
-        if all(origin is not None and not origin.calls for origin in origins):
-            return notebook.table(title, facts) + self.explain().svg()
-        return notebook.table(title, [("rows", split.policy), *(("warning", text) for text in split.warnings), *facts])
+        return notebook.drawing(self)
+
+    def _origins(self) -> list[Origin | None]:
+        # Where the rows of each pipeline have their numbers from; None where they have none.
+        return [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
 
     def explain(self, steps: int = 3) -> Explanation:
         """Who gets which rows: the policy and why, and the numbers of the rows in the first steps.
@@ -200,7 +195,7 @@ class DistributedDataset:
         layout = self._strategy.extended.layout
         local, total = layout.count, layout.workers
         shares: list[tuple[str, list[Any]]] = []
-        origins = [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
+        origins = self._origins()
         for worker in range(total) if self._split.others else [layout.worker]:
             numbered: list[Iterable[Any]] = (
                 [*map(_numbered, self._split.open(peek=True))] if None in origins

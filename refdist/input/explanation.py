@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import html
-import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-_COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
-_CELL, _LABEL, _LINE, _WIDTH = 110, 150, 26, 640  # pixels
+from refdist import notebook
+
 _ROWS = "rows of the source"
 
 
@@ -38,34 +36,15 @@ class Explanation(NamedTuple):
         table += [[label, *map(spans, rows)] for label, rows in self.shares]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-        return "\n".join([*self._head(), "", *lines, *(f"warning: {text}" for text in self.warnings)])
+        return "\n".join([*self.head(), "", *lines, *(f"warning: {text}" for text in self.warnings)])
 
-    def _head(self) -> list[str]:
+    def head(self) -> list[str]:
+        """The lines above the rows."""
         return [self.title, self.policy, *([] if self.numbers == _ROWS else [f"numbers are {self.numbers}"])]
 
     def svg(self) -> str:
         """A picture: a line for each replica, a box for each step, as wide as it has rows."""
-        steps = max((len(rows) for _, rows in self.shares), default=0)
-        most = max((np.size(part) for _, rows in self.shares for part in rows), default=0) or 1
-        width = max(_LABEL + _CELL * steps + 10, _WIDTH)
-        texts = [line for text in [*self._head(), *(f"warning: {text}" for text in self.warnings)]
-                 for line in textwrap.wrap(text, width // 8)]
-        top = _LINE * (len(texts) + 1)
-        height = top + _LINE * len(self.shares) + 10
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-                 'font-family="sans-serif" font-size="13">', '<rect width="100%" height="100%" fill="white"/>']
-        parts += [_text(8, _LINE * (i + 1) - 8, text) for i, text in enumerate(texts)]
-        parts += [_text(_LABEL + _CELL * i, top - 8, f"step {i}") for i in range(steps)]
-        for i, (label, rows) in enumerate(self.shares):
-            y = top + _LINE * i
-            parts.append(_text(8, y + 17, label))
-            for step, part in enumerate(rows):
-                x, wide = _LABEL + _CELL * step, (_CELL - 8) * np.size(part) / most
-                if np.size(part):
-                    parts.append(f'<rect x="{x}" y="{y + 2}" width="{wide:.1f}" height="{_LINE - 6}" rx="3" '
-                                 f'fill="{_COLOURS[i % len(_COLOURS)]}" fill-opacity="0.35"/>')
-                parts.append(_text(x + 4, y + 17, spans(part)))
-        return "\n".join([*parts, "</svg>"])
+        return notebook.drawing(self)
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -96,7 +75,3 @@ def pairs(numbers: NDArray[np.int64]) -> list[list[int]]:
         else:
             found.append([row, row])
     return found
-
-
-def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x}" y="{y}">{html.escape(text)}</text>'

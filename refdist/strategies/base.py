@@ -15,9 +15,7 @@ from refdist.core import context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import integer
 from refdist.core.rules.calls import Call
-from refdist.core.rules.options import ReduceOp, VariableSynchronization, reduce_op_of
-from refdist.core.rules.table import word
-from refdist.core.rules.variables import CREATION, Kind
+from refdist.core.rules.options import ReduceOp, reduce_op_of
 from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
 from refdist.strategies.deprecated import Deprecated
@@ -120,14 +118,7 @@ class Strategy(OneOfAKind, Deprecated):
         return f"<{type(self).__name__}: {layout}, {', '.join(name for name, *_ in names)}>"
 
     def _repr_html_(self) -> str:
-        extended = self._extended
-        layout = extended.layout
-        kind = CREATION[VariableSynchronization.AUTO].get(extended._keeps, Kind.PLAIN)
-        facts = [("variables", f"{word(kind)}: {CREATION.actions[kind]}"),
-                 ("values are reduced by", type(extended._reduction.ops).__name__)]
-        replicas = [(str(layout.first + i), devices.short(name)) for i, name in enumerate(layout.devices)]
-        return (notebook.table(f"{type(self).__name__}: {layout}", facts)
-                + notebook.table("", notebook.shortened(replicas), ("replica", "device")))
+        return notebook.drawing(self)
 
     def scope(self) -> Scope:
         """A context manager that makes the strategy current and lets it create the variables.

@@ -14,11 +14,11 @@ import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from refdist import notebook
 from refdist.array.backend import Backend
 from refdist.array.convert import frozen, xp_of
 from refdist.array.types import Array
@@ -26,7 +26,6 @@ from refdist.core import devices as names
 from refdist.runtime import Field
 
 SPLIT, REPLICATED, ASSIGNED = "split", "replicated", "assigned"
-_WIDTH, _HEIGHT, _GAP = 120, 48, 24  # of a tile in a picture, in pixels
 
 # By the identity of the array; an entry ends with its array.
 _placements: Field[dict[int, tuple[weakref.ref[Any], Placement]]] = Field("where the parts of arrays lie", dict)
@@ -64,30 +63,15 @@ class Placement:
         for i, (device, tile) in enumerate(zip(self.devices, self.tiles, strict=True)):
             values = "-" if tile is None else np.array2string(
                 np.asarray(tile), threshold=6, edgeitems=2, separator=", ").replace("\n", "")
-            rows.append(f"  {i}  {names.short(device)}  {self._part(i)}  {values}")
+            rows.append(f"  {i}  {names.short(device)}  {self.part_of(i)}  {values}")
         return "\n".join(rows)
 
-    def _part(self, i: int) -> str:
+    def part_of(self, i: int) -> str:
+        """The indices of tile i, such as "[0:2, 0:4]"; "" where the device has none."""
         return "" if self.tiles[i] is None else f"[{', '.join(f'{one.start}:{one.stop}' for one in self.index_of(i))}]"
 
     def _repr_svg_(self) -> str:
-        """A picture: a box for every logical device, where its tile belongs.
-
-        The last two dimensions that are divided go down and across, and what the others divide is side by side.
-        """
-        divided = [parts for parts in self.grid if parts > 1] if self.kind == SPLIT else [len(self.devices)]
-        *_, rows, columns = 1, 1, *divided
-        panel = columns * _WIDTH + _GAP
-        boxes = []
-        for i, device in enumerate(self.devices):
-            x, y = i // (rows * columns) * panel + i % columns * _WIDTH, i // columns % rows * _HEIGHT
-            fill = "none" if self.tiles[i] is None else "#dbe9f6"
-            boxes.append(f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" fill="{fill}" stroke="#333"/>'
-                         f'<text x="{x + 6}" y="{y + 18}">{i}  {escape(names.short(device))}</text>'
-                         f'<text x="{x + 6}" y="{y + 36}">{self._part(i)}</text>')
-        width = len(self.devices) // (rows * columns) * panel
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{rows * _HEIGHT}" '
-                f'font-family="monospace" font-size="11">{"".join(boxes)}</svg>')
+        return notebook.drawing(self)
 
 
 def split(backend: Backend, array: Array, grid: Sequence[int], devices: Sequence[str]) -> Any:

@@ -41,7 +41,7 @@ from refdist.array.types import Array
 from refdist.core.integers import as_integer
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import fits
-from refdist.variables.values import copies_in_words, is_splittable
+from refdist.variables.values import is_splittable
 from refdist.variables.variable import Variable
 
 
@@ -288,7 +288,4 @@ class ShardedVariable(ArrayOperators):
         return f"<ShardedVariable {self.name!r} shape={self.shape} dtype={self.dtype} shards={len(self._variables)}>"
 
     def _repr_html_(self) -> str:
-        values = copies_in_words([one._primary._array for one in self._variables],
-                                 [one._primary._device for one in self._variables])
-        return notebook.table(f"{type(self).__name__} {self.name}: {self.dtype} {list(self.shape)}",
-                              notebook.shortened(values), ("shard", "device", "value"))
+        return notebook.drawing(self)

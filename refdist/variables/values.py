@@ -26,7 +26,6 @@ from refdist.array.convert import (
 )
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
-from refdist.array.summaries import in_words
 from refdist.core import context_stack, devices
 from refdist.core.agreement import names
 from refdist.core.rules.values import RESULTS, Leaves, Result, Together
@@ -88,8 +87,7 @@ class DistributedValues(HoldsArray):
         return "\n".join([f"{type(self).__name__}:{{", *lines, "}"])
 
     def _repr_html_(self) -> str:
-        return notebook.table(type(self).__name__, notebook.shortened(copies_in_words(self._values, self._devices)),
-                              ("replica", "device", "value"))
+        return notebook.drawing(self)
 
 
 class _Composite(DistributedValues):
@@ -186,18 +184,6 @@ class Mirrored(_Composite, ArrayOperators):
             return [(f"0..{len(rows) - 1} {names[0]} .. {names[-1]}" if self._devices
                      else f"0..{names[0]}", rows[0][1])]
         return rows
-
-
-def copies_in_words(values: Sequence[object], component_devices: Sequence[str]) -> list[tuple[str, str, str]]:
-    """The number, the device and the value of each copy for a notebook; those that share one array are one row."""
-    names = [devices.short(name) for name in component_devices] or [""] * len(values)
-    rows, first = [], 0
-    for i, value in enumerate(values):
-        if i + 1 == len(values) or values[i + 1] is not value:
-            which, where = (str(i), names[i]) if first == i else (f"{first}-{i}", f"{names[first]} .. {names[i]}")
-            rows.append((which, where, in_words(to_numpy(value)) if is_array(value) else repr(value)))
-            first = i + 1
-    return rows
 
 
 def _summary(value: object) -> str:

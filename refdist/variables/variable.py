@@ -30,7 +30,7 @@ from refdist.core.rules.variables import FOREIGN_WRITES, Kind
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import gathered, prepare, update
-from refdist.variables.values import DistributedValues, copies_in_words, packed
+from refdist.variables.values import DistributedValues, packed
 
 _FOREIGN = FOREIGN_WRITES[Kind.PLAIN]
 
@@ -289,17 +289,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     # For a notebook.
 
     def _repr_html_(self) -> str:
-        copies = self._copies
-        facts = [("dtype and shape", f"{self.dtype} [{', '.join(map(str, self.shape))}]"),
-                 ("trainable", "yes" if self.trainable else "no"), ("synchronization", self.synchronization.name),
-                 ("aggregation", self.aggregation.name), *self._reads_in_words()]
-        made = self._primary._made
-        if made is not None:
-            where = "outside any scope" if self._strategy is None else f"in a {type(self._strategy).__name__}"
-            facts.append(("made", f"{where}, {made}"))
-        values = copies_in_words([one._array for one in copies], [one._device for one in copies])
-        return (notebook.table(f"{type(self).__name__} {self.name}", facts)
-                + notebook.table("", notebook.shortened(values), ("copy", "device", "value")))
+        return notebook.drawing(self)
 
     def _reads_in_words(self) -> list[tuple[str, str]]:
         # What a read gives, where that depends on who reads.
