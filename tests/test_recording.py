@@ -15,9 +15,9 @@ import pytest
 from recorded import PATH, recorded
 
 import refdist
-from refdist.array.summaries import in_words, nbytes, of, packed, taken, unpacked
 from refdist.insight.events import BEGINNINGS, COMMON, KINDS, SUMMARY, Event, checked
 from refdist.insight.stream import places_of
+from refdist.insight.summaries import in_words, nbytes, of, packed, taken, unpacked
 from refdist.notebook import parts
 
 

@@ -9,7 +9,6 @@ from html import escape
 import numpy as np
 
 from refdist.array.convert import is_array, to_numpy
-from refdist.array.summaries import in_words
 from refdist.core import devices
 from refdist.core.rules.options import VariableSynchronization
 from refdist.core.rules.table import word
@@ -18,6 +17,7 @@ from refdist.data.dataset import Dataset
 from refdist.errors import CATALOGUE, RefdistError
 from refdist.input.distributed import DistributedDataset
 from refdist.input.explanation import Explanation, spans
+from refdist.insight.summaries import in_words
 from refdist.notebook import drawing, shortened, table
 from refdist.strategies.base import Strategy
 from refdist.strategies.placement import SPLIT, Placement

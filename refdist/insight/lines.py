@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from refdist import notebook
-from refdist.array import summaries
 from refdist.core import devices
+from refdist.insight import summaries
 from refdist.insight.events import Event, Told
 from refdist.insight.stream import Moves, Places, Raw, Where, places_of, site_of, told_of, transferred
 

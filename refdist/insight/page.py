@@ -22,8 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refdist.array import summaries
-from refdist.insight import findings
+from refdist.insight import findings, summaries
 from refdist.insight.events import KINDS, Event
 from refdist.insight.layout import in_order, lane_of, lanes_of, slots_of
 

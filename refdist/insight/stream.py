@@ -27,10 +27,10 @@ from time import monotonic_ns
 from typing import Any
 
 from refdist import journal
-from refdist.array import summaries
 from refdist.core import call_site, context_stack, devices
 from refdist.core.lockstep import ReplicaStopped
 from refdist.errors import RefdistError
+from refdist.insight import summaries
 from refdist.insight.events import KINDS, Told
 
 Site = call_site.Site
