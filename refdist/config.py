@@ -142,8 +142,8 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
     >>> refdist.config.reset_simulated_devices()
 
     Raises:
-        RD24: no such device.  RD25: not a list of LogicalDeviceConfiguration, a limit that is not a number of MiB, or
-        a limit of a CPU.
+        RD24: no such device.  RD25, RD34: not a list of LogicalDeviceConfiguration, a limit that is not a number of
+        MiB, or a limit of a CPU.
 
     Source: tf.config.set_logical_device_configuration.
     """
@@ -158,8 +158,7 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
         if stated is not None and (limit is None or limit < 1):
             raise errors.error("RD25", attempted, f"memory_limit is {stated!r}", "Pass a number of MiB, at least 1.")
         if limit is not None and kind == "CPU":
-            raise errors.error("RD25", attempted, f"the memory_limit of a CPU is {limit!r}", "Leave it out.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"the memory_limit of a CPU is {limit!r}", "Leave it out.")
     _machine.value.divided[kind, i] = tuple(limits)
     _changed()
 
@@ -204,7 +203,7 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu
     >>> refdist.config.reset_simulated_devices()
 
     Raises:
-        RD25: a count that is not an int of at least 0 (1 for CPUs), or a mesh that is not one.
+        RD25, RD34: a count that is not an int of at least 0 (1 for CPUs), or a mesh that is not one.
     """
     attempted = "set_simulated_devices"
     stated = as_integer(tpu)
@@ -214,8 +213,7 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu
     for name, count in counts.items():
         least = 1 if name == "cpu" else 0
         if count < least:
-            raise errors.error("RD25", attempted, f"{name} is {count}", f"Pass {least} or more.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"{name} is {count}", f"Pass {least} or more.")
     _machine.value.counts = {name.upper(): count for name, count in counts.items()}
     _machine.value.tpu = mesh
     _machine.value.advice = ""
@@ -284,14 +282,13 @@ def experimental_connect_to_cluster(cluster_spec_or_resolver: object, job_name: 
     """Would connect to the tasks of a cluster; the hosts of a simulated TPU are in this process.
 
     Raises:
-        RD25: neither a ClusterResolver nor a ClusterSpec.
+        RD34: neither a ClusterResolver nor a ClusterSpec.
 
     Source: tf.config.experimental_connect_to_cluster.
     """
     if not (hasattr(cluster_spec_or_resolver, "cluster_spec") or hasattr(cluster_spec_or_resolver, "task_address")):
-        raise errors.error("RD25", "experimental_connect_to_cluster", f"got {cluster_spec_or_resolver!r}",
-                           "Pass a refdist.cluster_resolver.ClusterResolver or a refdist.train.ClusterSpec.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", "experimental_connect_to_cluster", f"got {cluster_spec_or_resolver!r}",
+                           "Pass a refdist.cluster_resolver.ClusterResolver or a refdist.train.ClusterSpec.")
 
 
 def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
@@ -318,19 +315,18 @@ def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argu
     """The canonical names of different devices of this process.
 
     Raises:
-        RD24: no such device.  RD25: a device twice, or one of another task.
+        RD24: no such device.  RD25, RD34: a device twice, or one of another task.
     """
     full = [check_device(device, argument) for device in wanted]
     seen: set[str] = set()
     for name in full:
         if name in seen:
-            raise errors.error("RD25", strategy, f"{devices.short(name)} occurs twice",
-                               "Name each device once; use more simulated devices for more replicas.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", strategy, f"{devices.short(name)} occurs twice",
+                               "Name each device once; use more simulated devices for more replicas.")
         seen.add(name)
         spec = devices.parse(name)
         if (spec.job, spec.task) != ("localhost", 0):
-            raise errors.error("RD25", strategy, f"{name} belongs to another task",
+            raise errors.error("RD34", strategy, f"{name} belongs to another task",
                                "Use MultiWorkerMirroredStrategy for several workers.",
                                kind=errors.InvalidContextError)
     return full
@@ -347,7 +343,7 @@ class replica_order:  # noqa: N801 - used like a function
     ...     pass
 
     Raises:
-        RD25: a seed that is neither an int nor None.
+        RD34: a seed that is neither an int nor None.
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -370,8 +366,8 @@ def _random() -> random.Random | None:
             try:
                 _machine.value.random = random.Random(int(text))
             except ValueError as error:
-                raise errors.error("RD25", f"environment variable {SEED_VARIABLE}={text!r}", "it is not an int",
-                                   f"Write {SEED_VARIABLE}=1.", kind=errors.InvalidValueError) from error
+                raise errors.error("RD34", f"environment variable {SEED_VARIABLE}={text!r}", "it is not an int",
+                                   f"Write {SEED_VARIABLE}=1.") from error
         _machine.value.seed_asked = True
     return _machine.value.random
 

@@ -248,8 +248,8 @@ CATALOGUE: dict[str, Code] = {
         "A device name is TYPE:INDEX, and names a device of this machine or one of the simulated devices.",
         "Use one of the devices listed, or simulate more with `refdist.config.set_simulated_devices`."),
     "RD25": Code(
-        "an argument has the wrong type or value", InvalidTypeError,
-        "Arguments have the types in the signature and the values that the documentation allows.",
+        "an argument has the wrong type", InvalidTypeError,
+        "Arguments have the types that the signature has and the documentation allows.",
         "Pass what the message names."),
     "RD26": Code(
         "the elements of a dataset do not fit together", InvalidValueError,
@@ -287,6 +287,11 @@ CATALOGUE: dict[str, Code] = {
         "A worker that is gone is replaced by the others; the variables of a parameter server are gone with it, and "
         "with the last worker nothing runs.",
         "Make the strategy again and restore the latest checkpoint."),
+    "RD34": Code(
+        "an argument has a value that cannot be used", InvalidValueError,
+        "Arguments have the values that the documentation allows, and fit together. Where TensorFlow raises ValueError "
+        "for an object of another type, that is a value, too.",
+        "Pass what the message names."),
 }
 
 

@@ -349,8 +349,7 @@ def map_structure(func: Callable[..., object], *structure: object, check_types: 
     Source: tf.nest.map_structure.
     """
     if not structure:
-        raise errors.error("RD25", "nest.map_structure", "no structure was given", "Pass at least one structure.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", "nest.map_structure", "no structure was given", "Pass at least one structure.")
     first, *others = structure
     for other in others:
         assert_same_structure(first, other, check_types, expand_composites)

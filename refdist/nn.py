@@ -50,15 +50,14 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
     Raises:
         RD04: weights that cannot be broadcast.  RD05: weights that are not real numbers, or weights for int losses.
         RD09: across replicas without `global_batch_size`.  RD23: losses that are not numbers.
-        RD25: a loss without a batch dimension, or a `global_batch_size` that is not an int of 0 or more.
+        RD25, RD34: a loss without a batch dimension, or a `global_batch_size` that is not an int of 0 or more.
 
     Source: tf.nn.compute_average_loss.
     """
     attempted = "compute_average_loss"
     losses = _numbers(per_example_loss, attempted)
     if losses.ndim == 0:
-        raise errors.error("RD25", attempted, "per_example_loss has rank 0", "Pass one loss for each example.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, "per_example_loss has rank 0", "Pass one loss for each example.")
     if sample_weight is not None:
         losses = _weighted(losses, constant(sample_weight), attempted)
     if global_batch_size is None:
@@ -111,7 +110,7 @@ def embedding_lookup(params: object, ids: object) -> Any:
            [3., 4.]], dtype=float32)
 
     Raises:
-        RD25: not a variable, or ids that are not integers or of rows that do not exist.
+        RD25, RD34: not a variable, or ids that are not integers or of rows that do not exist.
 
     Source: tf.distribute.ParameterServerStrategy, "Variable partitioning".
     """
@@ -163,7 +162,7 @@ def _size(value: object, attempted: str) -> int:
     if dtype_of(size).kind not in "iu":
         raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass an int.")
     if size.ndim or size < 0:
-        raise errors.error("RD25", attempted, f"global_batch_size is {value!r}", "Pass one int of 0 or more.",
+        raise errors.error("RD34", attempted, f"global_batch_size is {value!r}", "Pass one int of 0 or more.",
                            kind=errors.InvalidArgumentError)
     return int(size)
 

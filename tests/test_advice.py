@@ -388,7 +388,8 @@ ADVICE = [
            [[2], [2]]),
     Advice("RD24", "Write TYPE:INDEX with a type of CPU, GPU or TPU",
            lambda: refdist.MirroredStrategy(["NPU:0"]), lambda: refdist.MirroredStrategy(["CPU:0"]).run(rank), 0),
-    Advice("RD25", "Pass an index from 0 to num_shards - 1", lambda: [*Dataset.range(4).shard(2, 2)],
+    Advice("RD25", "Pass a function", lambda: run(3), lambda: run(rank), [0, 1]),  # type: ignore[arg-type]
+    Advice("RD34", "Pass an index from 0 to num_shards - 1", lambda: [*Dataset.range(4).shard(2, 2)],
            lambda: [*Dataset.range(4).shard(2, 1)], [1, 3]),
     Advice("RD26", "or use `padded_batch`", lambda: [*Dataset.from_generator(lambda: iter([[1], [2, 3]])).batch(2)],
            lambda: [*Dataset.from_generator(lambda: iter([[1], [2, 3]])).padded_batch(2)], [[[1, 0], [2, 3]]]),

@@ -514,10 +514,10 @@ def test_a_run_that_was_killed_resumes_and_ends_with_the_same_bits(tmp_path: Pat
                                    (row for row in range(3)), refdist.IndexedSlices(np.ones((1, 2)), np.array([0])),
                                    TWO.run(lambda: refdist.constant(1.0))])
 def test_what_would_not_be_saved_is_refused(value: Any) -> None:
-    with pytest.raises(refdist.errors.InvalidValueError, match=r"(?s)RD25\] Checkpoint: step is .* would not be saved"):
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"(?s)RD34\] Checkpoint: step is .* would not be saved"):
         Checkpoint(v=refdist.Variable(1.0), step=value)
     if value is not None:
-        with pytest.raises(refdist.errors.InvalidValueError, match=r"RD25\] Checkpoint: root is "):
+        with pytest.raises(refdist.errors.InvalidValueError, match=r"RD34\] Checkpoint: root is "):
             Checkpoint(value)
     checkpoint = Checkpoint(v=refdist.Variable(1.0))
     checkpoint.step = value  # type: ignore[attr-defined]
@@ -538,7 +538,7 @@ def test_an_iterator_is_refused_wherever_it_is_found(tmp_path: Path, iterator: A
     late = Checkpoint(v=v)
     late.batches = iterator  # type: ignore[attr-defined]
     loop.batches = iterator  # type: ignore[attr-defined]
-    refused = r"RD25\] Checkpoint: {}batches is an? \w*Iterator, whose position .* `dataset.skip\(count\)`"
+    refused = r"RD34\] Checkpoint: {}batches is an? \w*Iterator, whose position .* `dataset.skip\(count\)`"
     for where, attempt in (("", lambda: Checkpoint(v=v, batches=iterator)),
                            ("loop/", lambda: Checkpoint(v=v, loop=loop)), ("root/", lambda: Checkpoint(loop)),
                            ("", lambda: late.write(tmp_path / "late")), ("", lambda: late.read(path))):

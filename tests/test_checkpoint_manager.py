@@ -89,7 +89,7 @@ def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
         assert saved == [False, False, True, False, False], "intervals go on after a restart"
         step.assign(np.int64(8))
     for arguments in ({"max_to_keep": 0}, {"max_to_keep": None, "checkpoint_interval": 3}):
-        with pytest.raises(ValueError, match="RD25"):
+        with pytest.raises(ValueError, match="RD34"):
             CheckpointManager(Checkpoint(), tmp_path, **arguments)
     (tmp_path / "file").touch()
     with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*the folder .*file cannot be created: File exists"):

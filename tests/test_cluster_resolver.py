@@ -231,9 +231,8 @@ def test_a_union_puts_jobs_together_and_takes_the_first_word() -> None:
 
 
 def test_a_union_of_nothing_or_of_something_else() -> None:
-    for call, kind in ((Union, ValueError), (lambda: Union(5), TypeError),
-                       (lambda: Union(simple({}), foo=1), ValueError)):
-        with pytest.raises(kind, match="RD25"):
+    for call, code in ((Union, "RD34"), (lambda: Union(5), "RD25"), (lambda: Union(simple({}), foo=1), "RD34")):
+        with pytest.raises((TypeError, ValueError), match=code):
             call()
 
 
@@ -395,7 +394,7 @@ def test_kubernetes_pods() -> None:
         resolver.cluster_spec()
     with pytest.raises(ImportError, match=r"RD27.*pip install kubernetes"):
         resolvers.KubernetesClusterResolver()
-    with pytest.raises(ValueError, match=r"RD25.*executable_location is 'here'"):
+    with pytest.raises(ValueError, match=r"RD34.*executable_location is 'here'"):
         resolvers.KubernetesClusterResolver(executable_location="here")  # type: ignore[arg-type]
 
 
@@ -425,7 +424,7 @@ def test_machines_of_a_compute_engine() -> None:
     resolver = resolvers.GCEClusterResolver("p", "z", "g", 1, service=Compute())
     assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.97:1", "10.0.0.98:1"]}
     assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 0, "grpc://10.0.0.97:1")
-    with pytest.raises(RuntimeError, match=r"RD25.*'ps', and it names the job of all machines, 'worker'"):
+    with pytest.raises(RuntimeError, match=r"RD34.*'ps', and it names the job of all machines, 'worker'"):
         resolver.task_type = "ps"
     assert resolvers.GCEClusterResolver("p", "z", "g", 1, "", service=Compute()).master().endswith("97:1")
     with pytest.raises(ImportError, match=r"RD27.*google-api-python-client"):
@@ -451,7 +450,7 @@ def test_tpus_by_name() -> None:
     with pytest.raises(LookupError, match="RD27"):
         resolvers.TPUClusterResolver("mine")
     for several in ([], ["grpc://t:1", "grpc://u:1"], [5], 5):
-        with pytest.raises(ValueError, match="RD25"):
+        with pytest.raises(ValueError, match="RD34"):
             resolvers.TPUClusterResolver(several)  # type: ignore[arg-type]
 
 

@@ -393,7 +393,7 @@ def test_physical_devices_are_those_of_the_machine() -> None:
         with pytest.raises(ValueError, match=r"RD24.*PhysicalDevice.*GPU:7.*list_physical_devices"):
             config.set_logical_device_configuration(config.PhysicalDevice("/physical_device:GPU:7", "GPU"),
                                                     [config.LogicalDeviceConfiguration()])
-        with pytest.raises(ValueError, match=r"RD25.*memory_limit of a CPU"):
+        with pytest.raises(ValueError, match=r"RD34.*memory_limit of a CPU"):
             config.set_logical_device_configuration("CPU:0", [config.LogicalDeviceConfiguration(memory_limit=10)])
         with pytest.raises(TypeError, match=r"RD25.*PhysicalDevice"):
             refdist.MirroredStrategy(gpus)

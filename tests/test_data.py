@@ -173,7 +173,7 @@ def test_the_batch_size_of_a_replica() -> None:
     context = refdist.InputContext(num_replicas_in_sync=4)
     assert context.get_per_replica_batch_size(8) == 2
     assert str(context) == "tf.distribute.InputContext(input pipeline id 0, total: 1)"
-    with pytest.raises(ValueError, match=r"RD25.*6 and there are 4"):
+    with pytest.raises(ValueError, match=r"RD34.*6 and there are 4"):
         context.get_per_replica_batch_size(6)
     with pytest.raises(TypeError, match="RD25"):
         context.get_per_replica_batch_size(2.0)  # type: ignore[arg-type]

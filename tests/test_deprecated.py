@@ -84,7 +84,7 @@ def test_an_input_fn_may_return_a_function_that_makes_the_elements() -> None:
     for strategy in (refdist.OneDeviceStrategy("CPU:0"), refdist.get_strategy()):
         assert strategy.make_input_fn_iterator(lambda context: lambda: 7).get_next() == 7
         for wrong in (5, None):
-            with pytest.raises(ValueError, match=r"RD25.*input_fn returned"):
+            with pytest.raises(ValueError, match=r"RD34.*input_fn returned"):
                 strategy.make_input_fn_iterator(lambda context, wrong=wrong: wrong)
 
 
@@ -102,7 +102,7 @@ def test_old_iterators_of_the_default_strategy_are_read_like_others() -> None:
 
 
 def test_a_replication_mode_that_is_not_supported() -> None:
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD25"):
+    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="RD34"):
         TWO.make_input_fn_iterator(lambda context: Dataset.range(1), refdist.InputReplicationMode.PER_REPLICA)
     with pytest.warns(DeprecationWarning), pytest.raises(TypeError, match=r"RD25.*input_fn is 3"):
         TWO.make_input_fn_iterator(3)  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ def test_the_names_of_the_first_version_are_the_same_objects() -> None:
     strategies = {"MirroredStrategy", "OneDeviceStrategy", "Strategy", "experimental"}
     assert {name for name in distribute.__all__
             if hasattr(refdist, name) and getattr(distribute, name) is not getattr(refdist, name)} == strategies
-    with deprecated("distribute_datasets_from_function"), pytest.raises(ValueError, match="RD25"):
+    with deprecated("distribute_datasets_from_function"), pytest.raises(ValueError, match="RD34"):
         TWO.make_input_fn_iterator(lambda context: 5)
 
 

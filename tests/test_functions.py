@@ -157,7 +157,7 @@ def test_take_while_ends_at_the_first_that_is_not() -> None:
 @pytest.mark.parametrize("returned", [1, 0, None, "a", np.int64(1), 1.0, np.array([True]), [True, False], {}])
 @pytest.mark.parametrize("method", [Dataset.filter, Dataset.take_while])
 def test_only_one_bool_says_whether_an_element_is_kept(method: Any, returned: Any) -> None:
-    with pytest.raises(ValueError, match=r"\[RD25\] Dataset\.\w+: the function returned .*Return one bool") as caught:
+    with pytest.raises(ValueError, match=r"\[RD34\] Dataset\.\w+: the function returned .*Return one bool") as caught:
         list(method(Dataset.range(2), lambda x: returned))
     assert caught.value.__notes__ == [f"raised in Dataset.{method.__name__} at element 0"]
     for kept in (True, np.bool_(True), np.array(True)):
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named() -> None:
     with pytest.raises(TypeError, match=r"RD25\] Dataset\.range\(3\): output_type is 'foo'"):
         Dataset.range(3, output_type="foo")
     for made_of in (Dataset.sample_from_datasets, lambda none: Dataset.choose_from_datasets(none, Dataset.range(2))):
-        with pytest.raises(ValueError, match=r"RD25.*no dataset was given"):
+        with pytest.raises(ValueError, match=r"RD34.*no dataset was given"):
             made_of([])
 
 
@@ -190,7 +190,7 @@ def test_choices_name_the_dataset_that_gives_the_next_element() -> None:
     assert rows(choose([a, b], turns)) == [0, 10]
     assert rows(choose([a.repeat(), b], turns.repeat()).take(10)) == [0, 10, 1, 11, 2, 12, 0, 13, 1]
     for numbers in (Dataset.range(3), Dataset.range(-1, 1)):
-        with pytest.raises(ValueError, match=r"RD25.*was chosen, and the datasets are 0 to 1"):
+        with pytest.raises(ValueError, match=r"RD34.*was chosen, and the datasets are 0 to 1"):
             list(choose([a, b], numbers))
 
 
@@ -277,7 +277,7 @@ def test_options_of_a_dataset_do_not_change() -> None:
     for mine in (dataset.options(), dataset.batch(2).options(), Dataset.range(3).options()):
         for there, name, value in ((mine, "deterministic", True),
                                    (mine.experimental_distribute, "auto_shard_policy", AutoShardPolicy.DATA)):
-            with pytest.raises(ValueError, match=r"RD25.*the options of a dataset"):
+            with pytest.raises(ValueError, match=r"RD34.*the options of a dataset"):
                 setattr(there, name, value)
     changed.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
     before = dataset.options()

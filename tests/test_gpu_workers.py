@@ -106,7 +106,7 @@ def test_without_nccl_gpus_copy_to_each_other() -> None:
 
 
 def test_an_unknown_way_of_connecting_is_refused() -> None:
-    with stand_in(2), pytest.raises(ValueError, match=r"\[RD25\] environment variable REFDIST_NCCL='quick'"):  # noqa: SIM117
+    with stand_in(2), pytest.raises(ValueError, match=r"\[RD34\] environment variable REFDIST_NCCL='quick'"):  # noqa: SIM117
         with stand_in(2, REFDIST_NCCL="quick"):
             pass
 

@@ -320,10 +320,10 @@ def test_a_collective_of_what_gradients_are_recorded_of_says_detach(torch: Any, 
     weight = torch.ones(2, requires_grad=True)
     for call in (lambda: replica().all_reduce("SUM", weight * 2), lambda: replica().all_gather(weight, axis=0),
                  lambda: replica().all_reduce("SUM", [torch.ones(1), weight])):
-        with pytest.raises(refdist.errors.InvalidValueError, match=r"\[RD25\].*Pass `x.detach\(\)`"):
+        with pytest.raises(refdist.errors.InvalidValueError, match=r"\[RD34\].*Pass `x.detach\(\)`"):
             two.run(call)
     losses = two.run(lambda: weight.sum())
-    with pytest.raises(refdist.errors.InvalidValueError, match=r"\[RD25\].*Pass `x.detach\(\)`"):
+    with pytest.raises(refdist.errors.InvalidValueError, match=r"\[RD34\].*Pass `x.detach\(\)`"):
         two.reduce("SUM", losses, axis=None)
     advised = two.run(lambda: replica().all_reduce("SUM", (weight * 2).detach()))
     assert advised.values[0].tolist() == [4.0, 4.0]

@@ -145,7 +145,7 @@ def test_an_old_checkpoint_that_cannot_be_deleted_is_named_after_the_save(folder
 
 @pytest.mark.parametrize("name", ["../ckpt", "/tmp/ckpt", "", "a\0b", 5, None])
 def test_a_manager_writes_to_its_folder_only(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(ValueError, match=r"RD25.*checkpoint_name is .*Pass the beginning of the name of a file in the"):
+    with pytest.raises(ValueError, match=r"RD34.*checkpoint_name is .*Pass the beginning of the name of a file in the"):
         CheckpointManager(Checkpoint(), tmp_path / "run", 1, checkpoint_name=name)
     assert os.listdir(tmp_path) == []
 
@@ -164,7 +164,7 @@ def test_the_number_of_saves_does_not_overflow(tmp_path: Path, way: str) -> None
     with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*save_counter is 9223372036854775807"):
         manager.save() if way == "manager" else checkpoint.save(tmp_path / "x")
     for number in (2**63, -2**63 - 1, "5", 1.5):
-        with pytest.raises(ValueError, match=r"RD25.*checkpoint_number is"):
+        with pytest.raises(ValueError, match=r"RD34.*checkpoint_number is"):
             manager.save(checkpoint_number=number)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == [] and int(checkpoint.save_counter) == 2**63 - 1
 
@@ -172,7 +172,7 @@ def test_the_number_of_saves_does_not_overflow(tmp_path: Path, way: str) -> None
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_a_path_has_characters_that_a_file_name_can_have(tmp_path: Path, name: str) -> None:
     for call in (Checkpoint().write, Checkpoint().save, Checkpoint().read, latest_checkpoint, load_checkpoint):
-        with pytest.raises(ValueError, match=r"RD25.*the path is"):
+        with pytest.raises(ValueError, match=r"RD34.*the path is"):
             call(str(tmp_path / name))
 
 

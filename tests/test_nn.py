@@ -90,11 +90,11 @@ def test_across_replicas_there_is_no_batch_of_a_replica() -> None:
 
 
 WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
-    (1.0, {}, ValueError, "RD25.*per_example_loss has rank 0"),
-    (LOSSES, {"global_batch_size": -1}, ValueError, "RD25.*global_batch_size is -1"),
+    (1.0, {}, ValueError, "RD34.*per_example_loss has rank 0"),
+    (LOSSES, {"global_batch_size": -1}, ValueError, "RD34.*global_batch_size is -1"),
     (LOSSES, {"global_batch_size": 4.0}, TypeError, "RD25.*global_batch_size is 4.0"),
     (LOSSES, {"global_batch_size": True}, TypeError, "RD25.*global_batch_size is True"),
-    (LOSSES, {"global_batch_size": [4]}, ValueError, "RD25.*one int of 0 or more"),
+    (LOSSES, {"global_batch_size": [4]}, ValueError, "RD34.*one int of 0 or more"),
     (LOSSES, {"sample_weight": [1.0, 3.0, 4.0]}, ValueError, r"RD04.*shape \(2,\) and the weights \(3,\)"),
     ([1, 2], {"sample_weight": [0.5, 0.5]}, TypeError, "RD05.*int32 and sample_weight was passed"),
     (["a"], {}, TypeError, "RD23"), ([True], {}, TypeError, "RD23"), (None, {}, TypeError, "RD25"),

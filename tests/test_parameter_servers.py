@@ -153,9 +153,9 @@ def test_a_partitioner_decides_for_every_variable_that_is_not_a_scalar() -> None
     assert made(s, v).numpy().tolist() == [1, 2, 3]
     for wrong in ([], [0], [2, 2], [1, 2], 2, None):
         bad = strategy(partitioner=lambda shape, dtype, wrong=wrong: wrong)
-        with pytest.raises(ValueError, match="RD25"):
+        with pytest.raises(ValueError, match="RD34"):
             made(bad, np.zeros((4, 4)))
-    with pytest.raises(ValueError, match=r"RD25.*changing size"):
+    with pytest.raises(ValueError, match=r"RD34.*changing size"):
         made(s, [1.0, 2.0], shape=(None,))
     assert [part.trainable for part in made(s, [1.0, 2.0], trainable=False)] == [False, False]
 
@@ -212,7 +212,7 @@ def test_servers() -> None:
     for arguments in ((spec,), (spec, "worker"), (spec, "nojob", 0), (spec, "worker", 5)):
         with pytest.raises(ValueError, match="RD17"):
             refdist.Server(*arguments)
-    with pytest.raises(ValueError, match=r"RD25.*protocol"):
+    with pytest.raises(ValueError, match=r"RD34.*protocol"):
         refdist.Server(spec, "ps", 0, protocol="foo")
     with pytest.raises(TypeError, match="RD25"):
         refdist.Server(17)

@@ -84,7 +84,7 @@ def test_a_config_keeps_what_it_was_given_and_refuses_what_would_fail_at_the_end
         with pytest.raises(TypeError, match=rf"\[RD25\] TerminationConfig: {name} is 3\. Pass a function, or None\."):
             TerminationConfig(**{name: 3})  # type: ignore[arg-type]
     for seconds in (-1, float("nan"), "soon", True):
-        with pytest.raises(ValueError, match=rf"\[RD25\] TerminationConfig: grace_period is {seconds!r}\."):
+        with pytest.raises(ValueError, match=rf"\[RD34\] TerminationConfig: grace_period is {seconds!r}\."):
             TerminationConfig(grace_period=seconds)  # type: ignore[arg-type]
 
 
@@ -151,7 +151,7 @@ def test_an_error_of_one_worker_is_that_of_all(make: Any, kind: type[Exception],
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"RD25.*checkpoint_dir"):
+    with pytest.raises(ValueError, match=r"RD34.*checkpoint_dir"):
         PreemptionCheckpointHandler(None, Checkpoint())
     with pytest.raises(TypeError, match="RD25"):
         PreemptionCheckpointHandler(None, 5, tmp_path)

@@ -261,7 +261,7 @@ def test_a_damaged_recording_is_refused_or_has_what_was_recorded(tmp_path: Path,
 
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(ValueError, match=r"RD25.*cannot be written"), refdist.insight.record_to(tmp_path / "a"):
+    with pytest.raises(ValueError, match=r"RD34.*cannot be written"), refdist.insight.record_to(tmp_path / "a"):
         pytest.fail("it must not begin")
     assert refdist.journal.recording.value is None
 

@@ -382,7 +382,7 @@ def test_results_of_hooks_that_do_not_fit_are_refused(returned: Any) -> None:
         def batch_reduce_implementation(self, *_: Any) -> Any:
             return returned
 
-    with pytest.raises(ValueError, match=r"RD25.*Wrong.batch_reduce"):
+    with pytest.raises(ValueError, match=r"RD34.*Wrong.batch_reduce"):
         mirrored(Wrong()).run(lambda: rc().all_reduce("SUM", mine()))
 
 
@@ -459,7 +459,7 @@ def test_a_reduction_has_the_byte_order_of_the_machine(name: str, dtype: str, sh
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("value", [None, "text", np.array([True]), {"a": "b"}, object()])
 def test_what_is_not_a_number_has_no_mean_on_any_strategy(name: str, value: Any) -> None:
-    with pytest.raises(ValueError if value is None else TypeError, match=r"RD2[35]"):
+    with pytest.raises(ValueError if value is None else TypeError, match=r"RD(34|23|25)"):
         STRATEGIES[name]().reduce("MEAN", value, axis=None)
 
 
@@ -590,7 +590,7 @@ def test_a_nest_in_a_batch_is_refused(name: str) -> None:
     strategy = STRATEGIES[name]()
     value = strategy.run(lambda: np.float32(1))
     for nest in ([value, value], {"a": value}, (value,)):
-        with pytest.raises(ValueError, match=r"RD25.*batch_reduce_to"):
+        with pytest.raises(ValueError, match=r"RD34.*batch_reduce_to"):
             strategy.extended.batch_reduce_to("MEAN", [(nest, "CPU:0")])
 
 

@@ -35,7 +35,7 @@ def served(**functions: Any) -> tuple[rpc.Server, Any]:
 @pytest.mark.parametrize("create", [rpc.Server.create, rpc.Client.create])
 @pytest.mark.parametrize("address", [None, 2222, "", "localhost", "localhost:", "localhost:http", b"localhost:1"])
 def test_addresses_have_a_port(create: Any, address: Any) -> None:
-    with pytest.raises(ValueError, match=r"\[RD25\] \w+\.create\('grpc', .*\): address is .*localhost:2222"):
+    with pytest.raises(ValueError, match=r"\[RD34\] \w+\.create\('grpc', .*\): address is .*localhost:2222"):
         create("grpc", address)
 
 
@@ -81,7 +81,7 @@ def test_an_error_that_there_is_no_server_keeps_none() -> None:
 def test_a_name_that_is_taken_is_an_error_by_tensorflow_s_name() -> None:
     server = rpc.Server.create("grpc", ADDRESS)
     server.register("one", lambda: 1)
-    with pytest.raises(refdist.errors.InvalidArgumentError, match=r"RD25.*'one'.*this name is taken"):
+    with pytest.raises(refdist.errors.InvalidArgumentError, match=r"RD34.*'one'.*this name is taken"):
         server.register("one", lambda: 2)
 
 

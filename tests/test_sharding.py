@@ -485,10 +485,10 @@ def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> No
 def test_only_a_dataset_per_replica_is_placed_on_a_device_and_then_not_fetched_to_it() -> None:
     """With PER_WORKER a ValueError too.  TensorFlow has no such check where a dataset is split."""
     options = refdist.InputOptions(True, refdist.InputReplicationMode.PER_REPLICA, True)
-    with pytest.raises(ValueError, match=r"RD25.*experimental_fetch_to_device is True too"):
+    with pytest.raises(ValueError, match=r"RD34.*experimental_fetch_to_device is True too"):
         TWO.distribute_datasets_from_function(lambda _: Dataset.range(2), options)
     for fetch in (True, False):
-        with pytest.raises(ValueError, match=r"RD25.*the replication mode is PER_WORKER"):
+        with pytest.raises(ValueError, match=r"RD34.*the replication mode is PER_WORKER"):
             TWO.distribute_datasets_from_function(
                 lambda _: Dataset.range(2), refdist.InputOptions(fetch, experimental_place_dataset_on_device=True))
     placed = refdist.InputOptions(False, refdist.InputReplicationMode.PER_REPLICA, True)

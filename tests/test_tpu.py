@@ -128,13 +128,13 @@ def test_bad_arguments() -> None:
         refdist.TPUStrategy("x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"RD25\] TPUStrategy: the device assignment is 'x'"):
         refdist.TPUStrategy(None, "x")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"RD25.*has no replica"):
+    with pytest.raises(ValueError, match=r"RD34.*has no replica"):
         on(replicas=0)
     with config.temporary_devices(tpu=8):
         assignment = build(initialize_tpu_system())
         shutdown_tpu_system()
     initialize_tpu_system()
-    with pytest.raises(ValueError, match=r"RD25.*for a mesh of shape \[8, 1, 1, 1\] .* and the TPU .*\[2, 2, 1, 2\]"):
+    with pytest.raises(ValueError, match=r"RD34.*for a mesh of shape \[8, 1, 1, 1\] .* and the TPU .*\[2, 2, 1, 2\]"):
         refdist.TPUStrategy(None, assignment)
 
 
@@ -248,7 +248,7 @@ def test_contexts_and_collectives() -> None:
     per_replica = strategy.run(lambda: np.float32([1, context().replica_id_in_sync_group]))
     assert strategy.reduce("MEAN", per_replica, axis=0) == 1.25
     assert strategy.gather(per_replica, axis=0).tolist() == [1, 0, 1, 1, 1, 2, 1, 3]
-    with pytest.raises(ValueError, match="RD25"):
+    with pytest.raises(ValueError, match="RD34"):
         strategy.run(lambda: context().all_reduce("MAX", 1.0))
     per_id = strategy.experimental_distribute_values_from_function(lambda ctx: ctx.replica_id_in_sync_group)
     assert per_id.values == (0, 1, 2, 3)
@@ -469,7 +469,7 @@ def test_arrays_that_can_be_split(shape: tuple[int, ...], grid: Any) -> None:
 def test_arrays_that_cannot_be_split(shape: Any, grid: Any, says: str) -> None:
     """The order is number of dimensions, divisibility, product."""
     strategy = on([2, 2, 1, 2])
-    with pytest.raises(ValueError, match=rf"RD25\] experimental_split_to_logical_devices: partition_dimen.*{says}"):
+    with pytest.raises(ValueError, match=rf"RD34\] experimental_split_to_logical_devices: partition_dimen.*{says}"):
         strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.zeros(shape), grid))
 
 
@@ -511,7 +511,7 @@ def test_an_array_on_one_logical_device_or_on_all() -> None:
         [i, i] for i in range(4)]
     assert every.values[1].dtype == np.float32 and placements(bare) == (None,) * 4
     for number in (2, -1):
-        with pytest.raises(ValueError, match=rf"RD25.*logical_device_id is {number}, and a replica has 2 logical"):
+        with pytest.raises(ValueError, match=rf"RD34.*logical_device_id is {number}, and a replica has 2 logical"):
             strategy.run(lambda number=number: strategy.experimental_assign_to_logical_device(1.0, number))
     spmd = on([1, 1, 1, 2], 4, experimental_spmd_xla_partitioning=True)
     with pytest.raises(ValueError, match=r"RD20.*experimental_spmd_xla_partitioning"):
@@ -561,7 +561,7 @@ def test_the_current_logical_device() -> None:
         with strategy.scope(), strategy.extended.experimental_logical_device(0):
             assert numbers(strategy.extended.worker_devices) == [0, 2, 6, 4]
     for number in (2, -1):
-        with pytest.raises(ValueError, match=rf"RD25.*is {number}, and a replica has 2 logical devices"):
+        with pytest.raises(ValueError, match=rf"RD34.*is {number}, and a replica has 2 logical devices"):
             strategy.extended.experimental_logical_device(number)
     made = []
 
@@ -573,7 +573,7 @@ def test_the_current_logical_device() -> None:
             assert numbers(strategy.extended.worker_devices) == [1, 3, 7, 5]
             assert numbers([refdist.core.context_stack.frame().device]) == [[1, 3, 7, 5][i]]
         assert numbers(strategy.extended.worker_devices) == [0, 2, 6, 4]
-        with pytest.raises(ValueError, match="RD25"):
+        with pytest.raises(ValueError, match="RD34"):
             context().experimental_logical_device(2)
 
     strategy.run(step)
@@ -633,7 +633,7 @@ def test_where_variables_lie() -> None:
     s.assign_add([1.0, 1.0])
     assert [(one.kind, [tile.tolist() for tile in one.tiles]) for one in placements(s) if one] == [
         ("replicated", [[2.0, 3.0], [2.0, 3.0]])] * 2
-    with pytest.raises(ValueError, match=r"RD25.*not of a TPUStrategy"):
+    with pytest.raises(ValueError, match=r"RD34.*not of a TPUStrategy"):
         placements(refdist.Variable(1.0))
 
 

@@ -51,7 +51,7 @@ def test_every_row_of_the_table_of_assignments(mesh: Any, shape: Any, stride: An
         return build(of_mesh(mesh, 1), shape, stride, replicas, mode)
 
     if cores == "ValueError":
-        with pytest.raises(ValueError, match=r"RD25.* 3 replicas .* and 2 fit into the mesh"):
+        with pytest.raises(ValueError, match=r"RD34.* 3 replicas .* and 2 fit into the mesh"):
             built()
     else:
         assert written(built()) == cores
@@ -162,7 +162,7 @@ def test_assignments_where_devices_are_missing() -> None:
     devices = of_mesh((2, 2, 1, 2), 2).device_coordinates[:, :3]
     topology = Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=devices)
     assert build(topology, [1, 1, 1, 2], num_replicas=3).core_assignment.tolist() == devices.reshape(3, 2, 4).tolist()
-    with pytest.raises(ValueError, match=r"RD25.*4 replicas of 2 cores .*6 devices, as 2 are missing.*3 replicas or"):
+    with pytest.raises(ValueError, match=r"RD34.*4 replicas of 2 cores .*6 devices, as 2 are missing.*3 replicas or"):
         build(topology, [1, 1, 1, 2], num_replicas=4)
     with pytest.raises(ValueError, match=r"computation_stride is \[2, 1, 1, 1\]"):
         build(topology, None, [2, 1, 1, 1])
@@ -175,7 +175,7 @@ def test_an_assignment_says_where_replicas_are() -> None:
     assert found.coordinates(1, 0) == (1, 1, 0, 0)
     assert (found.lookup_replicas(0, 1), found.lookup_replicas(1, 0)) == ([0], [1])
     for task, core in ((0, 2), (5, 0)):
-        with pytest.raises(ValueError, match=rf"RD25.*no replica has logical core {core} on host {task}"):
+        with pytest.raises(ValueError, match=rf"RD34.*no replica has logical core {core} on host {task}"):
             found.lookup_replicas(task, core)
     assert (found.tpu_ordinal(1, 1), found.host_device(1)) == (3, "/task:1/device:CPU:0")
     assert found.tpu_device(1, 1, job="worker") == "/job:worker/task:1/device:TPU:3"
@@ -209,7 +209,7 @@ def test_what_is_not_an_assignment_is_refused(cores: Any, says: str) -> None:
     topology = Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=of_mesh((2, 2, 1, 2), 1).device_coordinates[:, :-1])
     with pytest.raises((ValueError, TypeError), match=f"RD25.*{says}"):
         DeviceAssignment(topology, cores)
-    with pytest.raises(ValueError, match=r"RD25.*topology is a str"):
+    with pytest.raises(ValueError, match=r"RD34.*topology is a str"):
         DeviceAssignment("x", cores)  # type: ignore[arg-type]
 
 
@@ -269,7 +269,7 @@ def test_what_is_not_a_mesh_is_refused_and_changes_nothing(arguments: Any, says:
         with pytest.raises((ValueError, TypeError), match=rf"RD25\] set_simulated_devices: {says}"):
             config.set_simulated_devices(**arguments)
         assert config.tpu_mesh() == ((2, 1, 1, 1), 1)
-    with process.fresh(REFDIST_DEVICES="TPU:2x2"), pytest.raises(ValueError, match=r"RD25.*REFDIST_DEVICES='TPU:2x2'"):
+    with process.fresh(REFDIST_DEVICES="TPU:2x2"), pytest.raises(ValueError, match=r"RD34.*REFDIST_DEVICES='TPU:2x2'"):
         config.list_logical_devices()
 
 
@@ -317,7 +317,7 @@ def test_what_is_not_a_tpu_is_not_initialized() -> None:
         for call in (initialize_tpu_system, shutdown_tpu_system):
             with pytest.raises(TypeError, match=rf"RD25\] {call.__name__}: cluster_resolver is 'x'"):
                 call("x")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"RD25.*'x'.*ClusterResolver"):
+        with pytest.raises(ValueError, match=r"RD34.*'x'.*ClusterResolver"):
             config.experimental_connect_to_cluster("x")
 
 

@@ -37,7 +37,7 @@ def test_zip_concatenate_and_enumerate() -> None:
     for bad in (5, [a, 5]):
         with pytest.raises(TypeError, match="RD25"):
             Dataset.zip(bad)
-    with pytest.raises(ValueError, match=r"RD25.*no dataset was given"):
+    with pytest.raises(ValueError, match=r"RD34.*no dataset was given"):
         Dataset.zip(())
     with pytest.raises(TypeError, match="RD25"):
         a.concatenate([1])

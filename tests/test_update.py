@@ -53,9 +53,9 @@ def test_update_non_slot_leaves_copies_equal_too() -> None:
         TWO.extended.update_non_slot("CPU:1", lambda: v.assign(3.0))
     assert copies(v) == [0.0, 0.0]
     for bad in ((), 5, None):
-        with pytest.raises(ValueError, match="RD25"):
+        with pytest.raises(ValueError, match="RD34"):
             TWO.extended.update_non_slot(bad, lambda: 1)
-        with pytest.raises(ValueError, match="RD25"):
+        with pytest.raises(ValueError, match="RD34"):
             TWO.extended.batch_reduce_to("SUM", 5 if bad == () else bad)  # type: ignore[arg-type]
 
 
@@ -145,7 +145,7 @@ def call_merge_call(**arguments: Any) -> Any:
                                   lambda **arguments: TWO.run(lambda x: x, **arguments)])
 def test_arguments_that_are_no_list_or_dict_are_named(call: Any) -> None:
     for args in (3, np.ones(2), "ab", {"x": 1}):
-        with pytest.raises(ValueError, match=rf"\[RD25\] .*: args is {errors.type_of(args)}"):
+        with pytest.raises(ValueError, match=rf"\[RD34\] .*: args is {errors.type_of(args)}"):
             call(args=args)
     for kwargs in (["x"], 3, "x"):
         with pytest.raises(TypeError, match=rf"\[RD25\] .*: kwargs is {errors.type_of(kwargs)}"):
@@ -159,7 +159,7 @@ def test_slices_are_dense_before_an_axis_is_reduced() -> None:
     assert TWO.reduce("SUM", value, axis=1).tolist() == [0.0, 6.0, 0.0]
     assert TWO.reduce("MEAN", value, axis=1).tolist() == [0.0, 1.5, 0.0]
     assert np.allclose(TWO.reduce("MEAN", value, axis=0), [1 / 3, 2 / 3])
-    with pytest.raises(ValueError, match="RD25"):
+    with pytest.raises(ValueError, match="RD34"):
         TWO.reduce("SUM", TWO.run(lambda: refdist.IndexedSlices([1.0], [0])), axis=0)
     with pytest.raises(ValueError, match="RD04"):
         TWO.reduce("SUM", refdist.PerReplica([refdist.IndexedSlices([1.0], [0], [n]) for n in (3, 4)]), axis=None)

@@ -64,7 +64,7 @@ def test_arguments_of_a_reduction_are_not_frozen_or_shared() -> None:
 
 
 def test_a_value_needs_a_component() -> None:
-    with pytest.raises(ValueError, match="RD25"):
+    with pytest.raises(ValueError, match="RD34"):
         refdist.PerReplica([])
 
 
@@ -227,12 +227,12 @@ def test_replicas_that_gave_none_are_named() -> None:
                  lambda value: strategy.reduce("MEAN", value, axis=None),
                  lambda value: strategy.extended.reduce_to("SUM", value, "CPU:0"),
                  lambda value: strategy.reduce("SUM", {"loss": value}, axis=None)):
-        with pytest.raises(ValueError, match=r"RD25\] \S*(reduce|gather)\S*: replicas 2, 3 contributed None. Use an"):
+        with pytest.raises(ValueError, match=r"RD34\] \S*(reduce|gather)\S*: replicas 2, 3 contributed None. Use an"):
             call(some)
-        with pytest.raises(ValueError, match=r"RD25\] \S*(reduce|gather)\S*: every replica contributed None. Use an"):
+        with pytest.raises(ValueError, match=r"RD34\] \S*(reduce|gather)\S*: every replica contributed None. Use an"):
             call(none)
     one = refdist.MirroredStrategy(["GPU:0"])
-    with pytest.raises(ValueError, match=r"RD25\] Strategy.reduce: every replica contributed None"):
+    with pytest.raises(ValueError, match=r"RD34\] Strategy.reduce: every replica contributed None"):
         one.reduce("SUM", one.run(lambda: None), axis=None)
 
 
@@ -246,7 +246,7 @@ def test_a_collective_of_none_says_in_which_replica(collective: Callable[[Any], 
     def step() -> Any:
         return collective(np.ones(2) if refdist.get_replica_context().replica_id_in_sync_group < 2 else None)
 
-    with pytest.raises(ValueError, match=r"RD25\] all_\w+ in replica 2 of 4 of Mirrored\w+: the value is None. .*grad"):
+    with pytest.raises(ValueError, match=r"RD34\] all_\w+ in replica 2 of 4 of Mirrored\w+: the value is None. .*grad"):
         strategy.run(step)
 
 

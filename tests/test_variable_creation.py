@@ -68,9 +68,9 @@ def test_auto_is_on_write_where_there_are_mirrored_copies(strategy: Any, settled
 def test_no_aggregation_is_aggregation_none(strategy: Any) -> None:
     assert made(strategy, aggregation=None).aggregation is Agg.NONE
     assert made(strategy, change=lambda _: {"aggregation": None}).aggregation is Agg.NONE
-    with pytest.raises(ValueError, match=r"RD25.*aggregation is 1"):
+    with pytest.raises(ValueError, match=r"RD34.*aggregation is 1"):
         made(strategy, aggregation=1)
-    with pytest.raises(ValueError, match=r"RD25.*aggregation is 'SUM'"):
+    with pytest.raises(ValueError, match=r"RD34.*aggregation is 'SUM'"):
         made(strategy, change=lambda _: {"aggregation": "SUM"}, outside=False)
 
 
@@ -79,9 +79,9 @@ def test_no_synchronization_is_auto_where_nothing_is_synchronized() -> None:
         assert made(strategy, synchronization=None).synchronization is Sync.AUTO
     for strategy in (ONE, TWO):
         for outside in (True, False):
-            with pytest.raises(ValueError, match=r"RD25.*synchronization is None"):
+            with pytest.raises(ValueError, match=r"RD34.*synchronization is None"):
                 made(strategy, synchronization=None, outside=outside)
-    with pytest.raises(ValueError, match=r"RD25.*synchronization is 3"):
+    with pytest.raises(ValueError, match=r"RD34.*synchronization is 3"):
         made(PLACE, change=lambda _: {"synchronization": 3})
 
 
@@ -89,7 +89,7 @@ def test_a_creator_may_supply_what_the_call_lacks() -> None:
     for strategy in ALL:
         v = made(strategy, None, change=lambda given: {"initial_value": given["initial_value"] or 4.0}, name="w")
         assert float(v) == 4.0
-        with pytest.raises(ValueError, match=r"RD25.*no initial value"):
+        with pytest.raises(ValueError, match=r"RD34.*no initial value"):
             made(strategy, None)
     with TWO.scope(), refdist.variable_creator_scope(lambda next_creator, **given: next_creator(initial_value=2.0)):
         assert float(refdist.Variable(1.0, aggregation=Agg.SUM)) == 2.0

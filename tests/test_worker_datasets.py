@@ -109,13 +109,13 @@ def test_a_dataset_of_workers_is_not_made_into_another_one() -> None:
     c = coordinator()
     dataset = c.create_per_worker_dataset(batches())
     for given in (dataset, lambda: dataset, dataset.build()):
-        with pytest.raises(ValueError, match=r"RD25.*create_per_worker_dataset: got a PerWorkerDataset"):
+        with pytest.raises(ValueError, match=r"RD34.*create_per_worker_dataset: got a PerWorkerDataset"):
             c.create_per_worker_dataset(given)
 
 
 @pytest.mark.parametrize("given", [[1, 2], None, lambda: [1, 2], lambda: None, iter([1]), lambda: iter(batches())])
 def test_what_is_not_a_dataset(given: Any) -> None:
-    with pytest.raises(ValueError, match=r"RD25.*create_per_worker_dataset"):
+    with pytest.raises(ValueError, match=r"RD34.*create_per_worker_dataset"):
         coordinator().create_per_worker_dataset(given)
 
 

@@ -55,12 +55,12 @@ def way() -> str:
     """How GPUs are connected, one of WAYS: in order, by NCCL's own sums, or without NCCL.
 
     Raises:
-        RD25: REFDIST_NCCL is something else.
+        RD34: REFDIST_NCCL is something else.
     """
     found = os.environ.get(VARIABLE) or WAYS[0]
     if found not in WAYS:
-        raise errors.error("RD25", f"environment variable {VARIABLE}={found!r}", "it is not a way to connect GPUs",
-                           f"Write {', '.join(WAYS[:-1])} or {WAYS[-1]}.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", f"environment variable {VARIABLE}={found!r}", "it is not a way to connect GPUs",
+                           f"Write {', '.join(WAYS[:-1])} or {WAYS[-1]}.")
     return found
 
 

@@ -52,12 +52,12 @@ def limit(wanted: float | None) -> float:
     """The seconds that a process waits for the others: those wanted, or of the environment, or the default.
 
     Raises:
-        RD25: the environment has something else.
+        RD34: the environment has something else.
     """
     text = os.environ.get(TIMEOUT_VARIABLE)
     try:
         seconds = wanted if wanted is not None else float(text) if text else DEFAULT_TIMEOUT
     except ValueError as error:
-        raise errors.error("RD25", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is not a number",
-                           f"Write {TIMEOUT_VARIABLE}=60.", kind=errors.InvalidValueError) from error
+        raise errors.error("RD34", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is not a number",
+                           f"Write {TIMEOUT_VARIABLE}=60.") from error
     return seconds

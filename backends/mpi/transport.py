@@ -390,14 +390,14 @@ def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np
 def _level() -> str:
     level = os.environ.get(CHECKS_VARIABLE, "all")
     if level not in CHECKS:
-        raise errors.error("RD25", f"environment variable {CHECKS_VARIABLE}={level!r}", "it is not a level of checks",
-                           f"Write one of {', '.join(CHECKS)}.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", f"environment variable {CHECKS_VARIABLE}={level!r}", "it is not a level of checks",
+                           f"Write one of {', '.join(CHECKS)}.")
     return level
 
 
 def _sent() -> bool:
     way = os.environ.get(SUMS_VARIABLE, "shared")
     if way not in ("shared", "sent"):
-        raise errors.error("RD25", f"environment variable {SUMS_VARIABLE}={way!r}", "it is not a way of adding",
-                           "Write shared or sent.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", f"environment variable {SUMS_VARIABLE}={way!r}", "it is not a way of adding",
+                           "Write shared or sent.")
     return way == "sent"

@@ -177,7 +177,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
 
     Raises:
         RD01 ... RD07: workers that make different calls, with the lines of both.  RD09: inside a scope or a replica.
-        RD25: bad arguments.
+        RD25, RD34: bad arguments.
         The first exception of a worker, with a note that says which one.
 
     Source: refdist's own; TensorFlow needs a process for each worker.
@@ -232,6 +232,5 @@ _OF_A_WORKER = States((*MODES, *PROCESS), _InThread())
 def _at_least_one(value: object, argument: str, attempted: str) -> int:
     found = as_integer(value)
     if found is None or found < 1:
-        raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass an int of 1 or more.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{argument} is {value!r}", "Pass an int of 1 or more.")
     return found

@@ -91,7 +91,7 @@ class Torch(Hosted):
         tensor: Any = array
         if tensor.requires_grad:
             raise errors.error(
-                "RD25", attempted, f"the value is a tensor of shape {tuple(tensor.shape)} of which PyTorch records "
+                "RD34", attempted, f"the value is a tensor of shape {tuple(tensor.shape)} of which PyTorch records "
                 "gradients, and no gradient flows through a collective", "Pass `x.detach()`; reduce the gradients "
-                "after `backward()`.", kind=errors.InvalidValueError)
+                "after `backward()`.")
         return array

@@ -227,19 +227,18 @@ def dense(backend: Backend, part: Part, attempted: str) -> Any:
     """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
 
     Raises:
-        RD25: slices without a dense shape, or with one that they do not fit.
+        RD34: slices without a dense shape, or with one that they do not fit.
     """
     if not isinstance(part, IndexedSlices):
         return part
     shape, indices = part.shape, part.indices
     if shape is None:
-        raise errors.error("RD25", attempted, "IndexedSlices have no dense_shape",
-                           "Pass one: `IndexedSlices(values, indices, dense_shape)`.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, "IndexedSlices have no dense_shape",
+                           "Pass one: `IndexedSlices(values, indices, dense_shape)`.")
     lowest, highest = bounds(indices)
     if not shape or part.values.shape[1:] != shape[1:] or lowest < 0 or highest >= shape[0]:
-        raise errors.error("RD25", attempted, f"slices of shape {part.values.shape[1:]} at {indices} do not fit "
-                           f"into dense_shape {shape}", "Pass the shape of the whole array.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"slices of shape {part.values.shape[1:]} at {indices} do not fit "
+                           f"into dense_shape {shape}", "Pass the shape of the whole array.")
     return backend.scatter("add", backend.zeros(shape, part.values), part.indices, part.values)
 
 

@@ -247,7 +247,7 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
 
     Raises:
         RD05: a value that does not become that dtype.
-        RD25: a value that is not an array, or more than one, a ragged list, one of numbers and text,
+        RD25, RD34: a value that is not an array, or more than one, a ragged list, one of numbers and text,
             or an int that int64 cannot hold.
     """
     if dtype is None:
@@ -289,8 +289,8 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     if array.dtype == object:
         raise _not_an_array(value, argument, attempted)
     if array.dtype.kind in "US" and _has_number(value):
-        raise errors.error("RD25", attempted, f"{argument} is {short(value)}, which has numbers beside text",
-                           "Pass a list of numbers or a list of texts.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{argument} is {short(value)}, which has numbers beside text",
+                           "Pass a list of numbers or a list of texts.")
     if dtype is not None:
         wanted = _dtype(dtype, attempted)
         return _cast_weak(array, wanted, attempted, value) if weak else cast(array, wanted, attempted)
@@ -413,8 +413,8 @@ def _in_range(array: Array, dtype: np.dtype[np.generic]) -> bool:
 def _narrow(array: NDArray[np.generic], value: object, attempted: str) -> NDArray[np.generic]:
     dtype = _NARROW.get(array.dtype)
     if array.dtype.kind in "uO":
-        raise errors.error("RD25", attempted, f"{short(value)} does not fit into int64",
-                           "Pass np.uint64(...), or a float.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{short(value)} does not fit into int64",
+                           "Pass np.uint64(...), or a float.")
     if dtype is None or (dtype.kind == "i" and array.size and (
             array.max() > _INT32.max or array.min() < _INT32.min)):
         return array
@@ -451,7 +451,7 @@ def _check_class(value: object, argument: str, attempted: str) -> None:
     if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
         raise errors.error("RD25", attempted, f"{argument} is {errors.type_of(value)}, and what it has beside its "
                            "numbers would be lost", "Pass an array: `np.asarray(x)`, or of a masked one "
-                           "`x.filled(number)`.", kind=errors.InvalidTypeError)
+                           "`x.filled(number)`.")
 
 
 def _not_an_array(value: object, argument: str, attempted: str, fix: str = "") -> errors.RefdistError:
@@ -459,8 +459,7 @@ def _not_an_array(value: object, argument: str, attempted: str, fix: str = "") -
         fix = fix or ("Choose the backend that has such arrays with refdist.set_backend; a backend lists their type in "
                       "array_types.")
     return errors.error("RD25", attempted, f"{argument} is {short(value)}, {errors.type_of(value)}",
-                        fix or "Pass a number, an array, or a list of equally long lists.",
-                        kind=errors.InvalidTypeError)
+                        fix or "Pass a number, an array, or a list of equally long lists.")
 
 
 def short(value: object) -> str:

@@ -23,7 +23,7 @@ class IndexedSlices:
     IndexedSlices(values=[[1. 2.]], indices=[3], dense_shape=[5 2])
 
     Raises:
-        RD25: indices that are not a vector of integers, or of another length than values.
+        RD25, RD34: indices that are not a vector of integers, or of another length than values.
 
     Source: tf.IndexedSlices (TensorFlow 2.21), constructor.
     """
@@ -36,12 +36,11 @@ class IndexedSlices:
         self._dense_shape = None if dense_shape is None else to_array(dense_shape, argument="dense_shape")
         shape = self._indices.shape
         if len(shape) != 1 or dtype_of(self._indices).kind not in "iu":
-            raise errors.error("RD25", "IndexedSlices", f"indices have dtype {self._indices.dtype} and shape "
-                               f"{shape}", "Pass a vector of integers.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "IndexedSlices", f"indices have dtype {self._indices.dtype} and shape "
+                               f"{shape}", "Pass a vector of integers.")
         if self._values.ndim < 1 or self._values.shape[0] != shape[0]:
-            raise errors.error("RD25", "IndexedSlices", f"{shape[0]} indices and values of shape "
-                               f"{self._values.shape}", "Pass one index for each row of values.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "IndexedSlices", f"{shape[0]} indices and values of shape "
+                               f"{self._values.shape}", "Pass one index for each row of values.")
 
     @property
     def values(self) -> Any:

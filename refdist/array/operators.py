@@ -43,9 +43,9 @@ def _length(array: Array) -> int:
 
 
 def _from_numpy(attempted: str, error: Exception, fix: str) -> errors.RefdistError:
-    kind = (errors.InvalidTypeError if isinstance(error, TypeError) else
-            errors.OutOfRangeError if isinstance(error, IndexError) else errors.InvalidValueError)
-    return errors.error("RD25", attempted, f"NumPy says: {str(error).rstrip('. ')}", fix, kind)
+    return errors.error("RD25" if isinstance(error, TypeError) else "RD34", attempted,
+                        f"NumPy says: {str(error).rstrip('. ')}", fix,
+                        errors.OutOfRangeError if isinstance(error, IndexError) else None)
 
 
 class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):

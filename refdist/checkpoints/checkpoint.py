@@ -65,7 +65,7 @@ class Checkpoint:
     (True, 3.0)
 
     Raises:
-        RD25: a number, text, an array, None, a function, a class or an iterator, which would not be saved; or an
+        RD25, RD34: a number, text, an array, None, a function, a class or an iterator, which would not be saved; or an
             attribute that the root has already.
 
     Source: tf.train.Checkpoint.
@@ -83,17 +83,17 @@ class Checkpoint:
         for name, value in named.items():
             if is_plain(value):
                 called = getattr(value, "__qualname__", short(value))  # what is printed of a function is its address
-                raise errors.error("RD25", "Checkpoint", f"{name} is {called}, {errors.type_of(value)}, which would "
+                raise errors.error("RD34", "Checkpoint", f"{name} is {called}, {errors.type_of(value)}, which would "
                                    "not be saved", "Pass a variable, `refdist.Variable(value)`, or an object "
-                                   "with variables.", kind=errors.InvalidValueError)
+                                   "with variables.")
         self._pending = {}
         self._places = []
         self._root = root
         self._save_counter = None
         for name, value in kwargs.items():
             if root is not None and getattr(root, name, value) is not value:
-                raise errors.error("RD25", "Checkpoint", f"the root already has an attribute {name!r}",
-                                   "Choose another name.", kind=errors.InvalidValueError)
+                raise errors.error("RD34", "Checkpoint", f"the root already has an attribute {name!r}",
+                                   "Choose another name.")
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:

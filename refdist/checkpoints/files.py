@@ -64,8 +64,7 @@ def path_of(path: object, attempted: str) -> str:
                            "`latest_checkpoint` returns None if the folder has no checkpoint yet.")
     found = os.fsdecode(path)
     if not _is_path(found):
-        raise errors.error("RD25", attempted, f"the path is {found!r}", "Pass characters that a file name can have.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"the path is {found!r}", "Pass characters that a file name can have.")
     return found
 
 

@@ -35,7 +35,7 @@ class CheckpointManager:
             `restore_or_initialize` restores, or no interval.
 
     Raises:
-        RD25: bad arguments.  RD31: the folder cannot be created, or its index is damaged.
+        RD25, RD34: bad arguments.  RD31: the folder cannot be created, or its index is damaged.
 
     Source: tf.train.CheckpointManager.
     """
@@ -48,16 +48,16 @@ class CheckpointManager:
             raise errors.error("RD25", "CheckpointManager", f"got {checkpoint!r}", "Pass a Checkpoint.")
         most = None if max_to_keep is None else as_integer(max_to_keep)
         if max_to_keep is not None and (most is None or most < 1):
-            raise errors.error("RD25", "CheckpointManager", f"max_to_keep is {max_to_keep!r}",
-                               "Pass an int of 1 or more, or None.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "CheckpointManager", f"max_to_keep is {max_to_keep!r}",
+                               "Pass an int of 1 or more, or None.")
         if checkpoint_interval is not None and step_counter is None:
-            raise errors.error("RD25", "CheckpointManager", "checkpoint_interval was passed without step_counter",
-                               "Pass both.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "CheckpointManager", "checkpoint_interval was passed without step_counter",
+                               "Pass both.")
         self._checkpoint, self._keep = checkpoint, most
         self._directory = files.path_of(directory, "CheckpointManager")
         if not files.is_inside(self._directory, checkpoint_name):
-            raise errors.error("RD25", "CheckpointManager", f"checkpoint_name is {checkpoint_name!r}",
-                               "Pass the beginning of the name of a file in the folder.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "CheckpointManager", f"checkpoint_name is {checkpoint_name!r}",
+                               "Pass the beginning of the name of a file in the folder.")
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._every = keep_checkpoint_every_n_hours
         self._counter, self._interval = step_counter, checkpoint_interval
@@ -121,8 +121,8 @@ class CheckpointManager:
         attempted = "CheckpointManager.save"
         number = as_integer(checkpoint_number)
         if checkpoint_number is not None and (number is None or not -2**63 <= number < 2**63):
-            raise errors.error("RD25", attempted, f"checkpoint_number is {checkpoint_number!r}",
-                               "Pass an int of at most 64 bits.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"checkpoint_number is {checkpoint_number!r}",
+                               "Pass an int of at most 64 bits.")
         step = self._step()
         if self._interval is not None and step is not None and self._last_step is not None:
             if step == self._last_step or (check_interval and step < self._last_step + self._interval):

@@ -86,9 +86,9 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         yield path, value
         return
     if isinstance(value, data.Iterator):
-        raise errors.error("RD25", "Checkpoint", f"{path} is {errors.type_of(value)}, whose position would not be "
+        raise errors.error("RD34", "Checkpoint", f"{path} is {errors.type_of(value)}, whose position would not be "
                            "saved", "Count the elements that are read in a variable, and begin again with "
-                           "`dataset.skip(count)`.", kind=errors.InvalidValueError)
+                           "`dataset.skip(count)`.")
     if id(value) in seen:
         return
     seen[id(value)] = (path, value)

@@ -33,7 +33,7 @@ class TerminationConfig:
         save_fn: called instead of the `save` of the checkpoint manager.
 
     Raises:
-        RD25: an argument that is not a function, or not a number of seconds of at least 0.
+        RD25, RD34: an argument that is not a function, or not a number of seconds of at least 0.
 
     Source: tf.distribute.experimental.TerminationConfig.
     """
@@ -63,7 +63,7 @@ class PreemptionCheckpointHandler:
         termination_config: a TerminationConfig, or None.
 
     Raises:
-        RD25: bad arguments.
+        RD25, RD34: bad arguments.
 
     Source: tf.distribute.experimental.PreemptionCheckpointHandler.
     """
@@ -74,8 +74,7 @@ class PreemptionCheckpointHandler:
         attempted = "PreemptionCheckpointHandler"
         if isinstance(checkpoint_or_checkpoint_manager, Checkpoint):
             if checkpoint_dir is None:
-                raise errors.error("RD25", attempted, "checkpoint_dir is missing", "Pass the folder to save to.",
-                                   kind=errors.InvalidValueError)
+                raise errors.error("RD34", attempted, "checkpoint_dir is missing", "Pass the folder to save to.")
             manager = CheckpointManager(checkpoint_or_checkpoint_manager, checkpoint_dir, max_to_keep=1)
         elif isinstance(checkpoint_or_checkpoint_manager, CheckpointManager):
             manager = checkpoint_or_checkpoint_manager

@@ -160,7 +160,7 @@ class UnionResolver(ClusterResolver):
         kwargs: task_type, task_id and rpc_layer, which override those of the resolvers.
 
     Raises:
-        RD25: no resolvers, an argument that is not a resolver, or an unknown keyword.
+        RD25, RD34: no resolvers, an argument that is not a resolver, or an unknown keyword.
 
     Source: tf.distribute.cluster_resolver.UnionResolver.
     """
@@ -170,11 +170,10 @@ class UnionResolver(ClusterResolver):
         self.task_id = kwargs.pop("task_id", None)
         self.rpc_layer = kwargs.pop("rpc_layer", None)
         if kwargs:
-            raise errors.error("RD25", "UnionResolver", f"got an unknown argument {next(iter(kwargs))!r}",
-                               "Pass task_type, task_id or rpc_layer.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "UnionResolver", f"got an unknown argument {next(iter(kwargs))!r}",
+                               "Pass task_type, task_id or rpc_layer.")
         if not args:
-            raise errors.error("RD25", "UnionResolver", "no resolver was given", "Pass at least one.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "UnionResolver", "no resolver was given", "Pass at least one.")
         for resolver in args:
             if not isinstance(resolver, ClusterResolver):
                 raise errors.error("RD25", "UnionResolver", f"got {resolver!r}", "Pass ClusterResolvers.")

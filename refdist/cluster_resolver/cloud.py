@@ -66,7 +66,7 @@ class KubernetesClusterResolver(ClusterResolver):
         executable_location: how the client finds its configuration, if none is passed.
 
     Raises:
-        RD25: `executable_location` is not an ExecutableLocation.
+        RD34: `executable_location` is not an ExecutableLocation.
         RD27: no client was passed, and the package `kubernetes` is not installed, which is also an ImportError.
 
     Source: tf.distribute.cluster_resolver.KubernetesClusterResolver.
@@ -77,9 +77,8 @@ class KubernetesClusterResolver(ClusterResolver):
                  executable_location: ExecutableLocation = ExecutableLocation.WITHIN_CLUSTER
                  ) -> None:
         if not isinstance(executable_location, ExecutableLocation):
-            raise errors.error("RD25", "KubernetesClusterResolver", f"executable_location is {executable_location!r}",
-                               "Pass KubernetesExecutableLocation.WITHIN_CLUSTER or .OFF_CLUSTER.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "KubernetesClusterResolver", f"executable_location is {executable_location!r}",
+                               "Pass KubernetesExecutableLocation.WITHIN_CLUSTER or .OFF_CLUSTER.")
         self._labels = job_to_label_mapping or {"worker": ["job-name=tensorflow"]}
         self._port = tf_server_port
         self.rpc_layer = rpc_layer
@@ -136,13 +135,13 @@ class GCEClusterResolver(ClusterResolver):
         """The name of the job of all machines, which stays what it is.
 
         Raises:
-            RD25: it is set.
+            RD34: it is set.
         """
         return self._task_type
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
-        raise errors.error("RD25", "GCEClusterResolver", f"its task_type is set to {task_type!r}, and it names the "
+        raise errors.error("RD34", "GCEClusterResolver", f"its task_type is set to {task_type!r}, and it names the "
                            f"job of all machines, {self._task_type!r}", "Make another resolver.",
                            kind=errors.InvalidContextError)
 
@@ -198,7 +197,7 @@ class TPUClusterResolver(ClusterResolver):
         service: an object with `get_tpu(tpu, zone, project)` that returns a list of addresses.
 
     Raises:
-        RD25: `tpu` is not one text.  RD27: it is the name of a Cloud TPU, and no service was passed.
+        RD34: `tpu` is not one text.  RD27: it is the name of a Cloud TPU, and no service was passed.
 
     Source: tf.distribute.cluster_resolver.TPUClusterResolver.
     """
@@ -210,8 +209,8 @@ class TPUClusterResolver(ClusterResolver):
                  discovery_url: str | None = None) -> None:
         named = tpu[0] if isinstance(tpu, list) and len(tpu) == 1 else tpu
         if not isinstance(named, str | None):
-            raise errors.error("RD25", "TPUClusterResolver", f"tpu is {tpu!r}",
-                               "Pass the name or the address of one TPU.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "TPUClusterResolver", f"tpu is {tpu!r}",
+                               "Pass the name or the address of one TPU.")
         self._tpu = "local" if named is None else named
         self._coordinator = coordinator_name, coordinator_address
         self.task_type, self.task_id, self.rpc_layer = job_name, 0, "grpc"

@@ -22,7 +22,7 @@ class ClusterSpec:
     (2, 'c:4', [None, None, None, 'c:4'])
 
     Raises:
-        RD25: it is neither a ClusterSpec nor a dict of lists or dicts of addresses.
+        RD25, RD34: it is neither a ClusterSpec nor a dict of lists or dicts of addresses.
 
     Source: tf.train.ClusterSpec.
     """

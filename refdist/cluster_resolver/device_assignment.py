@@ -55,7 +55,7 @@ class DeviceAssignment:
     (4, 2, '/task:0/device:TPU:7')
 
     Raises:
-        RD25: no Topology; coordinates of another shape, without a device, or of two logical cores (ValueError).
+        RD25, RD34: no Topology; coordinates of another shape, without a device, or of two logical cores (ValueError).
 
     Source: tf.tpu.experimental.DeviceAssignment.
     """
@@ -122,7 +122,7 @@ class DeviceAssignment:
         """The replicas that have this logical core on this host, in order.
 
         Raises:
-            RD25: there is none (ValueError).
+            RD34: there is none (ValueError).
         """
         found = self._replicas.get((task_id, logical_core))
         if found is None:
@@ -162,7 +162,7 @@ class DeviceAssignment:
             device_order_mode: RING and MESH ask for one of the two orders.
 
         Raises:
-            RD25: bad arguments, or replicas that do not fit into the mesh (ValueError).
+            RD25, RD34: bad arguments, or replicas that do not fit into the mesh (ValueError).
 
         Source: tf.tpu.experimental.DeviceAssignment.build.
         """
@@ -201,7 +201,7 @@ class DeviceAssignment:
 
 
 def _wrong(attempted: str, found: str, fix: str) -> errors.RefdistError:
-    return errors.error("RD25", attempted, found, fix, kind=errors.InvalidValueError)
+    return errors.error("RD34", attempted, found, fix)
 
 
 def _positive(value: ArrayLike | None, argument: str) -> NDArray[np.int32]:

@@ -44,7 +44,7 @@ class Server:
 
     Raises:
         RD17: the cluster does not have this task, its address has no port, or it is not said which task is meant.
-        RD25: bad arguments.
+        RD25, RD34: bad arguments.
 
     Source: tf.distribute.Server.
     """
@@ -58,8 +58,7 @@ class Server:
             protocol, given = protocol or given.protocol, given.cluster
         spec = ClusterSpec(given)
         if protocol not in (None, "grpc"):
-            raise errors.error("RD25", "Server", f"protocol is {protocol!r}", 'Pass "grpc" or None.',
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "Server", f"protocol is {protocol!r}", 'Pass "grpc" or None.')
         if job_name is None and len(spec.jobs) == 1:
             [job_name] = spec.jobs
         if job_name is None:

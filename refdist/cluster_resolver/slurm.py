@@ -35,7 +35,7 @@ class SlurmClusterResolver(ClusterResolver):
 
     Raises:
         RD17: the program does not run in a Slurm step, or the numbers of tasks, hosts and GPUs contradict each other.
-        RD25: `tasks_per_node` is none of these.
+        RD25, RD34: `tasks_per_node` is none of these.
 
     Source: tf.distribute.cluster_resolver.SlurmClusterResolver.
     """

@@ -35,7 +35,8 @@ class Topology:
     (2, '/task:1/device:TPU:0')
 
     Raises:
-        RD25: no mesh of four axes, coordinates of another shape, outside the mesh, or of two devices (ValueError).
+        RD25, RD34: no mesh of four axes, coordinates of another shape, outside the mesh, or of two devices
+            (ValueError).
         RD30: `serialized` is not a topology.
 
     Source: tf.tpu.experimental.Topology.
@@ -174,7 +175,7 @@ def integers(value: ArrayLike, argument: str, attempted: str) -> NDArray[np.int3
 
 
 def _wrong(found: str, fix: str) -> errors.RefdistError:
-    return errors.error("RD25", "Topology", found, fix, kind=errors.InvalidValueError)
+    return errors.error("RD34", "Topology", found, fix)
 
 
 def _job(job: str | None) -> str:

@@ -67,7 +67,7 @@ class interleaving:  # noqa: N801 - used like a function
     (2.0, 1.0)
 
     Raises:
-        RD25: something else as `choices`; when it is asked, a number that is not an option's.
+        RD25, RD34: something else as `choices`; when it is asked, a number that is not an option's.
     """
 
     def __init__(self, choices: int | Sequence[int] | Choose) -> None:
@@ -95,13 +95,12 @@ class interleaving:  # noqa: N801 - used like a function
         """The number of the option that is taken.
 
         Raises:
-            RD25: there is no option of that number.
+            RD34: there is no option of that number.
         """
         number = self._source(options)
         if type(number) is not int or not 0 <= number < len(options):
-            raise errors.error("RD25", "interleaving", f"choice {len(self.taken)} is {number!r}, of {len(options)} "
-                               "options", "Pass numbers from 0; a list belongs to one program.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "interleaving", f"choice {len(self.taken)} is {number!r}, of {len(options)} "
+                               "options", "Pass numbers from 0; a list belongs to one program.")
         self.taken.append(number)
         self.counts.append(len(options))
         return number

@@ -56,8 +56,8 @@ class ClusterCoordinator:
 
     def __new__(cls, strategy: ParameterServerStrategy) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
-            raise errors.error("RD25", "ClusterCoordinator", f"strategy is {errors.type_of(strategy)}",
-                               "Pass a refdist.ParameterServerStrategy.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "ClusterCoordinator", f"strategy is {errors.type_of(strategy)}",
+                               "Pass a refdist.ParameterServerStrategy.")
         known = strategy._coordinator
         if isinstance(known, cls):
             return known
@@ -94,7 +94,7 @@ class ClusterCoordinator:
         Raises:
             The error of an earlier function, once; all functions are then stopped and dropped, this one too.
             RD09: in a replica, or in a scheduled function.  RD10: in the scope of another strategy.
-            RD25: not a function, or a RemoteValue among the arguments.
+            RD25, RD34: not a function, or a RemoteValue among the arguments.
             RD32: the program was interrupted while a function ran.  RD33: the queue is full, and no worker is left.
 
         Source: tf.distribute.coordinator.ClusterCoordinator.schedule.
@@ -208,7 +208,7 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
             variables of the server; None for a moment that `interleaving` chooses, if it chooses one.
 
     Raises:
-        RD17: there is no such task.  RD20: it is a process.  RD25: `after` is not an int of 0 or more, nor None.
+        RD17: there is no such task.  RD20: it is a process.  RD25, RD34: `after` is not an int of 0 or more, nor None.
     """
     cluster, task = _task(coordinator, "stop_task", task_type, task_id)
     accesses = as_integer(after)

@@ -189,7 +189,7 @@ class Outgoing:
         """The number of an object, which is defined at the first time.
 
         Raises:
-            RD20: a variable of this process alone.  RD25: another object that belongs to this process.
+            RD20: a variable of this process alone.  RD34: another object that belongs to this process.
         """
         if isinstance(obj, _Function):
             return obj.number
@@ -217,9 +217,9 @@ class Outgoing:
             raise errors.error("RD20", "ClusterCoordinator.schedule", f"the function uses variable {obj.name}, which "
                                "is in the memory of the coordinator's process",
                                "Create it in the strategy's scope, or pass its value as an argument.")
-        raise errors.error("RD25", "ClusterCoordinator.schedule", f"the function uses a {type(obj).__name__}, which "
+        raise errors.error("RD34", "ClusterCoordinator.schedule", f"the function uses a {type(obj).__name__}, which "
                            "belongs to the coordinator's process", "Pass the result, `value.fetch()`, or keep it in a "
-                           "variable." if isinstance(obj, RemoteValue) else "", kind=errors.InvalidValueError)
+                           "variable." if isinstance(obj, RemoteValue) else "")
 
 
 # Also those that are refused.

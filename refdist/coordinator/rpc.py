@@ -68,7 +68,7 @@ class Server:
             address: "host:port".
 
         Raises:
-            RD25: another layer, no address, or one at which there is a server.
+            RD34: another layer, no address, or one at which there is a server.
 
         Source: tf.distribute.experimental.rpc.Server.create.
         """
@@ -77,8 +77,7 @@ class Server:
         if address in _servers.value:
             gc.collect()  # it may be one that is gone, in a circle of references
         if address in _servers.value:
-            raise errors.error("RD25", attempted, "there is a server at this address", "Take another address.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, "there is a server at this address", "Take another address.")
         server = _servers.value[address] = GrpcServer()
         return server
 
@@ -90,7 +89,7 @@ class Server:
             func: takes arrays, and returns what a scheduled function may return.
 
         Raises:
-            RD25: not a name or not a function, a name that is taken, or the server was started.
+            RD34: not a name or not a function, a name that is taken, or the server was started.
             RD20: this server was not made by `Server.create`.
 
         Source: tf.distribute.experimental.rpc.Server.register.
@@ -118,16 +117,15 @@ class GrpcServer(Server):
     def register(self, method_name: str, func: Callable[..., object]) -> None:
         attempted = f"Server.register({method_name!r})"
         if not isinstance(method_name, str) or not method_name.isidentifier():
-            raise errors.error("RD25", attempted, f"method_name is {method_name!r}",
-                               "Pass a text that can be the name of a method.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"method_name is {method_name!r}",
+                               "Pass a text that can be the name of a method.")
         if not callable(func):
-            raise errors.error("RD25", attempted, f"func is {errors.type_of(func)}", "Pass a function.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"func is {errors.type_of(func)}", "Pass a function.")
         if method_name in self.methods:
-            raise errors.error("RD25", attempted, "this name is taken", "Register each function once.",
+            raise errors.error("RD34", attempted, "this name is taken", "Register each function once.",
                                kind=errors.InvalidArgumentError)
         if self.started:
-            raise errors.error("RD25", attempted, "the server was started", "Register all functions before `start`.",
+            raise errors.error("RD34", attempted, "the server was started", "Register all functions before `start`.",
                                kind=errors.InvalidContextError)
         self.methods[method_name] = func
 
@@ -155,7 +153,7 @@ class Client:
             timeout_in_ms: milliseconds, 0 for no limit; no time passes in a simulated call.
 
         Raises:
-            RD25: bad arguments.  RD33: no server was started at this address, where TensorFlow waits for one.
+            RD34: bad arguments.  RD33: no server was started at this address, where TensorFlow waits for one.
 
         Source: tf.distribute.experimental.rpc.Client.create.
         """
@@ -175,7 +173,7 @@ class Client:
             timeout_in_ms: milliseconds, 0 for no limit; no time passes in a simulated call.
 
         Raises:
-            RD25: bad arguments.  RD20: this client was not made by `Client.create`.
+            RD34: bad arguments.  RD20: this client was not made by `Client.create`.
             What the function raises is in the result.
 
         Source: tf.distribute.experimental.rpc.Client.call.
@@ -223,8 +221,8 @@ def _methods(client: GrpcClient, name: str, function: Callable[..., object]) -> 
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise errors.error("RD25", attempted, f"{error}; its signature is {signature}", "Pass these arguments.",
-                               kind=errors.InvalidValueError) from None
+            raise errors.error("RD34", attempted, f"{error}; its signature is {signature}",
+                               "Pass these arguments.") from None
         return client._result(name, args, kwargs)
 
     def method(*args: object, timeout_in_ms: int = 0, **kwargs: object) -> StatusOrResult:
@@ -268,7 +266,7 @@ class StatusOrResult:
 
         Raises:
             Whatever the function has raised, as often as it is asked for.
-            RD25: the specs that were given to `call` are not those of the arrays.
+            RD34: the specs that were given to `call` are not those of the arrays.
         """
         wrong = self.error or self._misfit
         if wrong is not None:
@@ -290,22 +288,19 @@ class StatusOrResult:
             self._value = None if specs is None else nest.pack_sequence_as(specs, found)
             return self
         # The function has run all the same, and went well.
-        self._misfit = errors.error("RD25", attempted, said, "Pass a TensorSpec for each array.",
-                                    kind=errors.InvalidValueError)
+        self._misfit = errors.error("RD34", attempted, said, "Pass a TensorSpec for each array.")
         return self
 
 
 def _check(attempted: str, layer: object, address: object, timeout_in_ms: object = 0) -> None:
     if layer != "grpc":
-        raise errors.error("RD25", attempted, f"rpc_layer is {layer!r}", 'Pass "grpc", which is the only one.',
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"rpc_layer is {layer!r}", 'Pass "grpc", which is the only one.')
     if not isinstance(address, str) or not address.rpartition(":")[2].isdigit():
-        raise errors.error("RD25", attempted, f"address is {address!r}", 'Pass a text such as "localhost:2222".',
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"address is {address!r}", 'Pass a text such as "localhost:2222".')
     limit = as_integer(timeout_in_ms)
     if limit is None or limit < 0:
-        raise errors.error("RD25", attempted, f"timeout_in_ms is {timeout_in_ms!r}",
-                           "Pass milliseconds as an int, 0 for no limit.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"timeout_in_ms is {timeout_in_ms!r}",
+                           "Pass milliseconds as an int, 0 for no limit.")
 
 
 # No frame that an error passes through has the server among its variables: a result keeps the error, and with it the
@@ -316,9 +311,9 @@ def _carried_out(address: str, method: str, args: Sequence[object], kwargs: dict
     attempted = f"Client.call({method!r})"
     functions = _functions(attempted, address)
     if method not in functions:
-        raise errors.error("RD25", attempted,
+        raise errors.error("RD34", attempted,
                            f"the server at {address} has only {', '.join(functions) or 'no function'}",
-                           "Register the function before the server starts.", kind=errors.InvalidValueError)
+                           "Register the function before the server starts.")
     given, named = settled((tuple(args), kwargs))
     with context_stack.pushed(context_stack.BOTTOM):
         return inherited.call(of_functions, lambda: settled(functions[method](*given, **named)))

@@ -34,7 +34,7 @@ class RemoteValue:
         Raises:
             Whatever the function has raised, as often as it is asked for.
             RD32: the function was cancelled.  RD33: no worker is left.  RD09: called in a scheduled function.
-            RD25: an array of the result is more than NumPy's, a masked one for example; `get` returns it.
+            RD34: an array of the result is more than NumPy's, a masked one for example; `get` returns it.
 
         Source: tf.distribute.coordinator.RemoteValue.fetch.
         """
@@ -68,11 +68,11 @@ def kept(leaf: object) -> Any:
     """An argument of a scheduled function, as it is now.
 
     Raises:
-        RD25: a RemoteValue.
+        RD34: a RemoteValue.
     """
     if isinstance(leaf, RemoteValue):
-        raise errors.error("RD25", "ClusterCoordinator.schedule", f"an argument is {leaf!r}",
-                           "Pass the result, `value.fetch()`, or keep it in a variable.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", "ClusterCoordinator.schedule", f"an argument is {leaf!r}",
+                           "Pass the result, `value.fetch()`, or keep it in a variable.")
     return snapshot(leaf)
 
 
@@ -216,7 +216,7 @@ def on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
     """What the function returns for a worker.
 
     Raises:
-        RD25: it makes a variable.
+        RD34: it makes a variable.
     """
     before, here.worker = here.worker, worker
     try:
@@ -227,21 +227,21 @@ def on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
 
 
 def _no_variable(next_creator: Callable[..., object], **kwargs: object) -> Any:
-    raise errors.error("RD25", "the dataset_fn of create_per_worker_dataset", "it makes a variable, and it may be "
+    raise errors.error("RD34", "the dataset_fn of create_per_worker_dataset", "it makes a variable, and it may be "
                        "called on any worker at any time", "Make variables in the program that schedules the "
-                       "functions.", kind=errors.InvalidValueError)
+                       "functions.")
 
 
 def checked_dataset(found: object, attempted: str) -> Any:
     """What was found, which has to be a dataset.
 
     Raises:
-        RD25: it is not.
+        RD34: it is not.
     """
     if isinstance(found, DistributedDataset) or (
             hasattr(found, "element_spec") and hasattr(found, "__iter__")
             and not hasattr(found, "__next__") and not isinstance(found, PerWorkerDataset)):
         return found
-    raise errors.error("RD25", attempted, f"got {errors.type_of(found)}",
+    raise errors.error("RD34", attempted, f"got {errors.type_of(found)}",
                        "Pass a refdist.data.Dataset, a distributed dataset, or a function without arguments that "
-                       "returns one.", kind=errors.InvalidValueError)
+                       "returns one.")

@@ -153,7 +153,7 @@ def read_counts(text: str) -> tuple[dict[str, int], Mesh | None]:
     """The devices of each type that the environment variable states, and the mesh of its TPU.
 
     Raises:
-        RD25: it has another form.
+        RD34: it has another form.
     """
     attempted = f"environment variable {VARIABLE}={text!r}"
     counts, tpu = {"CPU": 1, "GPU": 0, "TPU": 0}, None
@@ -163,13 +163,12 @@ def read_counts(text: str) -> tuple[dict[str, int], Mesh | None]:
             tpu = mesh(number, 1, attempted)
             number = str(tpu.cores_per_host)
         if kind.upper() not in counts or not number.isdecimal():
-            raise errors.error("RD25", attempted, f"{item!r} is not a count",
-                               f"Write counts such as {VARIABLE}=CPU:1,GPU:4.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"{item!r} is not a count",
+                               f"Write counts such as {VARIABLE}=CPU:1,GPU:4.")
         counts[kind.upper()] = int(number)
     if counts["CPU"] < 1:
-        raise errors.error("RD25", attempted, "there is no CPU",
-                           "Every machine has at least one CPU.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, "there is no CPU",
+                           "Every machine has at least one CPU.")
     return counts, tpu or (mesh(counts["TPU"], 1, attempted) if counts["TPU"] else None)
 
 
@@ -199,7 +198,7 @@ def mesh(stated: object, hosts: object, attempted: str) -> Mesh:
     (Mesh(shape=(2, 2, 1, 2), hosts=2), Mesh(shape=(3, 1, 1, 1), hosts=1))
 
     Raises:
-        RD25: neither of them, or cores that cannot be divided evenly among the hosts.
+        RD25, RD34: neither of them, or cores that cannot be divided evenly among the hosts.
     """
     if isinstance(stated, str) and re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", stated, re.ASCII):
         x, y, z, cores = map(int, stated.split("x"))
@@ -207,13 +206,12 @@ def mesh(stated: object, hosts: object, attempted: str) -> Mesh:
     elif (number := as_integer(stated)) is not None:
         found = Mesh((number, 1, 1, 1))
     else:
-        raise errors.error("RD25", attempted, f"tpu is {stated!r}",
-                           "Pass a number of cores, or the lengths of the axes x, y, z and core: \"2x2x1x2\".",
-                           kind=errors.InvalidValueError if isinstance(stated, str) else None)
+        raise errors.error("RD34" if isinstance(stated, str) else "RD25", attempted, f"tpu is {stated!r}",
+                           "Pass a number of cores, or the lengths of the axes x, y, z and core: \"2x2x1x2\".")
     among = as_integer(hosts)
     if among is None or among < 1 or math.prod(found.shape) % among:
-        raise errors.error("RD25", attempted, f"tpu_hosts is {hosts!r}, and there are {math.prod(found.shape)} cores",
-                           "Pass a number of hosts that divides the number of cores.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"tpu_hosts is {hosts!r}, and there are {math.prod(found.shape)} cores",
+                           "Pass a number of hosts that divides the number of cores.")
     return found._replace(hosts=among)
 
 

@@ -52,9 +52,9 @@ def check_seconds(value: object, argument: str, attempted: str) -> None:
     """Demands a number of seconds, or None.
 
     Raises:
-        RD25: it is neither, or below 0.
+        RD34: it is neither, or below 0.
     """
     if value is not None and (isinstance(value, bool) or not isinstance(
             value, (int, float, np.integer, np.floating)) or not value >= 0):
-        raise errors.error("RD25", attempted, f"{argument} is {value!r}",
-                           "Pass a number of seconds of at least 0, or None.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{argument} is {value!r}",
+                           "Pass a number of seconds of at least 0, or None.")

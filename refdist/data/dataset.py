@@ -57,7 +57,7 @@ class Dataset(Functions):
             name: without effect.
 
         Raises:
-            RD25: arguments that `range` does not take, or a dtype that is not of ints or floats.
+            RD25, RD34: arguments that `range` does not take, or a dtype that is not of ints or floats.
 
         Source: tf.data.Dataset.range.
         """
@@ -115,7 +115,7 @@ class Dataset(Functions):
             name: without effect.
 
         Raises:
-            RD25: not a function, or a bad signature.  RD26: an element that does not fit, with its number.
+            RD25, RD34: not a function, or a bad signature.  RD26: an element that does not fit, with its number.
             What the generator raises, with a note that names the element.
 
         Source: tf.data.Dataset.from_generator.
@@ -160,7 +160,7 @@ class Dataset(Functions):
         [(0, 5), (1, 6)]
 
         Raises:
-            RD25: something that is not a dataset, a list of them, or both `args` and `datasets`.
+            RD25, RD34: something that is not a dataset, a list of them, or both `args` and `datasets`.
 
         Source: tf.data.Dataset.zip.
         """
@@ -201,7 +201,8 @@ class Dataset(Functions):
         [0, 1, 2, 10, 11, 12]
 
         Raises:
-            RD25: something that is not a dataset, or bad weights.  RD26: elements of different structures or dtypes.
+            RD25, RD34: something that is not a dataset, or bad weights.  RD26: elements of different structures or
+                dtypes.
 
         Source: tf.data.Dataset.sample_from_datasets.
         """
@@ -225,7 +226,7 @@ class Dataset(Functions):
         [0, 10, 1, 11, 2, 12]
 
         Raises:
-            RD25: something that is not a dataset, or choices that are not int64 scalars, or out of range.
+            RD25, RD34: something that is not a dataset, or choices that are not int64 scalars, or out of range.
             RD26: elements of different structures or dtypes.
 
         Source: tf.data.Dataset.choose_from_datasets.
@@ -246,7 +247,7 @@ class TextLineDataset(Dataset):
 
     Raises:
         RD30: a file does not exist, or is not compressed.
-        RD25: something is not a file name, the compression is unknown, or a number is below 1.
+        RD25, RD34: something is not a file name, the compression is unknown, or a number is below 1.
 
     Source: tf.data.TextLineDataset.
     """
@@ -272,7 +273,7 @@ class TFRecordDataset(Dataset):
 
     Raises:
         RD30: a file does not exist, or a record is truncated or damaged; the message has its number.
-        RD25: something is not a file name, the compression is unknown, or a number is below 1.
+        RD25, RD34: something is not a file name, the compression is unknown, or a number is below 1.
         RD27: the package `google-crc32c` is not installed.
 
     Source: tf.data.TFRecordDataset.
@@ -289,8 +290,7 @@ def _of_files(kind: str, filenames: object, read: Callable[[str, str | None], It
     files.check_compression(compression, kind)
     at_once = 1 if num_parallel_reads in (None, AUTOTUNE) else integer(num_parallel_reads, "num_parallel_reads", kind)
     if at_once < 1:
-        raise errors.error("RD25", kind, f"num_parallel_reads is {at_once}", "Pass 1 or more, or AUTOTUNE.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", kind, f"num_parallel_reads is {at_once}", "Pass 1 or more, or AUTOTUNE.")
     return (lambda reading: files.read_each(names, reading, read, compression, at_once),
             Facts(spec=TensorSpec((), object), files=len(names)))
 
@@ -306,8 +306,7 @@ def _of_rows(rows: Rows | Numbers, spec: object) -> Dataset:
 def _datasets(found: object, method: str) -> list[Dataset]:
     given = list(found) if isinstance(found, (list, tuple)) else [found]
     if not given:
-        raise errors.error("RD25", f"Dataset.{method}", "no dataset was given", "Pass at least one.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", f"Dataset.{method}", "no dataset was given", "Pass at least one.")
     datasets = []
     for dataset in given:
         if not isinstance(dataset, Dataset):

@@ -170,12 +170,11 @@ def count_rows(leaves: Sequence[npt.ArrayLike | None], attempted: str) -> int:
     """The number of rows that all arrays have; None is skipped.
 
     Raises:
-        RD15: a scalar.  RD25: there are no arrays.  RD26: the numbers of rows differ.
+        RD15: a scalar.  RD34: there are no arrays.  RD26: the numbers of rows differ.
     """
     found = [leaf for leaf in leaves if leaf is not None]
     if not found:
-        raise errors.error("RD25", attempted, "the element has no arrays", "Pass at least one.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, "the element has no arrays", "Pass at least one.")
     for array in found:
         if np.ndim(array) == 0:
             raise errors.error("RD15", attempted, "a scalar has no rows", "Pass arrays of rank 1 or more.")
@@ -296,12 +295,11 @@ def count_of(method: str, name: str, value: object, least: int | None = None) ->
     """An argument as an int of at least `least`.
 
     Raises:
-        RD25: it is not an integer (TypeError), or it is less (ValueError).
+        RD25, RD34: it is not an integer (TypeError), or it is less (ValueError).
     """
     number = integer(value, name, f"Dataset.{method}")
     if least is not None and number < least:
-        raise errors.error("RD25", f"Dataset.{method}", f"{name} is {number}", f"Pass {least} or more.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", f"Dataset.{method}", f"{name} is {number}", f"Pass {least} or more.")
     return number
 
 

@@ -69,11 +69,10 @@ def check_compression(compression: str | None, attempted: str) -> None:
     """Raises unless files compressed this way can be read and written.
 
     Raises:
-        RD25: they cannot.
+        RD34: they cannot.
     """
     if compression not in COMPRESSIONS:
-        raise errors.error("RD25", attempted, f"compression is {compression!r}", "Pass None or \"GZIP\".",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"compression is {compression!r}", "Pass None or \"GZIP\".")
 
 
 def read_each(filenames: list[str], reading: Reading, read: Callable[[str, str | None], Iterable[bytes]],
@@ -160,7 +159,7 @@ class TFRecordWriter:
     [b'a row']
 
     Raises:
-        RD25: another compression.  RD27: the package `google-crc32c` is not installed.
+        RD34: another compression.  RD27: the package `google-crc32c` is not installed.
 
     Source: tf.io.TFRecordWriter.
     """

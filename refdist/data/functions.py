@@ -51,7 +51,7 @@ class Functions(Transformations):
         [(np.int64(0), array([1, 2], dtype=int32)), (np.int64(1), array([1, 2], dtype=int32))]
 
         Raises:
-            RD25: bad arguments.  RD26: results of different structures, dtypes or ranks.
+            RD25, RD34: bad arguments.  RD26: results of different structures, dtypes or ranks.
             What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.map.
@@ -72,7 +72,7 @@ class Functions(Transformations):
         """Keeps the elements for which the function returns True.
 
         Raises:
-            RD25: not a function, or one that does not return one bool.
+            RD25, RD34: not a function, or one that does not return one bool.
             What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.filter.
@@ -95,7 +95,7 @@ class Functions(Transformations):
         [0, 1, 2]
 
         Raises:
-            RD25: not a function, or one that does not return one bool.
+            RD25, RD34: not a function, or one that does not return one bool.
             What the function raises, with a note that names the element.
 
         Source: tf.data.Dataset.take_while.
@@ -118,7 +118,7 @@ class Functions(Transformations):
         [0, 1, 3, 6, 10]
 
         Raises:
-            RD25: not a function, or one that does not return a pair.
+            RD25, RD34: not a function, or one that does not return a pair.
             RD26: the structure or dtype of the state changes; results differ in structure, dtypes or ranks.
             What the function raises, with a note that names the element.
 
@@ -154,7 +154,7 @@ class Functions(Transformations):
         [1, 2, 1, 2, 3, 3]
 
         Raises:
-            RD25: bad arguments, or a function that does not return a dataset.
+            RD25, RD34: bad arguments, or a function that does not return a dataset.
             RD26: datasets whose elements differ in structure, dtypes or ranks.
 
         Source: tf.data.Dataset.interleave.
@@ -170,7 +170,7 @@ class Functions(Transformations):
         """The elements of the datasets that `map_func` returns, one dataset after another.
 
         Raises:
-            RD25: bad arguments, or a function that does not return a dataset.
+            RD25, RD34: bad arguments, or a function that does not return a dataset.
             RD26: datasets whose elements differ in structure, dtypes or ranks.
 
         Source: tf.data.Dataset.flat_map.
@@ -221,9 +221,8 @@ class Functions(Transformations):
             try:
                 kept = to_numpy(iterators.apply(predicate, element))
                 if kept.dtype != np.bool_ or kept.ndim:
-                    raise errors.error("RD25", f"Dataset.{method}", f"the function returned {_short(kept)}",
-                                       "Return one bool, for example `x > 0` or `np.all(x > 0)`.",
-                                       kind=errors.InvalidValueError)
+                    raise errors.error("RD34", f"Dataset.{method}", f"the function returned {_short(kept)}",
+                                       "Return one bool, for example `x > 0` or `np.all(x > 0)`.")
             except Exception as error:
                 raise iterators.noted(error, method, i) from None
             yield element, bool(kept)

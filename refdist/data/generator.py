@@ -18,7 +18,7 @@ def signature(types: object, shapes: object, given: object) -> Any:
     """The spec that a caller of `from_generator` stated for all elements; None if none was stated.
 
     Raises:
-        RD25: the spec has other leaves than TensorSpecs, or is stated in two ways.
+        RD25, RD34: the spec has other leaves than TensorSpecs, or is stated in two ways.
     """
     attempted = "Dataset.from_generator"
     if types is None and given is None:

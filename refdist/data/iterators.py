@@ -263,9 +263,8 @@ def chosen(streams: list[Iterator[_T]], choices: Iterable[Any], stop: bool) -> I
     left = dict(enumerate(streams))
     for choice in choices:
         if not 0 <= choice < len(streams):
-            raise errors.error("RD25", "Dataset.choose_from_datasets", f"dataset {choice} was chosen, and the "
-                               f"datasets are 0 to {len(streams) - 1}", "Choose one of these numbers.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "Dataset.choose_from_datasets", f"dataset {choice} was chosen, and the "
+                               f"datasets are 0 to {len(streams) - 1}", "Choose one of these numbers.")
         for element in left.get(int(choice), ()):
             yield element
             break

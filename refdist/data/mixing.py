@@ -66,9 +66,8 @@ def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed: int | 
     """
     shares = np.ones(len(datasets)) if weights is None else np.asarray(weights)
     if shares.shape != (len(datasets),) or shares.dtype.kind != "f":
-        raise errors.error("RD25", "Dataset.sample_from_datasets", f"weights is {weights!r}",
-                           f"Pass one float for each dataset ({len(datasets)} in all), or None.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", "Dataset.sample_from_datasets", f"weights is {weights!r}",
+                           f"Pass one float for each dataset ({len(datasets)} in all), or None.")
     drawn = [(dataset, float(share)) for dataset, share in zip(datasets, shares, strict=True) if share > 0]
     first = None if seed is None else integer(seed, "seed", "Dataset.sample_from_datasets")
     seed_of = iterators.seeds(first, seed is None if rerandomize is None else rerandomize)
@@ -85,7 +84,8 @@ def chosen(datasets: list[Dataset], choice_dataset: Dataset, stop: bool) -> Made
     """The next element of the dataset whose number is the next element of another dataset.
 
     Raises:
-        RD25: choices that are not int64 scalars.  RD26: elements of another structure or dtype, where that is known.
+        RD25, RD34: choices that are not int64 scalars.  RD26: elements of another structure or dtype, where that is
+            known.
     """
     wanted = TensorSpec((), np.int64)
     if choice_dataset.element_spec != wanted:

@@ -23,9 +23,8 @@ class _Checked:
         if not known:
             raise _no_option(attempted)
         if self._kept:
-            raise errors.error("RD25", attempted, "these are the options of a dataset, which do not change",
-                               "Make new Options, and pass them to `dataset.with_options`.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, "these are the options of a dataset, which do not change",
+                               "Make new Options, and pass them to `dataset.with_options`.")
         [(types, named)] = known
         if not isinstance(value, types):
             raise errors.error("RD25", attempted, f"got {value!r}", f"Pass {named}.")
@@ -65,7 +64,7 @@ class Options(_Checked):
     >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
 
     Raises:
-        RD20: an option that does not exist.  RD25: a value of another type, or options that a dataset returned.
+        RD20: an option that does not exist.  RD25, RD34: a value of another type, or options that a dataset returned.
 
     Source: tf.data.Options.
     """

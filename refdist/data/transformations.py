@@ -131,7 +131,7 @@ class Transformations(Pipeline):
         """Cuts batches of any size into batches of `batch_size` rows, or of several sizes in turn.
 
         Raises:
-            RD15: a scalar.  RD25: a size below 1.  RD26: batches that do not fit together.
+            RD15: a scalar.  RD34: a size below 1.  RD26: batches that do not fit together.
 
         Source: tf.data.Dataset.rebatch.
         """
@@ -139,8 +139,7 @@ class Transformations(Pipeline):
         if isinstance(batch_size, (list, tuple)) or (isinstance(batch_size, np.ndarray) and batch_size.ndim):
             given = list(batch_size)
         if not given:
-            raise errors.error("RD25", "Dataset.rebatch", "batch_size is empty", "Pass at least one size.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "Dataset.rebatch", "batch_size is empty", "Pass at least one size.")
         sizes = [count_of("rebatch", "batch_size", size, 1) for size in given]
         one = sizes[0] if len(set(sizes)) == 1 else None
         static = drop_remainder and one is not None
@@ -247,14 +246,14 @@ class Transformations(Pipeline):
         """Every `num_shards`-th element, beginning with number `index`.
 
         Raises:
-            RD25: an index outside [0, num_shards).
+            RD25, RD34: an index outside [0, num_shards).
 
         Source: tf.data.Dataset.shard.
         """
         num_shards, index = count_of("shard", "num_shards", num_shards, 1), count_of("shard", "index", index, 0)
         if index >= num_shards:
-            raise errors.error("RD25", "Dataset.shard", f"index is {index} and num_shards is {num_shards}",
-                               "Pass an index from 0 to num_shards - 1.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "Dataset.shard", f"index is {index} and num_shards is {num_shards}",
+                               "Pass an index from 0 to num_shards - 1.")
         sharded = self._select(lambda read, reading: iterators.part(read(reading), index, None, num_shards),
                                facts.sharded(self._facts.cardinality, num_shards, index))
         sharded._facts = sharded._facts._replace(shards=num_shards * sharded._facts.shards)

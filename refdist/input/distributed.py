@@ -242,7 +242,7 @@ def check(dataset: object, options: object, attempted: str) -> InputOptions:
     """The options, None replaced by the defaults, of a dataset that can be distributed.
 
     Raises:
-        RD25: an array, a dataset that cannot be iterated again, or bad options.
+        RD25, RD34: an array, a dataset that cannot be iterated again, or bad options.
     """
     if has_dtype(dataset):
         raise errors.error("RD25", attempted, f"got {errors.type_of(dataset)}, whose rows are not batches",
@@ -261,7 +261,7 @@ def distribute(strategy: Strategy, dataset: Iterable[object], options: object) -
 
     Raises:
         RD18: the files or rows cannot be shared out.  RD20: the mode PER_REPLICA.
-        RD25: a dataset that cannot be iterated again, or bad options.
+        RD25, RD34: a dataset that cannot be iterated again, or bad options.
     """
     attempted = "experimental_distribute_dataset"
     options = check(dataset, options, attempted)
@@ -277,7 +277,7 @@ def check_function(strategy: Strategy, dataset_fn: object, options: object) -> I
     """The options, None replaced by the defaults, with which a function can make a distributed dataset.
 
     Raises:
-        RD20: a mode that the strategy does not have.  RD25: bad arguments.
+        RD20: a mode that the strategy does not have.  RD25, RD34: bad arguments.
     """
     attempted = "distribute_datasets_from_function"
     if not callable(dataset_fn):
@@ -289,9 +289,9 @@ def check_function(strategy: Strategy, dataset_fn: object, options: object) -> I
             per_replica and not options.experimental_fetch_to_device):
         found = ("experimental_fetch_to_device is True too" if per_replica
                  else "the replication mode is PER_WORKER")
-        raise errors.error("RD25", attempted, f"experimental_place_dataset_on_device is True, and {found}",
+        raise errors.error("RD34", attempted, f"experimental_place_dataset_on_device is True, and {found}",
                            "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
-                           "experimental_fetch_to_device=False with it.", kind=errors.InvalidValueError)
+                           "experimental_fetch_to_device=False with it.")
     alone = strategy.extended.layout.workers == 1
     cell = MODES[Distributing.FUNCTION_ONE_WORKER if alone else Distributing.FUNCTION_SEVERAL_WORKERS][mode]
     if isinstance(cell, Refusal):

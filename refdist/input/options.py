@@ -86,13 +86,12 @@ class InputContext:
         """The global batch size divided by the number of replicas.
 
         Raises:
-            RD25: it is not an int, or not a multiple of the number of replicas.
+            RD34: it is not an int, or not a multiple of the number of replicas.
         """
         size = integer(global_batch_size, "global_batch_size", "get_per_replica_batch_size")
         if size % self._replicas:
-            raise errors.error("RD25", "get_per_replica_batch_size", f"global_batch_size is {size} and "
-                               f"there are {self._replicas} replicas", "Pass a multiple of the number of replicas.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "get_per_replica_batch_size", f"global_batch_size is {size} and "
+                               f"there are {self._replicas} replicas", "Pass a multiple of the number of replicas.")
         return size // self._replicas
 
     def __str__(self) -> str:

@@ -75,9 +75,8 @@ class Writer:
             mine.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise errors.error("RD25", f"recording to {os.fspath(path)!r}", f"it cannot be written: {error.strerror}",
-                               "Name a file in a folder that can be written to.",
-                               kind=errors.InvalidValueError) from error
+            raise errors.error("RD34", f"recording to {os.fspath(path)!r}", f"it cannot be written: {error.strerror}",
+                               "Name a file in a folder that can be written to.") from error
         self._lines = Lines()
         os.write(self._file, _line({"format": FORMAT, "version": VERSION, "rank": rank, "size": size}))
 

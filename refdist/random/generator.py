@@ -82,8 +82,8 @@ class Generator:
     (array([24, 24], dtype=int32), array([74, 53], dtype=int32))
 
     Raises:
-        RD20: the algorithm is ThreeFry, or a partitioner splits the state.  RD25: a state of another size, an unknown
-            algorithm, or several sources.
+        RD20: the algorithm is ThreeFry, or a partitioner splits the state.  RD25, RD34: a state of another size, an
+            unknown algorithm, or several sources.
 
     Source: tf.random.Generator.
     """
@@ -93,9 +93,8 @@ class Generator:
         self._strategy = context_stack.frame().strategy
         if copy_from is not None:
             if state is not None or alg is not None or not isinstance(copy_from, Generator):
-                raise errors.error("RD25", attempted, f"copy_from is {copy_from!r}, state {state!r}, alg {alg!r}",
-                                   "Pass another generator alone, or a state and an algorithm.",
-                                   kind=errors.InvalidValueError)
+                raise errors.error("RD34", attempted, f"copy_from is {copy_from!r}, state {state!r}, alg {alg!r}",
+                                   "Pass another generator alone, or a state and an algorithm.")
             state, self._alg = copy_from.state.numpy(), copy_from.algorithm
         else:
             self._alg = random_state.algorithm(alg, attempted)
@@ -230,7 +229,7 @@ class Generator:
             TensorFlow's.
 
         Raises:
-            RD04: `mean` or `stddev` cannot be broadcast.  RD25: bad arguments.
+            RD04: `mean` or `stddev` cannot be broadcast.  RD25, RD34: bad arguments.
 
         Source: tf.random.Generator.normal.
         """
@@ -265,7 +264,7 @@ class Generator:
             An array of that shape and dtype, equal to TensorFlow's to the bit.
 
         Raises:
-            RD04: the bounds cannot be broadcast.  RD25: bad arguments.
+            RD04: the bounds cannot be broadcast.  RD25, RD34: bad arguments.
 
         Source: tf.random.Generator.uniform.
         """
@@ -282,7 +281,7 @@ class Generator:
         low, high = (_bound(value, attempted) for value in (minval, maxval))
         limits = np.iinfo(dtype)
         if not limits.min <= low < high <= limits.max:
-            raise errors.error("RD25", attempted, f"minval is {low} and maxval {high}, for {dtype}",
+            raise errors.error("RD34", attempted, f"minval is {low} and maxval {high}, for {dtype}",
                                "Pass a minval below maxval, both in the range of the dtype.",
                                kind=errors.InvalidArgumentError)
         words = self._words(sizes, dtype)
@@ -407,7 +406,7 @@ def _shape(shape: object, attempted: str) -> tuple[int, ...]:
         return ()
     sizes = to_numpy(to_array(shape))
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 0).any():
-        raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a list of ints of 0 or more.",
+        raise errors.error("RD34", attempted, f"shape is {shape!r}", "Pass a list of ints of 0 or more.",
                            kind=errors.InvalidArgumentError)
     return tuple(map(int, sizes))
 
@@ -415,8 +414,8 @@ def _shape(shape: object, attempted: str) -> tuple[int, ...]:
 def _bound(value: object, attempted: str) -> int:
     array = None if value is None else to_numpy(to_array(value))
     if array is None or array.ndim or array.dtype.kind not in "iu":
-        raise errors.error("RD25", attempted, f"minval or maxval is {value!r}",
-                           "Pass two ints for an integer dtype, or None for both.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"minval or maxval is {value!r}",
+                           "Pass two ints for an integer dtype, or None for both.")
     return int(array)
 
 

@@ -44,7 +44,7 @@ def create_rng_state(seed: object, alg: object) -> Any:
     (array([1234,    0,    0]), array([ 0, 12, 34]))
 
     Raises:
-        RD20: the algorithm is ThreeFry.  RD25: the seed is not integers, or the algorithm is unknown.
+        RD20: the algorithm is ThreeFry.  RD25, RD34: the seed is not integers, or the algorithm is unknown.
 
     Source: tf.random.create_rng_state.
     """
@@ -61,7 +61,7 @@ def algorithm(alg: object, attempted: str) -> int:
     """The number of an algorithm, which must be Philox.
 
     Raises:
-        RD20: the algorithm is ThreeFry.  RD25: it is unknown.
+        RD20: the algorithm is ThreeFry.  RD34: it is unknown.
     """
     if isinstance(alg, str):
         name = alg.strip().lower().replace("-", "").replace("_", "")
@@ -73,7 +73,7 @@ def algorithm(alg: object, attempted: str) -> int:
     else:
         raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".")
     if found is None:
-        raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"alg is {alg!r}", "Pass \"philox\".")
     if found is Algorithm.THREEFRY:
         raise errors.error("RD20", attempted, "refdist does not have the algorithm ThreeFry", "Pass \"philox\".")
     stated: int = found.value
@@ -112,11 +112,11 @@ def check(shape: Sequence[int | None], dtype: np.dtype[np.generic], attempted: s
     """Raises unless an array of this shape and dtype is a state.
 
     Raises:
-        RD25: it is not.
+        RD34: it is not.
     """
     if tuple(shape) != (SIZE,) or dtype != np.int64:
-        raise errors.error("RD25", attempted, f"the state has shape {tuple(shape)} and dtype {dtype}",
-                           f"Pass {SIZE} int64: two for the counter, one for the key.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"the state has shape {tuple(shape)} and dtype {dtype}",
+                           f"Pass {SIZE} int64: two for the counter, one for the key.")
 
 
 def of_key_counter(key: object, counter: object, attempted: str) -> Any:
@@ -127,8 +127,8 @@ def of_key_counter(key: object, counter: object, attempted: str) -> Any:
     """
     words, last = _integers(counter, attempted), _integers(key, attempted)
     if words.shape != (SIZE - 1,) or last.ndim:
-        raise errors.error("RD25", attempted, f"the counter has shape {words.shape} and the key {last.shape}",
-                           "Pass two ints as the counter and one as the key.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"the counter has shape {words.shape} and the key {last.shape}",
+                           "Pass two ints as the counter and one as the key.")
     return np.append(words, last)
 
 

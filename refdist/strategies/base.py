@@ -157,7 +157,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Raises:
             RD01 ... RD06: replicas that do not make the same calls.  RD09, RD10: wrong context.
-            RD21: results of different structure.  RD25: bad arguments.
+            RD21: results of different structure.  RD25, RD34: bad arguments.
             Whatever `fn` raises, with a note that names the replica.
 
         Source: tf.distribute.Strategy.run.
@@ -196,7 +196,7 @@ class Strategy(OneOfAKind, Deprecated):
             RD04, RD05: shapes (with axis=None) or dtypes differ.  RD08: no such axis.
             RD09, RD10: wrong context.  RD12: a Mirrored differs between workers.
             RD16: SUM of a value that all replicas share.
-            RD23: a dtype that is not a number's.  RD25: bad arguments.
+            RD23: a dtype that is not a number's.  RD25, RD34: bad arguments.
 
         Source: tf.distribute.Strategy.reduce.
         """
@@ -227,7 +227,7 @@ class Strategy(OneOfAKind, Deprecated):
 
         Raises:
             RD05, RD07: dtypes or other dimensions differ.  RD08: no such axis.
-            RD09, RD10: wrong context.  RD20: IndexedSlices.  RD25: bad arguments.
+            RD09, RD10: wrong context.  RD20: IndexedSlices.  RD25, RD34: bad arguments.
 
         Source: tf.distribute.Strategy.gather.
         """
@@ -305,7 +305,7 @@ class Strategy(OneOfAKind, Deprecated):
         [4 5] []
 
         Raises:
-            RD25: bad arguments.
+            RD25, RD34: bad arguments.
 
         Source: tf.distribute.Strategy.distribute_datasets_from_function.
         """

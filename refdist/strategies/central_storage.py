@@ -28,7 +28,7 @@ class CentralStorageStrategy(Strategy):
     2.0
 
     Raises:
-        RD24: no such device.  RD25: a device twice, no device, or one of another task.
+        RD24: no such device.  RD25, RD34: a device twice, no device, or one of another task.
 
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """
@@ -40,9 +40,8 @@ class CentralStorageStrategy(Strategy):
             compute_devices = config.list_logical_devices("GPU") or ["CPU:0"]
         full = config.check_own_devices("CentralStorageStrategy", compute_devices)
         if not full:
-            raise errors.error("RD25", "CentralStorageStrategy", "compute_devices is empty",
-                               "Name at least one device, or pass None for those of the machine.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "CentralStorageStrategy", "compute_devices is empty",
+                               "Name at least one device, or pass None for those of the machine.")
         if parameter_device is None:
             parameter_device = full[0] if len(full) == 1 else "CPU:0"
         warn_of_copies("CentralStorageStrategy")

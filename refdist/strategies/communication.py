@@ -31,7 +31,7 @@ class CommunicationOptions:
         implementation: AUTO, RING or NCCL.
 
     Raises:
-        RD25: bytes or seconds below 0, or an implementation that does not exist.
+        RD34: bytes or seconds below 0, or an implementation that does not exist.
 
     Source: tf.distribute.experimental.CommunicationOptions.
     """
@@ -40,14 +40,14 @@ class CommunicationOptions:
                  implementation: CommunicationImplementation = CommunicationImplementation.AUTO) -> None:
         size = as_integer(bytes_per_pack)
         if size is None or size < 0:
-            raise errors.error("RD25", "CommunicationOptions", f"bytes_per_pack is {bytes_per_pack!r}",
-                               "Pass an int of at least 0.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "CommunicationOptions", f"bytes_per_pack is {bytes_per_pack!r}",
+                               "Pass an int of at least 0.")
         check_seconds(timeout_seconds, "timeout_seconds", "CommunicationOptions")
         if isinstance(implementation, str) and implementation.upper() in CommunicationImplementation.__members__:
             implementation = CommunicationImplementation[implementation.upper()]
         if not isinstance(implementation, CommunicationImplementation):
-            raise errors.error("RD25", "CommunicationOptions", f"implementation is {implementation!r}",
-                               "Pass a CommunicationImplementation.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "CommunicationOptions", f"implementation is {implementation!r}",
+                               "Pass a CommunicationImplementation.")
         self.bytes_per_pack = size
         self.timeout_seconds = timeout_seconds
         self.implementation = implementation

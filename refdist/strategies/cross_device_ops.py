@@ -73,9 +73,8 @@ def destinations_of(destinations: object, attempted: str) -> Destinations:
         return Destinations(shards, len(shards) > 1, given=destinations)
     if is_array(destinations) or isinstance(destinations, IndexedSlices):
         return Destinations((context_stack.frame().device or devices.CPU,), False, given=destinations)
-    raise errors.error("RD25", attempted, f"destinations is {destinations!r}",
-                       "Pass a device name, an array, a variable or a distributed value.",
-                       kind=errors.InvalidValueError)
+    raise errors.error("RD34", attempted, f"destinations is {destinations!r}",
+                       "Pass a device name, an array, a variable or a distributed value.")
 
 
 class CrossDeviceOps:
@@ -110,7 +109,7 @@ class CrossDeviceOps:
 
         Raises:
             RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
-            RD25: bad arguments.
+            RD25, RD34: bad arguments.
         """
         _require_across("reduce")
         op = reduce_op_of(reduce_op, "reduce")
@@ -124,7 +123,7 @@ class CrossDeviceOps:
 
         Raises:
             RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
-            RD25: bad arguments.
+            RD25, RD34: bad arguments.
         """
         _require_across("batch_reduce")
         op = reduce_op_of(reduce_op, "batch_reduce")
@@ -142,7 +141,7 @@ class CrossDeviceOps:
             A Mirrored over the devices, or the array itself for a single device.
 
         Raises:
-            RD09: in a replica.  RD25: bad arguments.
+            RD09: in a replica.  RD25, RD34: bad arguments.
         """
         _require_across("broadcast")
         destinations_of(destinations, "broadcast")
@@ -209,8 +208,8 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
                  else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
     if not isinstance(found, (list, tuple)) or len(found) != len(values):
         returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"{errors.type_of(found)}"
-        raise errors.error("RD25", attempted, f"{len(values)} values were reduced, and it returned {returned}",
-                           "Return a list with one result for each pair.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{len(values)} values were reduced, and it returned {returned}",
+                           "Return a list with one result for each pair.")
     return [_results(result, target, attempted) for result, target in zip(found, targets, strict=True)]
 
 
@@ -232,9 +231,8 @@ def _results(result: object, target: Destinations, attempted: str) -> list[Any]:
     if not isinstance(result, DistributedValues):
         return target.copies(current_backend(), _received(result))
     if len(result.values) != len(target.devices):
-        raise errors.error("RD25", attempted, f"it returned {len(result.values)} values for "
-                           f"{len(target.devices)} devices", "Return one value per destination, or one array.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"it returned {len(result.values)} values for "
+                           f"{len(target.devices)} devices", "Return one value per destination, or one array.")
     return [_received(part) for part in result.values]
 
 
@@ -258,15 +256,15 @@ def check_pairs(pairs: object, attempted: str) -> Sequence[tuple[Any, Any]]:
     """The (value, destinations) pairs of a batch.
 
     Raises:
-        RD25: anything else.
+        RD34: anything else.
     """
     if not isinstance(pairs, (list, tuple)):
-        raise errors.error("RD25", attempted, f"value_destination_pairs is {errors.type_of(pairs)}",
-                           "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"value_destination_pairs is {errors.type_of(pairs)}",
+                           "Pass a list of (value, destinations) tuples.")
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise errors.error("RD25", attempted, f"got {type(pair).__name__} where a pair was expected",
-                               "Pass a list of (value, destinations) tuples.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"got {type(pair).__name__} where a pair was expected",
+                               "Pass a list of (value, destinations) tuples.")
     return pairs
 
 

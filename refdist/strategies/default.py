@@ -46,7 +46,7 @@ class DefaultStrategy(Strategy):
         """The dataset itself; a list of batches becomes a DistributedDataset, whose iterators have `get_next`.
 
         Raises:
-            RD25: an array, a dataset that cannot be iterated again, or bad options.
+            RD25, RD34: an array, a dataset that cannot be iterated again, or bad options.
         """
         require(self, Call.DISTRIBUTE_DATASET)
         datasets.check(dataset, options, "experimental_distribute_dataset")
@@ -57,7 +57,7 @@ class DefaultStrategy(Strategy):
         """The dataset that the function makes for the only pipeline there is.
 
         Raises:
-            RD25: no function, bad options, or a dataset that cannot be iterated again.
+            RD25, RD34: no function, bad options, or a dataset that cannot be iterated again.
         """
         require(self, Call.DATASETS_FROM_FUNCTION)
         if not callable(dataset_fn):

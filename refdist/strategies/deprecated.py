@@ -138,14 +138,13 @@ class Deprecated:
         Where it returns a function, that is called without arguments for each replica's element.
 
         Raises:
-            RD25: no function; a replication mode other than PER_WORKER, or a function that returns neither a dataset
-                nor a function (both ValueError).
+            RD25, RD34: no function; a replication mode other than PER_WORKER, or a function that returns neither a
+                dataset nor a function (both ValueError).
         """
         _warn("make_input_fn_iterator", "distribute_datasets_from_function")
         if replication_mode is not InputReplicationMode.PER_WORKER:
-            raise errors.error("RD25", "make_input_fn_iterator", f"replication_mode is {replication_mode!r}",
-                               "Use PER_WORKER, or `distribute_datasets_from_function`.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "make_input_fn_iterator", f"replication_mode is {replication_mode!r}",
+                               "Use PER_WORKER, or `distribute_datasets_from_function`.")
 
         if not callable(input_fn):
             raise errors.error("RD25", "make_input_fn_iterator", f"input_fn is {input_fn!r}",
@@ -156,8 +155,8 @@ class Deprecated:
             if callable(made):
                 return _Calls(made)
             if not hasattr(made, "__iter__"):
-                raise errors.error("RD25", "make_input_fn_iterator", f"input_fn returned {made!r}",
-                                   "Return a refdist.data.Dataset, or a function.", kind=errors.InvalidValueError)
+                raise errors.error("RD34", "make_input_fn_iterator", f"input_fn returned {made!r}",
+                                   "Return a refdist.data.Dataset, or a function.")
             return made
 
         with self.scope():

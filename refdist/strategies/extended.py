@@ -260,7 +260,7 @@ class StrategyExtended(OneOfAKind, Updates):
 
         Raises:
             RD04, RD05, RD23: values that do not fit.  RD09, RD10: wrong context.
-            RD16: SUM of a value that is not distributed.  RD25: bad arguments.
+            RD16: SUM of a value that is not distributed.  RD25, RD34: bad arguments.
 
         Source: tf.distribute.StrategyExtended.reduce_to.
         """
@@ -277,7 +277,7 @@ class StrategyExtended(OneOfAKind, Updates):
         """`reduce_to` for several (value, destinations) pairs at once, which are all checked first.
 
         Raises:
-            RD25: bad arguments; also a nest as a value: pass one pair for each array.
+            RD25, RD34: bad arguments; also a nest as a value: pass one pair for each array.
             What `reduce_to` raises.
 
         Source: tf.distribute.StrategyExtended.batch_reduce_to.
@@ -289,8 +289,8 @@ class StrategyExtended(OneOfAKind, Updates):
                  for value, destinations in check_pairs(value_destination_pairs, "batch_reduce_to")]
         for value, _ in pairs:
             if nest.is_nested(value):
-                raise errors.error("RD25", "batch_reduce_to", f"a value is {errors.type_of(value)}",
-                                   "Pass one pair for each array.", kind=errors.InvalidValueError)
+                raise errors.error("RD34", "batch_reduce_to", f"a value is {errors.type_of(value)}",
+                                   "Pass one pair for each array.")
         return self.reduction.reduce_pairs(op, pairs, "batch_reduce_to", options)
 
     def broadcast_to(self, tensor: object, destinations: object) -> Any:

@@ -27,7 +27,7 @@ class MirroredStrategy(Strategy):
     2
 
     Raises:
-        RD24: no such device.  RD25: a device twice, devices of several tasks, no CrossDeviceOps.
+        RD24: no such device.  RD25, RD34: a device twice, devices of several tasks, no CrossDeviceOps.
 
     Source: tf.distribute.MirroredStrategy.
     """

@@ -40,7 +40,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     Raises:
         RD17: the cluster is described wrongly, or the other workers were not started.
-        RD24: the resolver counts GPUs that the machine does not have.  RD25: bad arguments.
+        RD24: the resolver counts GPUs that the machine does not have.  RD25, RD34: bad arguments.
 
     Source: tf.distribute.MultiWorkerMirroredStrategy.
     """
@@ -49,13 +49,11 @@ class MultiWorkerMirroredStrategy(Strategy):
                  communication_options: CommunicationOptions | None = None) -> None:
         attempted = "MultiWorkerMirroredStrategy"
         if cluster_resolver is not None and not isinstance(cluster_resolver, ClusterResolver):
-            raise errors.error("RD25", attempted, f"cluster_resolver is {cluster_resolver!r}",
-                               "Pass a refdist.cluster_resolver.ClusterResolver, or None.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"cluster_resolver is {cluster_resolver!r}",
+                               "Pass a refdist.cluster_resolver.ClusterResolver, or None.")
         if communication_options is not None and not isinstance(communication_options, CommunicationOptions):
-            raise errors.error("RD25", attempted, f"communication_options is {communication_options!r}",
-                               "Pass refdist.experimental.CommunicationOptions(...), or None.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"communication_options is {communication_options!r}",
+                               "Pass refdist.experimental.CommunicationOptions(...), or None.")
         options = communication_options or CommunicationOptions()
         self._cluster_resolver = cluster_resolver or _default_resolver()
         super().__init__(MultiWorkerMirroredExtended(self, self._cluster_resolver, options))

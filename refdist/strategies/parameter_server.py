@@ -79,7 +79,7 @@ class ParameterServerStrategy(Strategy):
         RD17: the cluster is described wrongly, has no worker or no parameter server, or is not the one of the
             processes that were started.
         RD20: in a job, a second strategy, or workers with GPUs.
-        RD24: the resolver counts GPUs that the machine does not have.  RD25: bad arguments.
+        RD24: the resolver counts GPUs that the machine does not have.  RD25, RD34: bad arguments.
 
     Source: tf.distribute.ParameterServerStrategy.
     """
@@ -110,7 +110,7 @@ class ParameterServerStrategy(Strategy):
         """A dataset for `ClusterCoordinator.create_per_worker_dataset`; the function is called on each worker.
 
         Raises:
-            RD25: bad arguments.
+            RD25, RD34: bad arguments.
 
         Source: tf.distribute.ParameterServerStrategy.distribute_datasets_from_function.
         """
@@ -239,9 +239,8 @@ class ParameterServerExtended(StrategyExtended):
         declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
         counts = self._counts(array.shape, dtype_of(array) if dtype is None else dtype, attempted)
         if len(counts) > 1 and None in declared:
-            raise errors.error("RD25", attempted, f"shape is {shape!r} and the variable has {len(counts)} shards",
-                               "Leave the shape out: a variable of changing size cannot be split.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"shape is {shape!r} and the variable has {len(counts)} shards",
+                               "Leave the shape out: a variable of changing size cannot be split.")
         return [array[begin:end] for begin, end in pairwise(accumulate(counts, initial=0))] if array.shape else [array]
 
     def _counts(self, shape: tuple[int, ...], dtype: DTypeLike, attempted: str) -> list[int]:

@@ -158,9 +158,8 @@ class _Packed(Plan):
     def __init__(self, num_packs: int = 1) -> None:
         packs = as_integer(num_packs)
         if packs is None or packs < 0:
-            raise errors.error("RD25", f"{type(self).__name__}(num_packs={num_packs!r})",
-                               "it is not a number of packs", "Pass an int of at least 0.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", f"{type(self).__name__}(num_packs={num_packs!r})",
+                               "it is not a number of packs", "Pass an int of at least 0.")
         self._num_packs = packs
         self._checked: Sequence[str] | None = None
 
@@ -198,7 +197,7 @@ class NcclAllReduce(_Packed):
     A value that goes to some of the devices only travels as with ReductionToOneDevice.
 
     Raises:
-        RD25: at the first reduction to all devices, when one of them is not a GPU.
+        RD34: at the first reduction to all devices, when one of them is not a GPU.
 
     Source: tf.distribute.NcclAllReduce.
     """
@@ -216,7 +215,7 @@ class NcclAllReduce(_Packed):
             return
         for device in sources:
             if devices.device_type(device) != "GPU":
-                raise errors.error("RD25", "NcclAllReduce", f"{devices.short(device)} is not a GPU",
+                raise errors.error("RD34", "NcclAllReduce", f"{devices.short(device)} is not a GPU",
                                    "Use ReductionToOneDevice or HierarchicalCopyAllReduce between other devices.",
                                    kind=errors.InvalidArgumentError)
         self._checked = sources

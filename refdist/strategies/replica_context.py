@@ -68,9 +68,8 @@ class ReplicaContext(context_stack.Scope):
             raise errors.error("RD25", "ReplicaContext", f"strategy is {strategy!r}", "Pass a strategy.")
         number = integer(replica_id_in_sync_group, "replica_id_in_sync_group", "ReplicaContext")
         if not 0 <= number < count:
-            raise errors.error("RD25", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
-                               f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
+                               f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.")
         self._set(strategy, number, strategy.extended._reduction)
 
     def _set(self, strategy: Strategy, number: int, reduction: Reduction) -> None:
@@ -180,7 +179,7 @@ class ReplicaContext(context_stack.Scope):
 
         Raises:
             RD01 ... RD06, RD21: replicas that make no such call, or another one.
-            RD23: a dtype that is not a number's.  RD25: a bad reduce op or options.
+            RD23: a dtype that is not a number's.  RD25, RD34: a bad reduce op or options.
 
         Source: tf.distribute.ReplicaContext.all_reduce.
         """
@@ -280,11 +279,11 @@ def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[
     """The arguments for a function that a caller passes.
 
     Raises:
-        RD25: `args` is not a list or tuple, or `kwargs` not a dict.
+        RD25, RD34: `args` is not a list or tuple, or `kwargs` not a dict.
     """
     if not isinstance(args, (list, tuple)):
-        raise errors.error("RD25", attempted, f"args is {errors.type_of(args)}",
-                           "Pass a list or tuple of positional arguments.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"args is {errors.type_of(args)}",
+                           "Pass a list or tuple of positional arguments.")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise errors.error("RD25", attempted, f"kwargs is {errors.type_of(kwargs)}", "Pass a dict.")
     return tuple(args), kwargs or {}

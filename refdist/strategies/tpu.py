@@ -84,7 +84,7 @@ class TPUStrategy(OnTPU):
     >>> refdist.config.reset_simulated_devices()
 
     Raises:
-        RD24: there is no TPU.  RD25: bad arguments, or an assignment for another TPU.
+        RD24: there is no TPU.  RD25, RD34: bad arguments, or an assignment for another TPU.
         RD27: the TPU has not been initialized.
 
     Source: tf.distribute.TPUStrategy.
@@ -104,7 +104,7 @@ class TPUStrategy(OnTPU):
 
         Raises:
             RD09, RD10: not in a replica.  RD20: the strategy partitions by SPMD (ValueError).
-            RD25: no such logical device, or not an array.
+            RD25, RD34: no such logical device, or not an array.
 
         Source: tf.distribute.TPUStrategy.experimental_assign_to_logical_device.
         """
@@ -130,7 +130,7 @@ class TPUStrategy(OnTPU):
 
         Raises:
             RD09, RD10: not in a replica.
-            RD25: another number of dimensions, a length that is not divisible, another product, or not an array.
+            RD25, RD34: another number of dimensions, a length that is not divisible, another product, or not an array.
 
         Source: tf.distribute.TPUStrategy.experimental_split_to_logical_devices.
         """
@@ -188,7 +188,7 @@ class TPUReplicaContext(ReplicaContext):
         """Makes a logical device of the replica the current one for a `with` block.
 
         Raises:
-            RD25: there is no such logical device.
+            RD34: there is no such logical device.
         """
         extended: Any = self._strategy.extended
         made: LogicalDeviceScope = extended.experimental_logical_device(logical_device_id)
@@ -310,7 +310,7 @@ class TPUExtended(StrategyExtended):
         """Places variables that are made in a `with` block on this logical device of every replica.
 
         Raises:
-            RD25: there is no such logical device.
+            RD34: there is no such logical device.
         """
         attempted = "experimental_logical_device"
         number = integer(logical_device_id, "logical_device_id", attempted)
@@ -351,7 +351,7 @@ def placements(value: object) -> tuple[Placement | None, ...]:
         is on logical device 0.
 
     Raises:
-        RD25: a variable of another strategy.
+        RD34: a variable of another strategy.
     """
     if isinstance(value, Variable):
         strategy = value._strategy
@@ -405,7 +405,7 @@ def _checked_assignment(assignment: object, attempted: str) -> DeviceAssignment 
 
 
 def _wrong(attempted: str, found: str) -> errors.RefdistError:
-    return errors.error("RD25", attempted, found, kind=errors.InvalidValueError)
+    return errors.error("RD34", attempted, found)
 
 
 def _not_initialized(attempted: str, found: str) -> errors.RefdistError:

@@ -60,12 +60,12 @@ class Updates:
             RD02: replicas update different variables.
             RD11: a variable of another strategy.
             RD12: the copies would differ.  RD21: results of different structure.  Nothing is changed then.
-            RD25: not a variable.
+            RD25, RD34: not a variable.
 
         Source: tf.distribute.StrategyExtended.update.
         """
         require(self._strategy, Call.UPDATE)
-        variable = as_variable(var, "update", "var", errors.InvalidValueError)
+        variable = as_variable(var, "update", "var", "RD34")
         if not callable(fn):
             raise errors.error("RD25", "update", f"fn is {fn!r}", "Pass a function of a variable.")
         args, kwargs = call_arguments(args, kwargs, "update")
@@ -127,15 +127,15 @@ class Updates:
             As `update`.
 
         Raises:
-            RD12, RD21: as `update`.  RD25: no device, or not a function.
+            RD12, RD21: as `update`.  RD25, RD34: no device, or not a function.
 
         Source: tf.compat.v1.distribute.StrategyExtended.update_non_slot.
         """
         require(self._strategy, Call.UPDATE_NON_SLOT)
         names = (colocate_with,) if isinstance(colocate_with, str) else colocate_with
         if not isinstance(names, (list, tuple)) or not names:
-            raise errors.error("RD25", "update_non_slot", f"colocate_with is {colocate_with!r}",
-                               "Pass device names, as `non_slot_devices` returns them.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "update_non_slot", f"colocate_with is {colocate_with!r}",
+                               "Pass device names, as `non_slot_devices` returns them.")
         names = [config.check_device(name) for name in names]
         if not callable(fn):
             raise errors.error("RD25", "update_non_slot", f"fn is {fn!r}", "Pass a function.")

@@ -164,16 +164,15 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
 
     Raises:
         RD04, RD05: a shape or dtype that the initial value does not fit.
-        RD25: no initial value, or another argument that is not what it should be.
+        RD25, RD34: no initial value, or another argument that is not what it should be.
     """
     spec = VariableSpec.of(kwargs)
     attempted, name, initial_value, shape = spec.attempted, spec.name, spec.initial_value, spec.shape
     if name is not None and not isinstance(name, str):
         raise errors.error("RD25", attempted, f"name is {name!r}", "Pass a string.")
     if initial_value is None:
-        raise errors.error("RD25", attempted, "there is no initial value",
-                           "Pass an array, a number, or a function that returns one.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, "there is no initial value",
+                           "Pass an array, a number, or a function that returns one.")
     synchronization = settled("synchronization", spec.synchronization, VariableSynchronization.AUTO, attempted)
     aggregation = settled("aggregation", spec.aggregation, VariableAggregation.NONE, attempted)
     trainable = spec.trainable
@@ -182,8 +181,8 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
     if shape is not None and not hasattr(shape, "__iter__"):
         raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints.")
     if spec.constraint is not None and not callable(spec.constraint):
-        raise errors.error("RD25", attempted, f"constraint is {spec.constraint!r}", "Pass a function of a value, which "
-                           "optimizers apply after an update.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"constraint is {spec.constraint!r}", "Pass a function of a value, which "
+                           "optimizers apply after an update.")
     name = (name or "Variable").rstrip("/")
     value = initial_value() if callable(initial_value) else initial_value
     if isinstance(value, IndexedSlices):
@@ -238,7 +237,8 @@ def create(strategy: Strategy, keeps: Keeps, devices: Sequence[str], next_creato
         RD13: MEAN of a variable that is not a float, where copies are averaged.
         RD20: a synchronization the strategy does not have.
         RD02: replicas ask for variables with different names, synchronizations or aggregations.
-        RD25: an unknown synchronization or aggregation, no initial value, or a creator that returned something else.
+        RD25, RD34: an unknown synchronization or aggregation, no initial value, or a creator that returned something
+            else.
     """
     spec = VariableSpec.of(kwargs)
     attempted, synchronization = spec.attempted, spec.synchronization

@@ -49,8 +49,8 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
 
     Raises:
         RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is not a number.
-        RD25: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array is
-            needed; an index out of range.
+        RD25, RD34: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array
+            is needed; an index out of range.
     """
     _, takes, computes = OPERATIONS[operation]
     if takes is not _VALUE:
@@ -119,12 +119,12 @@ def _prepare_slices(array: Array, computes: Computes, attempted: str, value: obj
             raise errors.error(cell.code, attempted, f"the variable has dtype {values.dtype}, which has no order",
                                "Use real numbers.")
     if computes is Computes.DIV and not xp_of(values).all(values):
-        raise errors.error("RD25", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
+        raise errors.error("RD34", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)
     indices = value.indices
     lowest, highest = collectives.bounds(indices)
     if lowest < 0 or highest >= array.shape[0]:
-        raise errors.error("RD25", attempted, f"indices run from {lowest} to {highest}, rows from 0 "
+        raise errors.error("RD34", attempted, f"indices run from {lowest} to {highest}, rows from 0 "
                            f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
                            kind=errors.InvalidArgumentError)
     return IndexedSlices(values, beside(indices, array), value.dense_shape)
@@ -134,7 +134,7 @@ def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
     """The parts of an array on `device` at `indices`, whose last dimension counts through the array's first ones.
 
     Raises:
-        RD25: indices that are not integers, or of parts that do not exist.
+        RD25, RD34: indices that are not integers, or of parts that do not exist.
     """
     depth = _depth(array, indices, attempted)
     indices = current_backend().put(indices, device)
@@ -153,7 +153,7 @@ def _depth(array: Array, indices: Array, attempted: str) -> int:
         lowest, highest = collectives.bounds(indices[..., i])
         exist = exist and lowest >= 0 and highest < array.shape[i]
     if not exist:
-        raise errors.error("RD25", attempted, f"indices are {indices} and the variable has shape {array.shape}",
+        raise errors.error("RD34", attempted, f"indices are {indices} and the variable has shape {array.shape}",
                            "Pass integer indices of what exists.", kind=errors.InvalidArgumentError)
     return depth
 

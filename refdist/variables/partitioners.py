@@ -39,7 +39,7 @@ class Partitioner:
             axis: the axis that is split.
 
         Raises:
-            RD25: a shape that is not fully known, or an axis that it does not have.
+            RD25, RD34: a shape that is not fully known, or an axis that it does not have.
         """
         raise NotImplementedError("a Partitioner defines __call__(shape, dtype, axis)")
 
@@ -51,7 +51,7 @@ class FixedShardsPartitioner(Partitioner):
     [2, 1]
 
     Raises:
-        RD25: `num_shards` is not an int of 1 or more.
+        RD25, RD34: `num_shards` is not an int of 1 or more.
 
     Source: tf.distribute.experimental.partitioners.FixedShardsPartitioner.
     """
@@ -78,7 +78,7 @@ class MinSizePartitioner(Partitioner):
         bytes_per_string: what an element of text counts for.
 
     Raises:
-        RD25: an argument that is not an int of 1 or more.
+        RD25, RD34: an argument that is not an int of 1 or more.
 
     Source: tf.distribute.experimental.partitioners.MinSizePartitioner.
     """
@@ -108,7 +108,7 @@ class MaxSizePartitioner(Partitioner):
         bytes_per_string: what an element of text counts for.
 
     Raises:
-        RD25: an argument that is not an int of 1 or more.
+        RD25, RD34: an argument that is not an int of 1 or more.
 
     Source: tf.distribute.experimental.partitioners.MaxSizePartitioner.
     """
@@ -143,9 +143,9 @@ def row_counts(partitions: object, rows: int, attempted: str) -> list[int]:
     """
     numbers = [as_integer(n) or 0 for n in partitions] if isinstance(partitions, (list, tuple)) else []
     if not numbers or numbers[0] < 1 or any(n != 1 for n in numbers[1:]):
-        raise errors.error("RD25", attempted, f"variable_partitioner returned {partitions!r}",
+        raise errors.error("RD34", attempted, f"variable_partitioner returned {partitions!r}",
                            "Return one int for each axis: the number of shards, 1 or more, for the first axis and 1 "
-                           "for all others.", kind=errors.InvalidValueError)
+                           "for all others.")
     count = max(1, min(numbers[0], rows))
     least, more = divmod(rows, count)
     return [least + (i < more) for i in range(count)]
@@ -202,7 +202,7 @@ def _itemsize(dtype: DTypeLike, of_text: int) -> int:
 def _positive(attempted: str, name: str, value: object) -> int:
     number = integer(value, name, attempted)
     if number < 1:
-        raise errors.error("RD25", attempted, f"{name} is {number}", "Pass 1 or more.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{name} is {number}", "Pass 1 or more.")
     return number
 
 
@@ -211,11 +211,10 @@ def _checked(attempted: str, shape: Sequence[int], axis: int) -> tuple[list[int]
     found = [as_integer(n) for n in shape] if isinstance(shape, (list, tuple)) else [None]
     sizes = [n for n in found if n is not None]
     if len(sizes) < len(found):
-        raise errors.error("RD25", attempted, f"the shape is {shape!r}", "Pass a tuple of ints: a variable whose "
-                           "shape is not known cannot be split.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"the shape is {shape!r}", "Pass a tuple of ints: a variable whose "
+                           "shape is not known cannot be split.")
     axis = integer(axis, "axis", attempted)
     if not -len(sizes) <= axis < len(sizes):
-        raise errors.error("RD25", attempted, f"the axis is {axis} and the shape {tuple(sizes)}",
-                           "Pass an axis that the shape has; a scalar cannot be split.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"the axis is {axis} and the shape {tuple(sizes)}",
+                           "Pass an axis that the shape has; a scalar cannot be split.")
     return sizes, axis % len(sizes)

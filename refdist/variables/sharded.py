@@ -55,7 +55,8 @@ class ShardedVariable(ArrayOperators):
         name: None for the name of the first shard without "/part_0".
 
     Raises:
-        RD25: not a list of variables, or variables of different dtypes, or of different shapes after the first axis.
+        RD25, RD34: not a list of variables, or variables of different dtypes, or of different shapes after the first
+            axis.
 
     Source: tf.distribute.ParameterServerStrategy, "Variable partitioning".
     """
@@ -69,12 +70,11 @@ class ShardedVariable(ArrayOperators):
             raise errors.error("RD25", attempted, f"variables is {variables!r}", "Pass a list of variables.")
         dtypes, shapes = [one.dtype for one in variables], [one.shape for one in variables]
         if len(set(dtypes)) > 1:
-            raise errors.error("RD25", attempted, f"the dtypes are {', '.join(map(str, dtypes))}",
-                               "Pass variables of one dtype.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"the dtypes are {', '.join(map(str, dtypes))}",
+                               "Pass variables of one dtype.")
         if len({shape[1:] for shape in shapes}) > 1 or not all(shapes):
-            raise errors.error("RD25", attempted, f"the shapes are {', '.join(map(str, shapes))}",
-                               "Pass variables whose shapes differ in the first dimension only.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"the shapes are {', '.join(map(str, shapes))}",
+                               "Pass variables whose shapes differ in the first dimension only.")
         self._variables: list[Variable] = list(variables)
         self._name = name
         self._starts = [0, *accumulate(one.shape[0] or 0 for one in variables)]
@@ -159,7 +159,7 @@ class ShardedVariable(ArrayOperators):
         """The rows at `indices` in that order, as a read-only array; shards without such rows are not read.
 
         Raises:
-            RD25: indices that are not integers, or of rows that do not exist.
+            RD25, RD34: indices that are not integers, or of rows that do not exist.
         """
         wanted = to_numpy(to_array(indices, argument="indices"))
         flat = wanted.reshape(-1)
@@ -181,7 +181,7 @@ class ShardedVariable(ArrayOperators):
     def _check_rows(self, rows: Array, attempted: str) -> None:
         lowest, highest = collectives.bounds(rows) if kind_of(dtype_of(rows)) in "iu" else (-1, -1)
         if lowest < 0 or highest >= self._starts[-1]:
-            raise errors.error("RD25", attempted, f"indices are {rows} and the variable has shape {self.shape}",
+            raise errors.error("RD34", attempted, f"indices are {rows} and the variable has shape {self.shape}",
                                "Pass integer indices of existing rows.", kind=errors.InvalidArgumentError)
 
     # Writing.

@@ -51,8 +51,7 @@ class DistributedValues(HoldsArray):
                                "Use `strategy.experimental_distribute_values_from_function`.")
         self._values = tuple(values)
         if not self._values:
-            raise errors.error("RD25", type(self).__name__, "there is no value", "Pass one value per replica.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", type(self).__name__, "there is no value", "Pass one value per replica.")
         self._devices = tuple(component_devices)
 
     @property
@@ -246,7 +245,7 @@ def packed(structure: object, attempted: str) -> Any:
     """A structure with distributed values in it as one PerReplica of structures; any other one as it is.
 
     Raises:
-        RD25: values made for different numbers of replicas.
+        RD34: values made for different numbers of replicas.
     """
     distributed = [leaf for leaf in nest.flatten(structure) if is_splittable(leaf)]
     if not distributed:
@@ -269,7 +268,7 @@ def check_components(structure: object, count: int, attempted: str) -> None:
     """Raises unless every distributed value in `structure` has one component per replica.
 
     Raises:
-        RD25: a value made for another number of replicas.
+        RD34: a value made for another number of replicas.
     """
     for leaf in nest.flatten(structure):
         if is_splittable(leaf):
@@ -280,20 +279,19 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
     """Raises unless `value` has one component per replica.
 
     Raises:
-        RD25: a value made for another number of replicas.
+        RD34: a value made for another number of replicas.
     """
     if len(value._values) != count:
         found = (f"a {type(value).__name__} has {errors.counted(len(value._values), 'value')} and the strategy "
                  f"{errors.counted(count, 'replica')}")
-        raise errors.error("RD25", attempted, found, "Distribute it with this strategy.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, found, "Distribute it with this strategy.")
 
 
 def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
     """The contributions of the replicas as arrays; IndexedSlices stay what they are.
 
     Raises:
-        RD25: None, with the replicas that contributed it, or something else that is not an array.
+        RD25, RD34: None, with the replicas that contributed it, or something else that is not an array.
     """
     without = [i for i, value in enumerate(values) if value is None]
     if without:
@@ -305,8 +303,8 @@ def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
 
 def none_given(attempted: str, found: str) -> errors.RefdistError:
     """The error for None where an array was expected."""
-    return errors.error("RD25", attempted, found, "Use an array on every replica; leave out gradients that are "
-                        "None, of variables on which the loss does not depend.", kind=errors.InvalidValueError)
+    return errors.error("RD34", attempted, found, "Use an array on every replica; leave out gradients that are "
+                        "None, of variables on which the loss does not depend.")
 
 
 def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted: str, column: Result,

@@ -64,7 +64,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     5.0
 
     Raises:
-        RD25: no initial value, or an unknown synchronization or aggregation.
+        RD25, RD34: no initial value, or an unknown synchronization or aggregation.
         RD13, RD20: a combination that the strategy does not support.
 
     Source: tf.Variable; tf.distribute.Strategy.scope, "What happens when Strategy.scope is entered?".
@@ -129,7 +129,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The rows at `indices` of the first dimension, as a read-only array.
 
         Raises:
-            RD25: indices that are not integers, or of rows that do not exist.
+            RD25, RD34: indices that are not integers, or of rows that do not exist.
         """
         return self._gathered(to_array(indices, argument="indices")[..., None], "sparse_read")
 
@@ -137,7 +137,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The parts at `indices`, as a read-only array; the last dimension of `indices` has the indices of one part.
 
         Raises:
-            RD25: indices that are not integers, or of parts that do not exist.
+            RD25, RD34: indices that are not integers, or of parts that do not exist.
         """
         return self._gathered(to_array(indices, argument="indices"), "gather_nd")
 
@@ -274,7 +274,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
             updates: what is added to each, an array of shape [..., *self.shape[depth:]].
 
         Raises:
-            As `assign`.  RD25: indices that are not integers, or of parts that do not exist.
+            As `assign`.  RD25, RD34: indices that are not integers, or of parts that do not exist.
         """
         return self._write("scatter_nd_add", packed((indices, updates), "scatter_nd_add"))
 
@@ -297,16 +297,18 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
 
 def as_variable(value: object, attempted: str, argument: str,
-                kind: type[errors.RefdistError] = errors.InvalidTypeError) -> Variable:
+                code: str = "RD25") -> Variable:
     """`value`, which must be a variable.
+
+    Args:
+        code: of the error; RD34 for a ValueError.
 
     Raises:
         RD25: it is something else.
     """
     if isinstance(value, Variable):
         return value
-    raise errors.error("RD25", attempted, f"{argument} is {short(value)}, {errors.type_of(value)}", "Pass a variable.",
-                       kind=kind)
+    raise errors.error(code, attempted, f"{argument} is {short(value)}, {errors.type_of(value)}", "Pass a variable.")
 
 
 class ResourceVariable(Variable):

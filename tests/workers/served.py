@@ -172,10 +172,10 @@ def datasets(strategy: Any, c: Any) -> None:
     other = iter(c.create_per_worker_dataset(Dataset.from_tensor_slices(np.arange(4.0)).batch(2)))
     assert c.schedule(lambda i: next(i), args=(other,)).fetch().tolist() == [0.0, 1.0]
     assert c.schedule(lambda d: len(list(d)), args=(per_worker,)).fetch() == 3
-    assert "RD25" in refused(c.create_per_worker_dataset, 3)
+    assert "RD34" in refused(c.create_per_worker_dataset, 3)
     wrong = iter(c.create_per_worker_dataset(lambda: 3))
     for _ in range(3):
-        assert "RD25" in refused(c.schedule(next, args=(wrong,)).fetch)
+        assert "RD34" in refused(c.schedule(next, args=(wrong,)).fetch)
         refused(c.join)
     assert c.done()
 
@@ -241,10 +241,10 @@ def failures(strategy: Any, c: Any) -> None:
         assert "RD32" in refused(one.fetch)
     assert c.join() is None and c.schedule(lambda: 7).fetch() == 7
     lock, r, alone = threading.Lock(), c.schedule(int), refdist.OneDeviceStrategy("CPU:0")
-    for wrong, code in ((lambda: lock, "RD25"), (lambda: r, "RD25"), (lambda: c, "RD25"), (lambda: outside, "RD20"),
+    for wrong, code in ((lambda: lock, "RD25"), (lambda: r, "RD34"), (lambda: c, "RD25"), (lambda: outside, "RD20"),
                         (lambda: alone, "RD20")):
         assert code in refused(c.schedule, wrong), code
-    assert "RD25" in refused(c.schedule, print, args=(r,)) and "RD25" in refused(c.schedule, 3)
+    assert "RD34" in refused(c.schedule, print, args=(r,)) and "RD25" in refused(c.schedule, 3)
     for wrong, code in ((lambda: refdist.Variable(1.0), "RD20"), (threading.Lock, "RD25"),
                         (lambda: strategy.run(lambda: strategy.run(int)), "RD09")):
         assert code in refused(c.schedule(wrong).get), code

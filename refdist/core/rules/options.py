@@ -113,13 +113,12 @@ def settled(label: str, value: _Option | None, default: _Option, attempted: str)
     """The synchronization or aggregation that was asked for; None means the default.
 
     Raises:
-        RD25: anything else.
+        RD34: anything else.
     """
     if value is None:
         return default
     if type(value) is not type(default):
-        raise errors.error("RD25", attempted, f"{label} is {value!r}", f"Pass {errors.type_of(default)}.",
-                           kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{label} is {value!r}", f"Pass {errors.type_of(default)}.")
     return value
 
 
@@ -130,7 +129,7 @@ def reduce_op_of(value: object, attempted: str) -> ReduceOp:
     """The ReduceOp for an op or its name in any case.
 
     Raises:
-        RD25: neither a ReduceOp nor "SUM" or "MEAN" (ValueError for an unknown name, else TypeError).
+        RD25, RD34: neither a ReduceOp nor "SUM" or "MEAN" (ValueError for an unknown name, else TypeError).
     """
     if type(value) is ReduceOp:
         return value
@@ -138,7 +137,7 @@ def reduce_op_of(value: object, attempted: str) -> ReduceOp:
         op = _OPS.get(value) or _OPS.get(value.upper())
         if op is not None:
             return op
-        raise errors.error("RD25", attempted, f"{value!r} is not a reduce op",
-                           "Pass ReduceOp.SUM or ReduceOp.MEAN.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", attempted, f"{value!r} is not a reduce op",
+                           "Pass ReduceOp.SUM or ReduceOp.MEAN.")
     raise errors.error("RD25", attempted, f"reduce_op is {value!r}, {errors.type_of(value)}",
                        "Pass ReduceOp.SUM or ReduceOp.MEAN.")

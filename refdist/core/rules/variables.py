@@ -65,7 +65,7 @@ CREATION: Table[VariableSynchronization | None, Keeps, Kind | Refusal] = Table(
         NONE        RD20                  aggregating    plain                    plain
         ON_WRITE    mirrored              aggregating    plain                    plain
         ON_READ     on read               aggregating    plain                    plain
-        None        RD25                  aggregating    plain                    plain
+        None        RD34                  aggregating    plain                    plain
     """, rows=(*VariableSynchronization, None), columns=[keeps for keeps in Keeps if keeps is not Keeps.DEFAULT],
     cells=Kind | Refusal)
 
