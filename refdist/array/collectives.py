@@ -143,9 +143,9 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Any:
     if not isinstance(parts[0], IndexedSlices):
         arrays: Any = parts
         total = backend.sum(arrays)
-        return total if op is ReduceOp.SUM else divide(total, len(parts))
+        return total if op is ReduceOp.SUM else divide(backend, total, len(parts))
     values, indices = [backend.concatenate(arrays, 0) for arrays in zip(*map(leaves, parts), strict=True)]
-    return with_leaves(parts[0], (values if op is ReduceOp.SUM else divide(values, len(parts)), indices))
+    return with_leaves(parts[0], (values if op is ReduceOp.SUM else divide(backend, values, len(parts)), indices))
 
 
 def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Any]:
@@ -202,9 +202,9 @@ def with_leaves(part: Part, arrays: Sequence[Array]) -> Part:
     return IndexedSlices(values, indices, part.dense_shape)
 
 
-def divide(total: Array, count: int) -> Any:
+def divide(backend: Backend, total: Array, count: int) -> Any:
     """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
-    return current_backend().divide(total, count, MEAN_DTYPE.get(dtype_of(total).name))
+    return backend.divide(total, count, MEAN_DTYPE.get(dtype_of(total).name))
 
 
 def check_gather(part: Part, axis: int, attempted: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from refdist import errors
 from refdist.core import call_site
-from refdist.core.rules.advice import AMONG_WORKERS, ONE_LIBRARY
+from refdist.core.rules.advice import AMONG_WORKERS, ONE_LIBRARY, ONE_SHAPE
 from refdist.core.rules.calls import MISMATCH, Difference, combining
 
 if TYPE_CHECKING:
@@ -149,11 +149,7 @@ def _difference(calls: Sequence[Described], number: int, unit_name: str) -> erro
     label = "" if field is Difference.TARGET else f"{field.value} "
     found = grouped([f"with {label}{value}" for value in values], number, unit_name)
     on_tpus = kind == "all_gather" and field is Difference.SHAPE and _is_whole(calls[0].signature.shapes)
-    return mismatch(field, kind, described(kind, places[0]), found, unit_name, _ONE_SHAPE if on_tpus else "")
-
-
-_ONE_SHAPE = ("On a TPU replicas gather arrays of one shape: pad or slice them to it; or return them from `run`, and "
-              "gather them with `strategy.gather`.")
+    return mismatch(field, kind, described(kind, places[0]), found, unit_name, ONE_SHAPE if on_tpus else "")
 
 
 def _is_whole(shapes: Any) -> bool:

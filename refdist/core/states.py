@@ -59,7 +59,7 @@ class State(ABC):
 
 
 class Row(NamedTuple):
-    """A state, and the library without which there is none."""
+    """A state, and the library that keeps it: while that is not imported, there is nothing to save."""
 
     library: str
     state: State

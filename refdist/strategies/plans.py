@@ -93,7 +93,7 @@ class Plan(CrossDeviceOps):
                     results.append(collectives.broadcast(backend, collectives.reduce(backend, op, here), sources))
                 else:
                     total = next(totals)
-                    results.append(total if op is ReduceOp.SUM else _means(total, len(contributions)))
+                    results.append(total if op is ReduceOp.SUM else _means(backend, total, len(contributions)))
         else:
             for contributions in leaves:
                 results.append(target.copies(backend, self._one(backend, op, contributions, target.devices)))
@@ -151,7 +151,7 @@ class ReductionToOneDevice(Plan):
         center = [self._device or destinations[0]] * len(contributions)
         arrays: Any = contributions
         total = kept(constant(self._accumulate(list(backend.put_all(arrays, center)))))
-        return total if op is ReduceOp.SUM else collectives.divide(total, len(contributions))
+        return total if op is ReduceOp.SUM else collectives.divide(backend, total, len(contributions))
 
 
 class _Packed(Plan):
@@ -255,9 +255,10 @@ def plan_of(ops: CrossDeviceOps) -> Plan | None:
     return ops
 
 
-def _means(total: Sequence[Array], count: int) -> list[Any]:
+def _means(backend: Backend, total: Sequence[Array], count: int) -> list[Any]:
     # Devices of one place share an array, and it is divided once.
-    means = {key: collectives.divide(array, count) for key, array in {id(array): array for array in total}.items()}
+    arrays = {id(array): array for array in total}
+    means = {key: collectives.divide(backend, array, count) for key, array in arrays.items()}
     return [means[id(array)] for array in total]
 
 

@@ -268,7 +268,7 @@ class Reduction:
         if op is ReduceOp.SUM:
             return total
         rows = self._transport.all_gather_object(call, sum(count for _, count in sums))
-        return collectives.divide(total, sum(rows))
+        return collectives.divide(backend, total, sum(rows))
 
     def gather_value(self, value: object, axis: int, attempted: str) -> Any:
         """The contributions of all replicas one after another, as the table REDUCE says.

@@ -60,7 +60,7 @@ from refdist.variables.values import DistributedValues, Mirrored, is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
 from refdist.workers import transport as transports
 
-# See `Word`.
+# Members that every read or write compares with: a constant is found faster than a member of an Enum (`Word`).
 _READ_OWN_COPY: Final = Read.OWN_COPY
 _READ_FIRST_COPY: Final = Read.FIRST_COPY
 _WRITE_OWN_COPY: Final = Write.OWN_COPY
@@ -482,7 +482,8 @@ def _brief(value: Array | IndexedSlices) -> str:
 
 def _shares(given: Array | IndexedSlices, count: int, attempted: str) -> list[Array]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
-    value = collectives.dense(current_backend(), given, attempted)
+    backend = current_backend()
+    value = collectives.dense(backend, given, attempted)
     collectives.reducible(value, attempted)
     dtype = dtype_of(value)
     if kind_of(dtype) in "iu":
@@ -490,4 +491,4 @@ def _shares(given: Array | IndexedSlices, count: int, attempted: str) -> list[Ar
             share = frozen(astype(as_array(value // count), dtype))
             first = frozen(astype(as_array(value - share * (count - 1)), dtype))
         return [first, *[share] * (count - 1)]
-    return [collectives.divide(value, count)] * count
+    return [collectives.divide(backend, value, count)] * count

@@ -218,7 +218,7 @@ def _is_dense(column: Sequence[Part]) -> TypeGuard[Sequence[Array]]:
 
 
 def _divided(op: ReduceOp, total: Array, count: int) -> Any:
-    return total if op is ReduceOp.SUM else collectives.divide(total, count)
+    return total if op is ReduceOp.SUM else collectives.divide(current_backend(), total, count)
 
 
 def first(transport: Transport, call: CollectiveCall, part: Part) -> Any:

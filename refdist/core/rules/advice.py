@@ -43,6 +43,10 @@ AMONG_WORKERS = {
 # For calls of which some bring an array of another library.
 ONE_LIBRARY = "Bring arrays of one library everywhere, for example by `np.asarray(x)`."
 
+# For all_gather on TPUs, whose replicas gather arrays of one shape.
+ONE_SHAPE = ("On a TPU replicas gather arrays of one shape: pad or slice them to it; or return them from `run`, and "
+             "gather them with `strategy.gather`.")
+
 # For reads and writes of a variable: by the code, and the class of the operation or the kind of context.
 ADVICE: dict[tuple[str, Situation | OperationClass | None], str] = {
     ("RD12", REPLICA):
