@@ -61,7 +61,7 @@ interop: $(VENV)/.made
 # The suite on TensorFlow itself, and what only its presence can show; about a quarter of an hour.
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
-	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle]'
+	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle,checkpoint]'
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \

@@ -41,7 +41,7 @@ from refdist.conformance.judging import comparable
 from refdist.conformance.notation import NotAResult, on_one_line, parsed, shown
 from refdist.conformance.programs import read, size
 from refdist.conformance.random_operations import programs
-from refdist.conformance.random_writer import PREAMBLE, RandomProgram
+from refdist.conformance.random_writer import RandomProgram, first_line, is_definition
 from refdist.conformance.results import Result
 from refdist.conformance.session import Reply, Tester
 
@@ -263,7 +263,7 @@ class Comparison:
         example = replace(one, statements=one.statements[:ends[least]])
         replies = self._replies(example)
         why = _lost(replies[which], example) or "sometimes no answer"
-        kind = Kind(operations[ends[least] - 1], _place(one.strategy), f"{self.one.name}: {why}" if which == 0 else why)
+        kind = _class_of(one, operations[ends[least] - 1], f"{self.one.name}: {why}" if which == 0 else why)
         return Difference(kind, example, why)
 
     def _replies(self, one: RandomProgram) -> tuple[Reply, Reply]:
@@ -278,9 +278,10 @@ def _lost(reply: Reply, one: RandomProgram) -> str:
     """Why a reply lacks a result that was asked for; nothing if it has all of them."""
     if reply.outcome:
         return on_one_line(re.sub(r"\d+", "N", reply.message), 60)
+    observed = sum(not is_definition(source) for source, _ in one.statements)
     for answer in reply.answers:
-        for result in answer.values():
-            if len(answer) < len(one.program().observe) and isinstance(result, dict) and result.get("error") == "crash":
+        for result in answer.values() if len(answer) < observed else ():
+            if isinstance(result, dict) and result.get("error") == "crash":
                 return on_one_line(str(result.get("message")), 60)
     return "" if len(reply.answers) == size(one.strategy)[0] else "another number of answers"
 
@@ -311,7 +312,7 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
                 continue
             said = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(found.get(i, NOTHING))
             beginning = replace(one, statements=one.statements[:i + 1])
-            difference = Difference(Kind(operation, _place(one.strategy), how), beginning, said)
+            difference = Difference(_class_of(one, operation, how), beginning, said)
             if how != ANOTHER_REFUSAL:
                 return difference
             refusal = difference
@@ -324,9 +325,15 @@ def _place(strategy: str) -> str:
     return strategy.partition(" ")[0] + (" 1" if workers * replicas == 1 else "")
 
 
+def _class_of(one: RandomProgram, operation: str, difference: str) -> Kind:
+    """The class of a difference; the strategy is that of the operation, which may not be that of the program."""
+    name, _, place = operation.partition(" @ ")
+    return Kind(name, place or _place(one.strategy), difference)
+
+
 def _how(expected: Result, found: Result) -> str:
     """How two results differ, in a few words without their numbers; nothing if they do not."""
-    for _, one, other in places(expected, found):
+    for _, one, other in places(expected, found, bitwise=True):
         errors = _error(one), _error(other)
         if errors[1] == "raises unsupported":
             return UNSUPPORTED
@@ -361,9 +368,9 @@ def _kind(result: Result) -> str:
 
 # A random program as a case of the chapters.
 
-def chapter() -> Chapter:
-    """The chapter of random programs, without clauses."""
-    return Chapter("random", "", read(PREAMBLE, 1, 0), (), Path("random.md"))
+def chapter(one: RandomProgram) -> Chapter:
+    """The chapter of a random program, without clauses."""
+    return Chapter("random", "", read(one.preamble, 1, 0), (), Path("random.md"))
 
 
 def text(one: RandomProgram, answers: Sequence[Answer], all_results: bool = False) -> str:
@@ -387,9 +394,9 @@ def text(one: RandomProgram, answers: Sequence[Answer], all_results: bool = Fals
 
 def case_of(one: RandomProgram, reply: Reply) -> Case:
     """A program as a case, whose results are those of a reply."""
-    example = read(text(one, reply.answers, all_results=True))
+    example = read(text(one, reply.answers, all_results=True), first_line(one.preamble))
     clause = Clause("random.program", "", "SHOULD", "", "", "silent", "", (one.strategy,), "", "", (example,), 1)
-    return Case(chapter(), clause, example, one.strategy)
+    return Case(chapter(one), clause, example, one.strategy)
 
 
 def _is_expression(source: str) -> bool:

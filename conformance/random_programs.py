@@ -4,8 +4,9 @@
 
 A program is made of statements that a person could have written, as in the chapters: values made in replicas,
 collectives, reductions, variables of every kind and their updates, merge calls, datasets, and errors on purpose, after
-which the program goes on (`random_writer.py`, `random_operations.py`, `random_variables.py`). Every result is looked
-at. What differs is put into classes, and each class is printed with how often it was seen and a program that is as
+which the program goes on; checkpoints, random generators, nests, parameter servers, and a second strategy beside the
+first (`random_writer.py`, `random_operations.py` and the files that it names). Every result is looked at, bit by
+bit. What differs is put into classes, and each class is printed with how often it was seen and a program that is as
 short as possible (`random_comparison.py`), as a clause of a chapter: what is printed is a chapter that can be read.
 
 **Known differences** stand in a file, `class | clause`: a pattern with `*` for classes, and the clause that describes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from refdist.conformance.random_writer import AGGREGATIONS, ASSIGNS, DTYPES, SCATTERS, Variable, Writer
+from refdist.conformance.random_writer import AGGREGATIONS, ASSIGNS, DTYPES, RARE, SCATTERS, SERVERS, Variable, Writer
 
 
 def created(w: Writer) -> None:
@@ -12,26 +12,39 @@ def created(w: Writer) -> None:
     aggregation = w.pick(*AGGREGATIONS)
     synchronization = w.pick("AUTO", "AUTO", "AUTO", "ON_READ", "ON_READ", "ON_WRITE" if w.chance(3) else "AUTO",
                              "NONE" if w.chance(6) else "AUTO")
-    shape, dtype = w.shape(), w.pick(*DTYPES) if w.chance(2) else "float32"
+    shape, dtype = w.shape(), w.pick(*DTYPES, *RARE) if w.chance(2) else "float32"
     more = "" if synchronization == "AUTO" else f", synchronization=tf.VariableSynchronization.{synchronization}"
     more += ", trainable=False" if w.chance(8) else ""
     given_dtype = "" if dtype in ("float32", "int32") else f", dtype=tf.{dtype}"
-    kind = f"{aggregation}{'' if synchronization == 'AUTO' else ' ' + synchronization}"
+    kind = f"{aggregation}{'' if synchronization == 'AUTO' else ' ' + synchronization}" \
+           f"{f' of {dtype}' if dtype in RARE else ''}"
     where = w.pick("in the scope", "in the scope", "in the scope", "in the scope", "outside of the scope")
     w.operation(f"a variable of {kind} created {where}")
     name = w.name("v")
-    made = f"{name} = tf.Variable({w.array(shape, dtype)}{given_dtype}, " \
-           f"aggregation=tf.VariableAggregation.{aggregation}{more})"
-    w.say(f"with strategy.scope():\n    {made}\n" if where == "in the scope" else made)
+    creation = f"{name} = tf.Variable({w.array(shape, dtype)}{given_dtype}, " \
+               f"aggregation=tf.VariableAggregation.{aggregation}{more})"
+    w.say(f"with strategy.scope():\n    {creation}\n" if where == "in the scope" else creation)
     kind += "" if where == "in the scope" else " outside of the scope"
     w.variables.append(Variable(name, shape, dtype, kind))
     _read(w, name)
 
 
+def converted(w: Writer) -> None:
+    """Creates a variable with another dtype than that of the array it begins with."""
+    shape, dtype, other = w.shape(), w.pick(*DTYPES, *RARE, "bool"), w.pick(*DTYPES, *RARE, "bool")
+    array = w.pick("array", "NumPy array")
+    w.operation(f"a variable of {other} from {'an' if array == 'array' else 'a'} {array} of {dtype}")
+    name = w.name("v")
+    value = w.constant(shape, dtype) if array == "array" else f'numpy.array({w.array(shape, dtype)}, "{dtype}")'
+    w.say(f"with strategy.scope():\n    {name} = tf.Variable({value}, dtype=tf.{other})\n", f"{name}.read_value()")
+
+
 def _read(w: Writer, name: str) -> None:
     """Reads a variable in one of the ways there are; what each replica reads, in nearly all of them."""
     how = w.pick("copies", "copies", "value", "local results", "replicas")
-    if how == "value":
+    if w.kind == SERVERS:
+        w.say(f"{name}[...]")
+    elif how == "value":
         w.say(w.pick(f"{name}.read_value()", f"{name}.numpy()", f"{name} + 0"))
     elif how == "local results":
         w.say(f"strategy.experimental_local_results({name})")
@@ -111,10 +124,21 @@ def written_in_one_replica(w: Writer) -> None:
 
 def scattered(w: Writer) -> None:
     """Writes rows, in replicas or outside."""
-    found = [v for v in w.variables if v.shape]
-    if not found:
-        return
-    v, method = w.among(found), w.pick(*SCATTERS)
+    if v := w.variable_with_rows():
+        _scattered(w, v)
+
+
+def scattered_of_any_dtype(w: Writer) -> None:
+    """Writes rows of a new variable, whose dtype no other operation needs."""
+    dtype = w.pick(*DTYPES, *RARE)
+    v = Variable(w.name("v"), (3, 2), dtype, f"NONE of {dtype}")
+    w.operation(f"a variable of {v.kind} created in the scope")
+    w.say(f"with strategy.scope():\n    {v.name} = tf.Variable({w.array(v.shape, dtype)}, dtype=tf.{dtype})\n")
+    _scattered(w, v)
+
+
+def _scattered(w: Writer, v: Variable) -> None:
+    method = w.pick(*SCATTERS)
     where = w.pick("outside", "in replicas", "in replicas", "in the scope")
     count, rows = w.number(1, 3), v.shape[0]
     wrong = w.chance(6)
@@ -135,9 +159,7 @@ def scattered(w: Writer) -> None:
 
 
 def rows_read(w: Writer) -> None:
-    found = [v for v in w.variables if v.shape]
-    if found:
-        v = w.among(found)
+    if v := w.variable_with_rows():
         call = w.pick(f"{v.name}.gather_nd([[0]])", f"{v.name}.sparse_read([0])", f"{v.name}[0]")
         w.operation(f"{call.removeprefix(v.name).partition('(')[0]} of a variable of {v.kind}")
         w.say(call, w.run(f"return {call}"))
@@ -206,5 +228,5 @@ def colocated(w: Writer) -> None:
 
 
 OPERATIONS = (written, written, written, written_in_replicas, written_in_replicas, written_in_replicas,
-              written_in_one_replica, scattered, scattered, rows_read, updated, updated, updated_in_replicas,
-              update_non_slot, colocated, read, read)
+              written_in_one_replica, scattered, scattered, scattered_of_any_dtype, rows_read, updated, updated,
+              updated_in_replicas, update_non_slot, colocated, converted, read, read)
