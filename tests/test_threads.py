@@ -276,22 +276,89 @@ def test_an_update_that_is_made_again_keeps_its_errstate() -> None:
 
 
 class _Assigns:
-    """An array that gives a variable another shape while it is converted."""
+    """An array that gives a variable another value while it is converted."""
 
-    def __init__(self, v: Any) -> None:
-        self.v = v
+    def __init__(self, v: Any, new: Any, array: Any) -> None:
+        self.v, self.new, self.array = v, new, array
 
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
-        self.v.assign(np.zeros(3, np.float32))
-        return np.ones(1, np.float32)
+        self.v.assign(self.new)
+        return np.asarray(self.array)
 
 
 @pytest.mark.parametrize("operation", ["assign_add", "assign_sub"])
 def test_a_value_is_not_broadcast_to_a_shape_that_came_meanwhile(operation: str) -> None:
     v = refdist.Variable(np.zeros(1, np.float32), shape=[None])
     with pytest.raises(ValueError, match="RD04"):
-        getattr(v, operation)(_Assigns(v))
+        getattr(v, operation)(_Assigns(v, np.zeros(3, np.float32), np.ones(1, np.float32)))
     assert v.numpy().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("strategy", [None, mirrored], ids=["plain", "mirrored"])
+@pytest.mark.parametrize(("shape", "indices", "updates", "expected"), [
+    ((2, 2), [[0, 1], [1, 0]], [1.0, 2.0], [[0, 1], [2, 0]]),
+    ((3, 3), [[0, 1], [1, 0]], [1.0, 2.0], [[0, 1, 0], [2, 0, 0], [0, 0, 0]]),
+    ((3, 3), [[1]], [[1.0, 2.0, 3.0]], [[0, 0, 0], [1, 2, 3], [0, 0, 0]]),
+    ((1, 3), [[0, 1], [1, 0]], [1.0, 2.0], "RD25"),
+    ((2, 2), [[1]], [[1.0, 2.0, 3.0]], "RD04"),
+])
+def test_parts_are_those_of_a_shape_that_came_meanwhile(strategy: Callable[[], Any] | None, shape: tuple[int, int],
+                                                        indices: Any, updates: Any, expected: Any) -> None:
+    with contextlib.nullcontext() if strategy is None else strategy().scope():
+        v = refdist.Variable(np.zeros((2, 3), np.float32), shape=[None, None])
+    late = _Assigns(v, np.zeros(shape, np.float32), indices)
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            v.scatter_nd_update(late, updates)
+        expected = np.zeros(shape).tolist()
+    else:
+        v.scatter_nd_update(late, updates)
+    assert v.numpy().tolist() == expected
+
+
+def test_rows_and_parts_are_written_whole_or_refused_while_the_shape_changes() -> None:
+    v, refused = refdist.Variable(np.zeros((3, 2)), shape=[None, None]), set[str]()
+    shapes = [(3, 2), (2, 3), (1, 1), (2, 2)]
+
+    def add() -> None:
+        for i in range(2 * TIMES):
+            try:
+                if i % 2:
+                    v.scatter_nd_add([[0, 1], [1, 0]], [1.0, 1.0])
+                else:
+                    v.scatter_add(refdist.IndexedSlices(np.float64([[1, 1]]), [1]))
+            except ValueError as error:
+                refused.add(str(error)[:6])
+
+    wrong = []
+
+    def read() -> None:
+        for i in range(2 * TIMES):
+            v.assign(np.zeros(shapes[i % 4]))
+            value = v.numpy()
+            if value.shape in ((2, 3), (1, 1)) and (value.sum() % 2 or value[:, 2:].any()):
+                wrong.append(value.tolist())
+
+    in_threads(add, read)
+    assert wrong == [] and refused <= {"[RD04]", "[RD25]"}
+
+
+def test_an_update_of_several_variables_is_made_again_where_one_was_written_meanwhile() -> None:
+    s = mirrored()
+    with s.scope():
+        first, second = refdist.Variable(1.0), refdist.Variable(10.0)
+
+    def both(copy: Any) -> None:
+        number = int(copy is first.values[1])
+        copy.assign_add(2.0)
+        second.values[number].assign_add(20.0)
+        if number:
+            written_meanwhile(first, 100.0)
+            written_meanwhile(second, 1000.0)
+
+    s.extended.update(first, both)
+    assert [float(copy) for copy in first.values] == [103.0] * 2
+    assert [float(copy) for copy in second.values] == [1030.0] * 2
 
 
 def test_a_deep_copy_has_equal_copies_in_the_midst_of_updates() -> None:

@@ -141,7 +141,8 @@ class _Shared(Variable):
         if cell is _WRITE_OWN_COPY:
             own = self._local_copy()
             prepared = prepare(own, operation, _component(value), attempted)
-            new = own._change(lambda old: update(operation, old, prepared, own._device))
+            fixed = None not in own._shape
+            new = own._change(lambda old: update(operation, old, prepared, own._device, fixed))
             return read_only(new) if read_value else None
         if cell is _WRITE_EVERY_COPY or cell is Write.SHARED_OUT:
             arrays = self._write_across(operation, cell, attempted,
@@ -188,13 +189,14 @@ class _Shared(Variable):
     def _update_copies(self, operation: str, values: Sequence[Array | IndexedSlices]) -> list[Array]:
         # Copies that share one array keep sharing one.
         made: dict[int, tuple[Array, Array]] = {}
+        fixed = None not in self._primary._shape
 
         def change(first: int, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
             updated = []
             for i, old in enumerate(arrays, first):
                 pair = made.get(id(old))
                 if pair is None:  # the old array is kept with the new one, so that its id is not another's
-                    made[id(old)] = pair = old, update(operation, old, values[i], self._devices[i])
+                    made[id(old)] = pair = old, update(operation, old, values[i], self._devices[i], fixed)
                 updated.append(pair[1])
             return tuple(updated)
 

@@ -108,9 +108,7 @@ def _prepare_slices(array: Array, computes: Computes, attempted: str, value: obj
         raise errors.error("RD25", attempted, f"sparse_delta is {errors.type_of(value)}",
                            "Pass a refdist.IndexedSlices.")
     values = beside(cast(value.values, array.dtype, attempted), array)
-    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
-        raise errors.error("RD04", attempted, f"each slice has shape {values.shape[1:]}, each row of the variable "
-                           f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
+    _expect_rows(array, values, attempted)
     if computes is not Computes.UPDATE:
         collectives.reducible(values, attempted)
     if computes in (Computes.MIN, Computes.MAX):
@@ -121,13 +119,22 @@ def _prepare_slices(array: Array, computes: Computes, attempted: str, value: obj
     if computes is Computes.DIV and not xp_of(values).all(values):
         raise errors.error("RD34", attempted, "rows would be divided by zero", "Pass divisors other than 0.",
                            kind=errors.InvalidArgumentError)
-    indices = value.indices
+    _expect_indices(array, value.indices, attempted)
+    return IndexedSlices(values, beside(value.indices, array), value.dense_shape)
+
+
+def _expect_rows(array: Array, values: Array, attempted: str) -> None:
+    if array.ndim == 0 or values.shape[1:] != array.shape[1:]:
+        raise errors.error("RD04", attempted, f"each slice has shape {values.shape[1:]}, each row of the variable "
+                           f"{array.shape[1:]}", "Pass slices in the shape of the variable's rows.")
+
+
+def _expect_indices(array: Array, indices: Array, attempted: str) -> None:
     lowest, highest = collectives.bounds(indices)
     if lowest < 0 or highest >= array.shape[0]:
         raise errors.error("RD34", attempted, f"indices run from {lowest} to {highest}, rows from 0 "
                            f"to {array.shape[0] - 1}", "Pass indices of existing rows.",
                            kind=errors.InvalidArgumentError)
-    return IndexedSlices(values, beside(indices, array), value.dense_shape)
 
 
 def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
@@ -168,26 +175,57 @@ def _places(array: Array, indices: Array) -> Any:
 
 
 def _prepare_parts(array: Array, computes: Computes, attempted: str, indices: object, updates: object) -> IndexedSlices:
-    # The parts as rows of an array that has as many rows as the variable has such parts.
+    # The parts as rows of an array that has as many rows as the variable has such parts; the dense shape is still that
+    # of the variable.
     numbers = to_array(indices, argument="indices", attempted=attempted)
     depth = _depth(array, numbers, attempted)
     values = cast(to_array(updates, None if has_dtype(updates) else array.dtype, "updates", attempted), array.dtype,
                   attempted)
-    wanted = (*numbers.shape[:-1], *array.shape[depth:])
-    if values.shape != wanted:
-        raise errors.error("RD04", attempted, f"updates have shape {values.shape}, the parts {wanted}",
-                           "Pass one update, in the shape of its part, for each entry of indices.")
+    _expect_parts(values, (*numbers.shape[:-1], *array.shape[depth:]), attempted)
     if computes is not Computes.UPDATE:
         collectives.reducible(values, attempted)
     length = math.prod(numbers.shape[:-1])
     with on_device_of(numbers):
         rows = xp_of(numbers).reshape(_places(array, numbers), (length,))
     with on_device_of(values):
-        return IndexedSlices(xp_of(values).reshape(values, (length, *array.shape[depth:])), rows)
+        return IndexedSlices(xp_of(values).reshape(values, (length, *array.shape[depth:])), rows, array.shape)
 
 
-def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) -> Any:
-    """The array on `device` after an operation; `old`, which is there, and `new` are not changed."""
+def _rows_now(array: Array, parts: IndexedSlices, attempted: str) -> Array:
+    # The rows of parts in an array that may have got another shape since they were prepared.
+    shape, rows = parts.shape, parts.indices
+    if shape is None or shape == array.shape:
+        return rows
+    xp, columns = xp_of(rows), list[Any]()
+    with on_device_of(rows):
+        for n in reversed(shape[:len(shape) - parts.values.ndim + 1]):
+            columns.insert(0, rows[:, None] % n)
+            rows = rows // n
+        numbers = xp.concat([rows[:, None][:, :0], *columns], axis=1)
+        depth = _depth(array, numbers, attempted)
+        _expect_parts(parts.values, (parts.values.shape[0], *array.shape[depth:]), attempted)
+        return _places(array, numbers)
+
+
+def _expect_parts(values: Array, wanted: tuple[int, ...], attempted: str) -> None:
+    if values.shape != wanted:
+        raise errors.error("RD04", attempted, f"updates have shape {values.shape}, the parts {wanted}",
+                           "Pass one update, in the shape of its part, for each entry of indices.")
+
+
+def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, fixed: bool) -> Any:
+    """The array on `device` after an operation; `old`, which is there, and `new` are not changed.
+
+    Args:
+        operation: its name.
+        old: the array.
+        new: what `prepare` returned.
+        device: where `old` is, and where `new` is put.
+        fixed: whether `old` has the shape that `prepare` has seen.
+
+    Raises:
+        RD04, RD25: as `prepare`, for an array that has got another shape since then.
+    """
     _, takes, computes = OPERATIONS[operation]
     backend = current_backend()
     there = collectives.put(backend, new, device)
@@ -204,11 +242,16 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str) 
         raise errors.InternalError(f"{operation} of a value")
     if dtype_of(old).kind in "US":
         old = astype(old, np.result_type(dtype_of(old), dtype_of(there.values)))  # a longer string must not be cut
-    kind = computes.value
+    kind, rows, values = computes.value, there.indices, there.values
     if takes is Takes.SLICES:
-        return backend.scatter(kind, old, there.indices, there.values)
-    inner = there.values.shape[1:]
+        if not fixed:
+            _expect_rows(old, values, operation)
+            _expect_indices(old, rows, operation)
+        return backend.scatter(kind, old, rows, values)
+    if not fixed:
+        rows = _rows_now(old, there, operation)
+    inner = values.shape[1:]
     with on_device_of(old):
         xp = xp_of(old)
         parts = xp.reshape(old, (math.prod(old.shape[:old.ndim - len(inner)]), *inner))
-        return frozen(xp.reshape(backend.scatter(kind, parts, there.indices, there.values), old.shape))
+        return frozen(xp.reshape(backend.scatter(kind, parts, rows, values), old.shape))

@@ -160,7 +160,7 @@ class RemoteVariable(ServedVariable):
         if context_stack.frame().drafts is None:
             found = frozen(self._ask(operation, "update", operation, prepared, read_value))
         else:
-            found = self._change(lambda old: _updated(operation, old, prepared))
+            found = self._change(lambda old: update(operation, old, prepared, devices.CPU, False))
         return found if read_value else None
 
     def _change(self, function: Callable[[Any], Any], at_once: bool = False) -> Any:
@@ -190,18 +190,6 @@ def handle(strategy: Strategy, facts: Facts) -> RemoteVariable:
     made: RemoteVariable = RemoteVariable.__new__(RemoteVariable)
     made._take(strategy, facts)
     return made
-
-
-def _updated(operation: str, old: Any, prepared: Array | IndexedSlices) -> Any:
-    """What an operation makes of a value.
-
-    Raises:
-        RD04: the value has got another shape since `prepared` was checked.
-    """
-    if operation != "assign" and not isinstance(prepared, IndexedSlices) and prepared.shape != old.shape:
-        raise errors.error("RD04", operation, f"the value has shape {prepared.shape}, the variable holds {old.shape}",
-                           "Reshape the value to that shape.")
-    return update(operation, old, prepared, devices.CPU)
 
 
 class Store:
@@ -242,10 +230,10 @@ class Store:
         """Carries out an operation, whose value is checked and converted; the new value.
 
         Raises:
-            RD04: the variable has got another shape since then.
+            RD04, RD25: the variable has got another shape since then.
         """
         with self._lock:
-            new = _updated(operation, self._versions[number][1], prepared)
+            new = update(operation, self._versions[number][1], prepared, devices.CPU, False)
             self._put(number, new)
         return new if read_value else None
 

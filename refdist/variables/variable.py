@@ -381,7 +381,8 @@ class ResourceVariable(Variable):
 
     def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
         prepared = self._prepared(operation, value, attempted)
-        new = self._change(lambda old: update(operation, old, prepared, self._device))
+        fixed = None not in self._shape
+        new = self._change(lambda old: update(operation, old, prepared, self._device, fixed))
         return read_only(new) if read_value else None
 
     def _prepared(self, operation: str, value: object, attempted: str) -> Any:
