@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from refdist.array.backend import Backend
 from refdist.array.convert import dtype_of, frozen, kind_of, library_of, read_only, to_numpy
-from refdist.array.float_errors import Reported
+from refdist.array.float_errors import Reported, reported
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
 
@@ -78,9 +78,7 @@ class Simulated(Backend):
 
     @on_host
     def sum(self, arrays: Sequence[Array]) -> Any:
-        mine: Any = arrays
-        with Reported("add"):
-            return ordered_sum(mine)
+        return reported("add", ordered_sum, arrays)
 
     def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
         guest = None if type(array) is np.ndarray else library_of(array)
@@ -111,8 +109,7 @@ class Simulated(Backend):
 
     @on_host
     def difference(self, array: Array, other: Array) -> Any:
-        with Reported("subtract"):
-            return super().difference(array, other)
+        return reported("subtract", super().difference, array, other)
 
     @on_host
     @np.errstate(all="ignore")

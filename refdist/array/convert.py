@@ -259,8 +259,12 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
         return to_array(value._read(), dtype, argument, attempted)
     if isinstance(value, np.generic) and dtype is None:
         return np.asarray(value)
-    if dtype is None and isinstance(value, (bool, int, float, complex)):
-        return _narrow(np.asarray(value), value, attempted)
+    if isinstance(value, (bool, int, float, complex)):
+        array = np.asarray(value)
+        if dtype is None:
+            return _narrow(array, value, attempted)
+        if array.dtype != object:
+            return _cast_weak(array, _dtype(dtype, attempted), attempted, value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument, attempted)
     if _is_of_a_library(value):
@@ -273,8 +277,7 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
             array = library.adopt(value)
             if array is not None:
                 return array if dtype is None else cast(array, dtype, attempted)
-    weak = isinstance(value, (bool, int, float, complex, range)) or (
-        isinstance(value, (list, tuple)) and not _has_array(value))
+    weak = isinstance(value, range) or (isinstance(value, (list, tuple)) and not _has_array(value))
     if not weak and not isinstance(value, np.generic):
         for leaf in nest.flatten(value):
             _check_class(leaf, argument, attempted)

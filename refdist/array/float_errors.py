@@ -11,12 +11,15 @@ Additions on a GPU note nothing.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from refdist.core import call_site
+
+T = TypeVar("T")
 
 # NumPy's bits and names, by the words of `np.errstate`.
 _ERRORS = {"divide": (1, "divide by zero"), "over": (2, "overflow"), "under": (4, "underflow"),
@@ -71,6 +74,24 @@ class Reported(Noted):
         self._state.__exit__(kind, error, trace)
         if self._errors.bits and error is None:
             report(self._errors.bits, self._operation)
+
+
+def reported(operation: str, compute: Callable[..., T], *arguments: object) -> T:
+    """`compute(*arguments)`, which changes nothing, with its errors reported.
+
+    There hardly ever are any, and to note them costs more than a small sum: NumPy raises at the first, and only then
+    is the result computed again, with notes.
+    """
+    try:
+        return _raising(compute, *arguments)
+    except FloatingPointError:
+        with Reported(operation):
+            return compute(*arguments)
+
+
+@np.errstate(all="raise")
+def _raising(compute: Callable[..., T], *arguments: object) -> T:
+    return compute(*arguments)
 
 
 def report(bits: int, operation: str) -> None:
