@@ -18,7 +18,7 @@ def scheduled(w: Writer) -> None:
     v, method = w.variable(), w.pick(*ASSIGNS)
     w.operation(f"schedule, {method}")
     coordinator, value = _coordinator(w), w.name("value")
-    function = w.function(f"{v.name}.{method}({w.constant(v.shape, v.dtype)})", f"return {v.name}.read_value() + x",
+    function = w.function(f"{v.name}.{method}({w.constant(v.shape, v.dtype)})", f"return {v.name}[...] + x",
                           arguments="x")
     w.say(f"{value} = {coordinator}.schedule(function({function}), args=({w.constant(v.shape, v.dtype)},))",
           *[f"{value}.fetch()"] * w.number(0, 1), f"_ = {coordinator}.join()", f"{coordinator}.done()",

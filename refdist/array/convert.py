@@ -342,7 +342,7 @@ def converted(array: Array, dtype: object, attempted: str) -> Any:
         real: Any = array
         fits = True
         if kinds[1] == "b":
-            return astype(real != 0, wanted)
+            return astype(xp.asarray(real != 0), wanted)
         if kinds[0] == "c":
             real, fits = xp.real(array), bool(xp.all(xp.imag(array) == 0))
         if kinds[1] in "iu" and kind_of(dtype_of(real)) == "f":
