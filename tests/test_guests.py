@@ -228,6 +228,18 @@ def test_workers_exchange_the_library_s_arrays(library: Library, world: str) -> 
     assert refdist.simulate_workers(program, 2) == [[[3.0, 6.0], [1.0, 2.0, 2.0, 4.0], [0.5, 0.5]]] * 2
 
 
+@pytest.mark.parametrize("use", [bool, float, int, range, lambda v: v[0, 0], lambda v: v + v[:1].repeat(3)])
+def test_what_the_library_says_of_a_use_of_a_variable_is_an_error_with_advice(library: Library, world: str,
+                                                                             use: Callable[[Any], object]) -> None:
+    if library.kind is pretend_library.Pretend:
+        pytest.skip("it has no words of its own")
+    v = refdist.Variable(library.array(np.float32([1.0, 2.0])))
+    with pytest.raises(refdist.errors.RefdistError,
+                       match=rf"^\[RD25\] .* {library.name} says: .*(Choose|Pass|Use) ") as caught:
+        use(v)
+    assert isinstance(caught.value, (ValueError, TypeError, IndexError))
+
+
 # PyTorch: a tensor can be written to, so nobody may hold another's.
 
 @pytest.fixture

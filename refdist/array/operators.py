@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refdist import errors, nest
-from refdist.array.convert import HoldsArray, for_guest, guest_named, guest_of, ignores_ufuncs, to_numpy
+from refdist.array.convert import HoldsArray, for_guest, guest_named, guest_of, ignores_ufuncs, library_of, to_numpy
 from refdist.array.types import Array
 
 # The functions of NumPy that are operators, for arrays whose library does not know NumPy's functions.
@@ -26,8 +26,8 @@ _OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
     np.greater: operator.gt, np.greater_equal: operator.ge, np.negative: operator.neg, np.positive: operator.pos,
     np.absolute: operator.abs, np.invert: operator.invert}
 
-# What NumPy raises for operands that do not fit, and what takes its place.
-_FROM_NUMPY = (TypeError, ValueError, LookupError, OverflowError)
+# What a library raises for operands that do not fit, and what takes its place: PyTorch says most in RuntimeErrors.
+_COMPLAINTS = (TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 
 # What to write instead of an operation that an array of this shape does not have.
 _ONE = "Choose one element, as in `v[0]`, or reduce the array, as with `np.sum(v)`, `np.any(v)` or `np.all(v)`."
@@ -42,9 +42,11 @@ def _length(array: Array) -> int:
     return array.shape[0]
 
 
-def _from_numpy(attempted: str, error: Exception, fix: str) -> errors.RefdistError:
+def _complaint(attempted: str, array: object, error: Exception, fix: str) -> errors.RefdistError:
+    library = library_of(array)
+    name = "NumPy" if library is None else library.name
     return errors.error("RD25" if isinstance(error, TypeError) else "RD34", attempted,
-                        f"NumPy says: {str(error).rstrip('. ')}", fix,
+                        f"{name} says: {str(error).rstrip('. ')}", fix,
                         errors.OutOfRangeError if isinstance(error, IndexError) else None)
 
 
@@ -70,9 +72,9 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
             return call(*arrays, **kwargs)
         except errors.RefdistError:
             raise
-        except _FROM_NUMPY as error:
-            raise _from_numpy(f"numpy.{ufunc.__name__} of {errors.type_of(self)}", error,
-                              "Pass operands whose shapes and dtypes fit together.") from error
+        except _COMPLAINTS as error:
+            raise _complaint(f"numpy.{ufunc.__name__} of {errors.type_of(self)}", self._read(), error,
+                             "Pass operands whose shapes and dtypes fit together.") from error
 
     @classmethod
     def __torch_function__(cls, function: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
@@ -91,9 +93,10 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
             return call(array, *args)
         except errors.RefdistError:
             raise
-        except _FROM_NUMPY as error:
-            shape = getattr(array, "shape", ())
-            raise _from_numpy(f"{what} of {errors.type_of(self)} of shape {shape}", error, _FIXES[what]) from error
+        except _COMPLAINTS as error:
+            shape = tuple(getattr(array, "shape", ()))
+            raise _complaint(f"{what} of {errors.type_of(self)} of shape {shape}", array, error,
+                             _FIXES[what]) from error
 
     def __iadd__(self, other: Any) -> Any:
         return self + other
