@@ -11,7 +11,7 @@ PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop openmpi openmpi-faults kills tensorflow tensorflow-2x2 random versions mutants lint wheel bench docs cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults kills tensorflow tensorflow-2x2 random versions mutants lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -57,6 +57,16 @@ interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py \
 	    tests/test_guests.py tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
+
+# The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; after `make interop`,
+# seven minutes.
+guests:
+	set -e; for adapter in guests_world:OnTorch guests_world:OnJax; do \
+	    PYTHONPATH=tests $(BIN)/python -m refdist.conformance --in-process --bitwise --adapter $$adapter \
+	        --expected-failures tests/expected/guests.txt; \
+	    PYTHONPATH=tests $(BIN)/python -m refdist.conformance random --bitwise --programs 500 --seed $(SEED) \
+	        --against $$adapter; \
+	done
 
 # The suite on TensorFlow itself, and what only its presence can show; about a quarter of an hour.
 tensorflow:

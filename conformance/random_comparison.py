@@ -110,6 +110,7 @@ class Comparison:
     Args:
         one, other: the implementations.
         known: which classes are only counted: they are neither asked alone nor made as short as possible.
+        bitwise: whether floats must be equal to the bit.
 
     Attributes:
         done: how many programs were compared.
@@ -117,9 +118,11 @@ class Comparison:
         found: the classes of differences.
     """
 
-    def __init__(self, one: Tester, other: Tester, known: Callable[[Kind], bool] = lambda kind: False) -> None:
+    def __init__(self, one: Tester, other: Tester, known: Callable[[Kind], bool] = lambda kind: False,
+                 bitwise: bool = False) -> None:
         self.one, self.other = one, other
         self._known = known
+        self._bitwise = bitwise
         self.done = self.left_out = 0
         self.found: dict[Kind, Found] = {}
         # Of the programs of a batch, and what they are shrunk to.
@@ -222,7 +225,7 @@ class Comparison:
         end = 0
         for number, one in enumerate(pack, 1):
             start, end = end, end + len(one.statements)
-            found, left_behind = first_difference(joined, mine, theirs, range(start, end)), False
+            found, left_behind = first_difference(joined, mine, theirs, range(start, end), self._bitwise), False
             if found and found.kind not in self._alike and not self._known(found.kind):
                 alone = self._alone(one)
                 left_behind = alone is None
@@ -249,7 +252,7 @@ class Comparison:
             mine, theirs = self._replies(one)  # On a busy machine a limit may have been reached once.
         if mine.outcome or (_lost(theirs, one) and not _lost(mine, one)):
             return self._crash(one, 0 if mine.outcome else 1)
-        return first_difference(one, mine, theirs, range(BEFORE, len(one.statements)))
+        return first_difference(one, mine, theirs, range(BEFORE, len(one.statements)), self._bitwise)
 
     def _crash(self, one: RandomProgram, which: int) -> Difference:
         """The first operation with which one of the two, the first or the second, has no answer any more."""
@@ -286,7 +289,8 @@ def _lost(reply: Reply, one: RandomProgram) -> str:
     return "" if len(reply.answers) == size(one.strategy)[0] else "another number of answers"
 
 
-def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements: range) -> Difference | None:
+def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements: range,
+                     bitwise: bool = False) -> Difference | None:
     """The first of some statements on which two answers differ; none if the other one does not do it.
 
     What follows another refusal is not its consequence, and counts before it.  But a collective that is refused where
@@ -303,7 +307,7 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
         for worker, (expected, found) in enumerate(pairs):
             if i not in expected and i not in found:
                 continue
-            how = _how(expected.get(i, NOTHING), found.get(i, NOTHING))
+            how = _how(expected.get(i, NOTHING), found.get(i, NOTHING), bitwise)
             if how == REFUSED and collective and broken:
                 operation = "a collective after one that was refused"
             if how == UNSUPPORTED:
@@ -331,9 +335,9 @@ def _class_of(one: RandomProgram, operation: str, difference: str) -> Kind:
     return Kind(name, place or _place(one.strategy), difference)
 
 
-def _how(expected: Result, found: Result) -> str:
+def _how(expected: Result, found: Result, bitwise: bool) -> str:
     """How two results differ, in a few words without their numbers; nothing if they do not."""
-    for _, one, other in places(expected, found, bitwise=True):
+    for _, one, other in places(expected, found, bitwise):
         errors = _error(one), _error(other)
         if errors[1] == "raises unsupported":
             return UNSUPPORTED

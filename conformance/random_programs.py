@@ -86,12 +86,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--programs", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (%(default)s)")
     parser.add_argument("--known", metavar="FILE", help="known differences: lines `class | clause`")
+    parser.add_argument("--bitwise", action="store_true", help="floats must agree to the bit")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a program may take (%(default)s)")
     options = parser.parse_args(arguments)
     known = known_classes(options.known) if options.known else {}
     one, other = tester(options.adapter, options.limit), tester(options.against, options.limit)
     try:
-        comparison = Comparison(one, other, lambda kind: clause_of(kind, known) is not None)
+        comparison = Comparison(one, other, lambda kind: clause_of(kind, known) is not None, options.bitwise)
         comparison.run(options.programs, options.seed)
         print(page(comparison, known, options.seed))
     finally:

@@ -365,6 +365,199 @@ assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     assert done.returncode == 0, done.stderr
 
 
+def test_where_and_in_what_dtype_torch_makes_tensors_belongs_to_a_replica(torch: Any) -> None:
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(3)])
+    seen: dict[int, list[str]] = {}
+
+    def now() -> str:
+        new = torch.ones(1)
+        assert new.device.type == torch.get_default_device().type
+        return f"{new.device.type} {str(new.dtype)[-2:]}"
+
+    def step() -> None:
+        replica = refdist.get_replica_context()
+        number = replica.replica_id_in_sync_group
+        seen[number] = [now()]
+        block = torch.device("meta")
+        for turn in range(3):
+            if number == 0 and turn == 0:
+                block.__enter__()
+            elif number == 1 and turn == 0:
+                torch.set_default_device("meta")
+                torch.set_default_dtype(torch.float64)
+            elif number == 2 and turn == 1:
+                torch.set_default_dtype(torch.float16)
+                block.__enter__()
+            elif (number, turn) in ((0, 1), (2, 2)):
+                block.__exit__(None, None, None)
+            replica.all_reduce("SUM", 1.0)
+            seen[number].append(now())
+
+    for _ in range(2):
+        strategy.run(step)
+        assert seen == {0: ["cpu 32", "meta 32", "cpu 32", "cpu 32"], 1: ["cpu 32", "meta 64", "meta 64", "meta 64"],
+                        2: ["cpu 32", "cpu 32", "meta 16", "cpu 16"]}
+        assert now() == "cpu 32"
+        torch.set_default_device("cpu")  # finds what it has put there itself, and not what a replica has
+    torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_replica_that_seeds_torch_draws_the_numbers_of_its_seed(torch: Any, same: bool) -> None:
+    """As it does in a process of its own; whatever else draws in between."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def step(number: int, meet: Callable[[], object]) -> list[float]:
+        torch.manual_seed(3 if same else number)
+        drawn = []
+        for _ in range(3):
+            drawn.append(float(torch.nn.functional.dropout(torch.ones(64)).sum()) + float(torch.rand(())))
+            meet()
+        return drawn
+
+    def of_a_replica() -> Any:
+        replica = refdist.get_replica_context()
+        return tuple(step(replica.replica_id_in_sync_group, lambda: replica.all_reduce("SUM", torch.rand(()))))
+
+    def alone(number: int) -> list[float]:
+        return step(number, lambda: torch.rand(()))
+
+    drawn = strategy.run(of_a_replica)
+    assert [[float(one.values[i]) for one in drawn] for i in range(2)] == [alone(0), alone(1)]
+
+
+def test_replicas_that_seed_nothing_do_not_all_draw_the_same(torch: Any) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    first, second = strategy.run(lambda: float(torch.rand(()))).values
+    assert first != second
+    assert float(torch.rand(())) not in (first, second)
+
+
+@pytest.fixture
+def jax() -> Any:
+    return pytest.importorskip("jax", reason="JAX is not installed; `make interop` installs it")
+
+
+@pytest.mark.parametrize("context", ["enable_x64", "default_matmul_precision", "default_device", "debug_nans",
+                                     "numpy_rank_promotion", "disable_jit", "transfer_guard"])
+def test_contexts_of_jax_belong_to_a_replica(jax: Any, context: str) -> None:
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(3)])
+    enable = not jax.config.jax_enable_x64
+    block = {"enable_x64": lambda: jax.enable_x64(enable), "debug_nans": lambda: jax.debug_nans(True),
+             "default_matmul_precision": lambda: jax.default_matmul_precision("float32"),
+             "default_device": lambda: jax.default_device(jax.devices("cpu")[0]),
+             "numpy_rank_promotion": lambda: jax.numpy_rank_promotion("raise"), "disable_jit": jax.disable_jit,
+             "transfer_guard": lambda: jax.transfer_guard("disallow")}[context]
+
+    def shows() -> bool:
+        """Whether the context holds, seen from what is computed where that is possible."""
+        match context:
+            case "enable_x64":
+                return bool((jax.numpy.arange(1).dtype == "int64") is enable)
+            case "debug_nans":
+                try:
+                    jax.numpy.log(-jax.numpy.ones(1)).block_until_ready()
+                except FloatingPointError:
+                    return True
+                return False
+            case "disable_jit":
+                traced = []
+                jax.jit(lambda x: traced.append(isinstance(x, jax.core.Tracer)))(1.0)
+                return traced == [False]
+            case "transfer_guard":
+                try:
+                    jax.numpy.ones(2) + np.ones(2, np.float32)
+                except RuntimeError:
+                    return True
+                return False
+        return getattr(jax.config, f"jax_{context}") != before[context]
+
+    before = {name: getattr(jax.config, f"jax_{name}")
+              for name in ("default_matmul_precision", "default_device", "numpy_rank_promotion")}
+    seen: dict[int, list[bool]] = {}
+
+    def step() -> None:
+        replica = refdist.get_replica_context()
+        number = replica.replica_id_in_sync_group
+        seen[number] = [shows()]
+        held = contextlib.ExitStack()
+        for turn in range(3):
+            if number < 2 and turn == number:
+                held.enter_context(block())
+            elif turn == 2 - number:  # replica 0 leaves its block after replica 1 has entered one
+                held.close()
+            replica.all_reduce("SUM", np.float32(1))
+            seen[number].append(shows())
+
+    strategy.run(step)
+    assert seen == {0: [False, True, True, False], 1: [False, False, True, True], 2: [False] * 4}
+    assert not shows()
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap"])
+def test_a_rendezvous_in_what_jax_traces_leaves_no_trace_behind(jax: Any, transform: str) -> None:
+    """The arrays are no tracers, so the call is in order; other replicas must not trace meanwhile."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
+
+    def step() -> Any:
+        replica = refdist.get_replica_context()
+
+        def function(x: Any) -> Any:
+            return (x * float(replica.all_reduce("SUM", 1.0 + replica.replica_id_in_sync_group))).sum()
+
+        x = jax.numpy.ones(2)
+        return jax.grad(function)(x) if transform == "grad" else jax.vmap(function)(x)
+
+    for result in strategy.run(step).values:
+        assert not isinstance(result, jax.core.Tracer) and result.tolist() == [6.0, 6.0]
+    assert not isinstance(jax.jit(lambda x: x + 1)(jax.numpy.ones(1)), jax.core.Tracer)
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "merge_call", "assign", "assign on one device", "outside"])
+def test_what_happens_once_is_refused_in_a_function_that_jax_compiles(jax: Any, call: str) -> None:
+    """None of the arrays is a tracer: the call would be made while the function is compiled, and never again."""
+    strategy: Any = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    if call == "assign on one device":
+        strategy = refdist.OneDeviceStrategy("GPU:0")
+    with strategy.scope():
+        v = refdist.Variable(1.0, aggregation=refdist.VariableAggregation.SUM)
+
+    def function(x: Any) -> Any:
+        replica = refdist.get_replica_context()
+        if call == "all_reduce":
+            replica.all_reduce("SUM", 1.0)
+        elif call == "merge_call":
+            replica.merge_call(lambda strategy: None)
+        else:
+            v.assign(2.0)
+        return x
+
+    compiled = jax.jit(function)
+    with pytest.raises(RuntimeError, match=r"^\[RD09\] .*JAX compiles.*outside `jax.jit`"):
+        compiled(1.0) if call == "outside" else strategy.run(lambda: compiled(1.0))
+    assert float(v) == 1.0
+    assert float(jax.jit(lambda x: x + 1)(1.0)) == 2.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_rendezvous_in_a_callback_of_compiled_code_is_refused(jax: Any, compiled: bool) -> None:
+    """XLA would end the process."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def step() -> Any:
+        replica = refdist.get_replica_context()
+
+        def function(x: Any) -> Any:
+            return jax.pure_callback(lambda x: np.asarray(replica.all_reduce("SUM", x)), x, x)
+
+        return (jax.jit(function) if compiled else function)(jax.numpy.ones(2))
+
+    with pytest.raises(RuntimeError, match=r"\[RD09\] all_reduce.*by what JAX has compiled"):
+        strategy.run(step)
+    assert float(strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0)).values[0]) == 2.0
+    assert refdist.OneDeviceStrategy("GPU:0").run(step).tolist() == [1.0, 1.0]
+
+
 def test_workers_have_the_random_numbers_of_torch_to_themselves(torch: Any) -> None:
     def program() -> list[float]:
         strategy = refdist.MultiWorkerMirroredStrategy()

@@ -66,6 +66,16 @@ class Liar(InProcess):
             return super().ask(program, case)
 
 
+def test_a_difference_of_the_last_bit_counts_where_all_bits_do() -> None:
+    one = RandomProgram("Default", (("tf.constant(0.1)", "a constant"),))
+    exact, next_to_it = (Reply([{0: {"dtype": "float32", "shape": [], "data": [number]}}])
+                         for number in (0.10000000149011612, 0.10000000894069672))
+    assert first_difference(one, exact, next_to_it, range(1)) is None
+    found = first_difference(one, exact, next_to_it, range(1), bitwise=True)
+    assert found is not None and str(found.kind) == "a constant @ Default 1: another array"
+    assert first_difference(one, exact, exact, range(1), bitwise=True) is None
+
+
 def reversed_gather(right: Callable[..., Any]) -> Callable[..., Any]:
     def all_gather(*args: Any, **kwargs: Any) -> Any:
         return refdist.nest.map_structure(lambda one: one[::-1], right(*args, **kwargs))

@@ -48,11 +48,5 @@ class Jax(Hosted):
                     "`jax.grad` and `jax.vmap`, with the arrays that they return.")
         return ""
 
-    def traces(self) -> bool:
-        # The first question is fast and not in JAX's documents; the second one is, and makes an array.
-        context = getattr(getattr(jax, "_src", None), "core", None)
-        at_top = getattr(getattr(context, "trace_ctx", None), "is_top_level", None)
-        return not (at_top and at_top()) and isinstance(jnp.add(0, 0), jax.core.Tracer)
-
     def freeze(self, array: Array) -> Any:
         return array

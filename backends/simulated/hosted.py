@@ -61,10 +61,6 @@ class Hosted(Simulated):
         """What to write instead of a value of the library that is not an array; "" where nothing is known."""
         return ""
 
-    def traces(self) -> bool:
-        """Whether the library is compiling what runs now, so that a value that is read becomes a part of it."""
-        return False
-
     def put(self, array: Array, device: str) -> Any:
         return array if isinstance(array, self.array_types) else self.made(np.array(array))
 

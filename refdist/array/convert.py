@@ -27,7 +27,6 @@ import functools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from sys import modules
 from types import ModuleType
 from typing import Any, Protocol, TypeGuard
 
@@ -73,7 +72,6 @@ class Guest(Library, Protocol):
     def made(self, array: NDArray[np.generic], like: Any = None) -> Any: ...
     def contribution(self, array: Array, attempted: str) -> Any: ...
     def refusal(self, value: object) -> str: ...
-    def traces(self) -> bool: ...
 
 
 array_types: Field[dict[type, Library | None]] = Field(
@@ -126,12 +124,6 @@ def library_of(value: object) -> Library | None:
 def guest_of(value: object) -> Guest | None:
     """The guest from whose package a value is, also where it is no array: one that JAX traces."""
     return _guest(type(value))
-
-
-def compiled_by_jax() -> bool:
-    """Whether what runs now is traced by JAX, which compiles it and does not run it again."""
-    guest = guest_named.value("jax") if "jax" in modules else None
-    return guest is not None and guest.traces()
 
 
 def for_guest(library: Library | None, array: Array) -> Any:

@@ -53,7 +53,7 @@ import greenlet as greenlets
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
-from refdist.core import call_site, context_stack, history, inherited
+from refdist.core import call_site, context_stack, history, inherited, jax
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.rules.calls import Difference
 from refdist.core.states import States
@@ -155,8 +155,11 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
         run: the run in progress, None for a replica that is alone.
 
     Raises:
+        RD09: JAX compiles the function that makes it.
         RD22: the run has already been stopped.
     """
+    if "jax" in modules:
+        jax.refuse_in_compiled(call)
     sink = journal.recording.value
     if run is None:
         return call.execute([call])[0] if sink is None else _alone(sink, call)

@@ -1,9 +1,10 @@
-"""PyTorch's modes, of which each replica has its own, and its random numbers, of which each simulated worker has.
+"""PyTorch's modes and random numbers, of which each replica has its own.
 
-PyTorch keeps for each thread whether gradients are recorded (`no_grad`, `inference_mode`) and what `autocast` computes
-in.  All replicas share a thread, so a replica that waits inside `with torch.no_grad():` would leave the mode to the
-next one, and blocks that are not left in the reverse order would leave it behind after `run`.  Therefore the mode is
-put back as a whole whenever a replica goes on.
+PyTorch keeps for each thread whether gradients are recorded (`no_grad`, `inference_mode`), what `autocast` computes in
+and where new tensors are made (`with torch.device(...)`), and for the process their dtype and the generator of random
+numbers.  All replicas share a thread, so a replica that waits inside `with torch.no_grad():` would leave the mode to
+the next one, and blocks that are not left in the reverse order would leave it behind after `run`.  Therefore the mode
+is put back as a whole whenever a replica goes on.
 
 PyTorch is never imported here, and nothing here is called before it is loaded (`states`).  A program may import it
 inside a replica: a replica that began before has the mode of a new thread.
@@ -13,6 +14,8 @@ inside a replica: a replica that began before has the mode of a new thread.
 * How many `autocast` blocks are open decides when the copies of weights that they share are dropped, so the number
   belongs to the mode.  A replica does not see the copies of another one: a weight may have been changed in between.
   Where `autocast` was switched on without a block they are never dropped, so that is done at every turn.
+* A device for new tensors is one of the modes that see every function (`TorchFunctionMode`), which PyTorch keeps in a
+  stack.  Beside it, `set_default_device` remembers what it has put there, and PyTorch which device is meant now.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ from typing import Any, TypeAlias
 _NEEDED = "get_autocast_dtype", "inference_mode", "get_rng_state"
 _DEVICES = "cpu", "cuda", "mps", "xpu"
 
-Mode: TypeAlias = tuple[int, bool, bool, bool, bool, bool, bool, bool, object, object, object, object]
+Mode: TypeAlias = tuple[int, bool, bool, bool, bool, bool, bool, bool, object, object, object, object, object,
+                        list[object], object, object]
 """How many `autocast` blocks are open; inference, gradients, and whether `autocast` keeps copies of weights; whether
-each of `_DEVICES` is in autocast, and the dtype of each."""
+each of `_DEVICES` is in autocast, and the dtype of each; the dtype of new tensors, the modes that see every function,
+the device of new tensors, and what `set_default_device` has put there."""
 
 
 class _Entered(threading.local):
@@ -54,6 +59,8 @@ def _reader(torch: ModuleType) -> Callable[[], Mode]:
     inference, gradients = torch.is_inference_mode_enabled, torch.is_grad_enabled
     enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
     # PyTorch 2.4 has no autocast on "mps"; in its place another device is read twice.
+    default, modes, chosen = torch.get_default_dtype, _stack(), torch._GLOBAL_DEVICE_CONTEXT
+    places = sys.modules.get("torch.utils._device")
     cpu, cuda, mps, xpu = [(device if torch.amp.is_autocast_available(device) else "cpu",) for device in _DEVICES]
 
     def read() -> Mode:
@@ -61,8 +68,15 @@ def _reader(torch: ModuleType) -> Callable[[], Mode]:
         increment()
         return (decrement(), inference(), gradients(), cached(),
                 enabled(*cpu), enabled(*cuda), enabled(*mps), enabled(*xpu),
-                dtype(*cpu), dtype(*cuda), dtype(*mps), dtype(*xpu))
+                dtype(*cpu), dtype(*cuda), dtype(*mps), dtype(*xpu),
+                default(), modes(), getattr(places, "CURRENT_DEVICE", None), getattr(chosen, "device_context", None))
 
+    return read
+
+
+def _stack() -> Callable[[], list[object]]:
+    read: Callable[[], list[object]] = getattr(
+        sys.modules.get("torch.overrides"), "_get_current_function_mode_stack", list)
     return read
 
 
@@ -109,11 +123,21 @@ def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
     for _ in range(nesting, now[0]):
         torch.autocast_decrement_nesting()
     torch.set_autocast_cache_enabled(cached)
-    if now[4:] != wanted[4:]:
-        for device, enabled, dtype in zip(_DEVICES, wanted[4:8], wanted[8:], strict=True):
+    if now[4:12] != wanted[4:12]:
+        for device, enabled, dtype in zip(_DEVICES, wanted[4:8], wanted[8:12], strict=True):
             if torch.amp.is_autocast_available(device):
                 torch.set_autocast_enabled(device, enabled)
                 torch.set_autocast_dtype(device, dtype)
+    default, modes, place, chosen = wanted[12:]
+    if now[12] != default:
+        torch.set_default_dtype(default)
+    if now[13:] != wanted[13:]:
+        overrides, torch._GLOBAL_DEVICE_CONTEXT.device_context = sys.modules["torch.overrides"], chosen
+        sys.modules["torch.utils._device"].CURRENT_DEVICE = place  # type: ignore[attr-defined]
+        for _ in now[13]:
+            overrides._pop_mode()
+        for each in modes:
+            overrides._push_mode(each)
 
 
 def _of_a_new_thread() -> Mode:

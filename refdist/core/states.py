@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from refdist import errors
-from refdist.core import pytorch
+from refdist.core import jax, pytorch
 from refdist.runtime import process
 
 if TYPE_CHECKING:
@@ -78,6 +78,19 @@ class _Modes(State):
         pytorch.set_mode(saved, now)
 
 
+class _Contexts(State):
+    def save(self, call: CollectiveCall | None) -> list[Any] | None:
+        if call is not None and jax.is_in_callback():
+            raise errors.error(
+                "RD09", str(call), "it was called by what JAX has compiled, and other replicas run such code in the "
+                "same thread", "Return the array from the compiled function, and make the call with it; or run one "
+                "replica in a process, `python -m refdist launch -n N`.")
+        return jax.contexts()
+
+    def restore(self, saved: list[Any] | None, now: list[Any] | None) -> None:
+        jax.set_contexts(saved, now)
+
+
 class _Generator(State):
     """A generator of random numbers.
 
@@ -130,6 +143,8 @@ class _Fields(State):
 
 MODES = (
     Row("torch", _Modes()),
+    Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
+    Row("jax", _Contexts()),
 )
 """What each replica, simulated worker and function has of its own."""
 
@@ -138,7 +153,6 @@ PROCESS = (
     Row("os", _Variable("TF_CONFIG")),
     Row("random", _Generator(random.getstate, random.setstate)),
     Row("numpy", _Generator(np.random.get_state, np.random.set_state)),
-    Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
 )
 """What each simulated worker has of its own beside that, because it stands in for a process."""
 
@@ -173,12 +187,12 @@ class States:
     def begin(self, saved: Saved | None, now: Saved | None) -> None:
         """See `State.begin`."""
         for state in self._now():
-            state.begin(saved and saved.get(state), now and now.get(state))
+            state.begin((saved or {}).get(state), (now or {}).get(state))
 
     def restore(self, saved: Saved | None, now: Saved | None) -> None:
         """See `State.restore`."""
         for state in self._now():
-            state.restore(saved and saved.get(state), now and now.get(state))
+            state.restore((saved or {}).get(state), (now or {}).get(state))
 
 
 of_functions = States(MODES)

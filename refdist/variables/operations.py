@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from sys import modules
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
@@ -31,6 +32,7 @@ from refdist.array.convert import (
 )
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
+from refdist.core import jax
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
 from refdist.core.rules.variables import OPERATIONS, Computes, Takes
@@ -49,9 +51,12 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
 
     Raises:
         RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is not a number.
+        RD09: in a function that JAX compiles.
         RD25, RD34: not an array; for scatter_*, not IndexedSlices; slices without a dense_shape where the whole array
             is needed; an index out of range.
     """
+    if "jax" in modules:
+        jax.refuse_in_compiled(attempted)
     _, takes, computes = OPERATIONS[operation]
     if takes is not _VALUE:
         match takes:

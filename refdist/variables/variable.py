@@ -18,11 +18,11 @@ from numpy.typing import DTypeLike
 
 from refdist import errors, journal, notebook
 from refdist.array.backend import current_backend
-from refdist.array.convert import compiled_by_jax, dtype_of, read_only, short, to_array, to_numpy
+from refdist.array.convert import dtype_of, read_only, short, to_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
-from refdist.core import call_site, context_stack
+from refdist.core import call_site, context_stack, jax
 from refdist.core.cell import Cell
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.core.rules.table import Refusal
@@ -111,7 +111,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     def _to_current_device(self, array: Array) -> Any:
         if type(array) is not np.ndarray:
             array = read_only(array)
-        if compiled_by_jax():
+        if "jax" in sys.modules and jax.compiles():
             call_site.warn(f"JAX compiles a function that reads variable {self.name}: the compiled function keeps the "
                            "value of now and sees no later one. Pass `v.read_value()` to it as an argument.")
         device = context_stack.frame().device
