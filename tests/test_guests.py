@@ -6,6 +6,7 @@ The first part is for both libraries, on simulated devices (guests) and as the b
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -393,6 +394,17 @@ def test_functions_of_pytorch_take_variables(torch: Any, two: Any) -> None:
     for product in (torch.dot(x, plain), (x * plain).sum(), (plain * x).sum(), torch.stack([x, x]).matmul(plain)[0]):
         assert product.item() == 7.0 and product.requires_grad
     assert torch.cat([v, plain]).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_tensors_go_to_mpi_and_back_without_a_copy_and_have_the_simulator_s_bits(torch: Any) -> None:
+    printed = []
+    for how in (("run", "--workers", "2"), ("launch", "-n", "2")):
+        done = subprocess.run([sys.executable, "-m", "refdist", *how, str(ROOT / "tests" / "workers" / "tensors.py")],
+                              capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        assert (done.returncode, done.stderr) == (0, "")
+        printed.append(re.findall(r"(?:float|bfloat|int)\d+ \d+: \w{12}", done.stdout))
+    assert len(set(printed[0])) == 12 and sorted(printed[0]) == sorted(printed[1]) and len(printed[0]) == 24
+    assert re.findall(r"copies: (\d+) (\d+)", done.stdout) == 2 * [("0", "0")]
 
 
 # JAX: what is traced is computed later, and a collective now.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from refdist.array.convert import to_numpy
 from refdist.array.types import Array
 from refdist.backends.simulated.hosted import Hosted
 
@@ -34,12 +35,15 @@ class Jax(Hosted):
     def view(self, array: Any) -> NDArray[np.generic]:
         return np.asarray(array)
 
+    def put(self, array: Array, device: str) -> Any:
+        return array if isinstance(array, self.array_types) else self.made(to_numpy(array))
+
     def made(self, array: NDArray[np.generic], like: Any = None) -> Any:
         dtype = array.dtype
         if dtype.kind not in "biufcV" or dtype.names is not None or jax.dtypes.canonicalize_dtype(dtype) != dtype:
             return array
         # A copy: JAX may otherwise take the memory over while NumPy can still write to it.
-        made = jnp.array(array.astype(dtype.newbyteorder("=")), copy=True)
+        made = jnp.array(array.astype(dtype.newbyteorder("="), copy=False), copy=True)
         return made if like is None else jax.device_put(made, like.sharding)
 
     def refusal(self, value: object) -> str:

@@ -82,6 +82,8 @@ T = TypeVar("T")
 class MPITransport(ConnectableTransport):
     """This process and those started together with it."""
 
+    shares_results = False
+
     def __init__(self, mpi: mpi_types.MPI, watch: Watch, timeout: float) -> None:
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()

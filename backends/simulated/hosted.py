@@ -64,6 +64,9 @@ class Hosted(Simulated):
     def put(self, array: Array, device: str) -> Any:
         return array if isinstance(array, self.array_types) else self.made(np.array(array))
 
+    def take(self, array: NDArray[np.generic], device: str) -> Any:
+        return self.made(array)
+
     def put_all(self, arrays: Sequence[Array], devices: Sequence[str]) -> Sequence[Any]:
         return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 

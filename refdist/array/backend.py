@@ -119,6 +119,10 @@ class Backend(ABC):
         """What a receiver gets that must not change `array`: itself if it cannot be written to, else a copy."""
         return self.freeze(array)
 
+    def take(self, array: NDArray[np.generic], device: str) -> Any:
+        """As `put`, of an array that nobody else holds, whose memory may be taken over."""
+        return self.put(array, device)
+
     def is_immutable(self, array: Array) -> bool:
         """Whether nobody can write to the array, so that it may be stored without a copy."""
         return self.freeze(array) is array

@@ -3,6 +3,7 @@
 A transport carries NumPy arrays, and a program's arrays are its backend's, or PyTorch's or JAX's.  So strategies of
 several workers put `ThroughHost` around the transport: every verb takes arrays of any kind, hands NumPy's to the
 transport, and gives back arrays of the kind that it was given.  Where all are NumPy's it costs a look at their types.
+A library that can look at NumPy's memory, as PyTorch, takes over that of a result which no other worker holds.
 A backend that has a faster way between its devices (NCCL) puts a transport of its own around this one, and leaves to it
 what cannot go that way.
 
@@ -12,6 +13,7 @@ Results are on the first device of this worker; the caller copies them to the de
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -90,8 +92,18 @@ class ThroughHost(Transport):
 
     def _back(self, results: Sequence[Array], columns: Columns) -> list[Any]:
         libraries = [next(filter(None, map(library_of, column)), None) for column in columns]
-        return [result if library is None else self._put(result, library)
-                for result, library in zip(results, libraries, strict=True)]
+        return [result if library is None else self._taken(result, library) if self._is_own(result, column)
+                else self._put(result, library)
+                for result, library, column in zip(results, libraries, columns, strict=True)]
+
+    def _is_own(self, result: Array, column: Sequence[Array]) -> bool:
+        return not self._inner.shares_results and not any(
+            np.may_share_memory(to_numpy(result), to_numpy(part)) for part in column)
+
+    def _taken(self, array: Any, library: Library) -> Any:
+        with suppress(ValueError):  # memory that nobody can write to is copied where a library needs that
+            array.flags.writeable = True
+        return frozen(library.take(array, self._device))
 
     def _put(self, array: Array, library: Library) -> Any:
         return frozen(library.put(array, self._device))

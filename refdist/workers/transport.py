@@ -61,6 +61,7 @@ class Transport(ABC):
         rank: this worker, from 0.
         size: how many workers there are.
         timeout: seconds that a worker waits for the others.
+        shares_results: whether another worker of this process may hold the arrays of a result, too.
 
     Every verb raises:
         RD02 ... RD07, RD21: the workers made different calls.
@@ -70,6 +71,7 @@ class Transport(ABC):
     rank: int = 0
     size: int = 1
     timeout: float = 300.0
+    shares_results: bool = True
 
     def __deepcopy__(self, memo: dict[int, object]) -> Transport:
         return self  # the processes are connected once
