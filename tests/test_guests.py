@@ -360,6 +360,102 @@ def test_a_collective_inside_backward_is_refused_where_replicas_share_a_thread(t
         assert alone.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("inside", ["a function", "a hook", "an accumulated gradient", "a module's hook",
+                                    "a checkpoint", "vmap", "func.grad", "an assignment", "a merge call"])
+def test_a_rendezvous_where_pytorch_keeps_a_state_for_the_thread_changes_nothing(torch: Any, two: Any,
+                                                                               inside: str) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    with two.scope():
+        v = refdist.Variable(torch.zeros(2), aggregation=SUM)
+
+    def summed(*_: Any) -> Any:
+        if inside == "an assignment":
+            v.assign_add(torch.ones(2))
+        elif inside == "a merge call":
+            replica().merge_call(lambda strategy: v.assign(torch.ones(2)))
+        return replica().all_reduce("SUM", torch.ones(2))
+
+    class Synchronized(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(context: Any, x: Any) -> Any:
+            return x * 1.0
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> Any:
+            return summed()
+
+    def step() -> None:
+        weight = torch.ones(2, requires_grad=True)
+        match inside:
+            case "a function":
+                loss = Synchronized.apply(weight).sum()
+            case "an accumulated gradient":
+                weight.register_post_accumulate_grad_hook(lambda parameter: summed() and None)
+                loss = weight.sum()
+            case "a module's hook":
+                module = torch.nn.Linear(2, 2)
+                module.register_full_backward_hook(lambda *_: summed() and None)
+                loss = module(weight).sum()
+            case "a checkpoint":
+                loss = checkpoint(lambda x: (x * summed()).sum(), weight, use_reentrant=False)
+            case "vmap":
+                torch.vmap(lambda x: x * summed())(torch.ones(3, 2))
+            case "func.grad":
+                torch.func.grad(lambda x: (x * summed()).sum())(torch.ones(2))
+            case _:
+                weight.register_hook(lambda gradient: summed())
+                loss = weight.sum()
+        loss.backward()
+
+    # What `func.grad` makes is no tensor that can be looked at, so its value is refused first.
+    with pytest.raises((RuntimeError, ValueError), match=r"\[RD(09|25)\] .*Call it (after `backward`|outside)"):
+        two.run(step)
+    assert v.numpy().tolist() == [0.0, 0.0]
+    after = two.run(
+        lambda: torch.vmap(lambda x: x * 2)(replica().all_reduce("SUM", torch.ones(2))))
+    assert after.values[1].tolist() == [4.0, 4.0]
+
+
+def test_what_is_done_to_saved_tensors_belongs_to_a_replica(torch: Any, two: Any) -> None:
+    """A block of `saved_tensors_hooks`, as checkpoints and `save_on_cpu` are."""
+    packed: list[int] = []
+
+    def step() -> Any:
+        weight = torch.full((2,), 3.0, requires_grad=True)
+        own = number()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: packed.append(own) or (own, x), lambda pair: pair[1]):
+            replica().all_reduce("SUM", 0.0)
+            loss = (weight ** 2).sum()
+        replica().all_reduce("SUM", 0.0)
+        loss.backward()
+        return weight.grad
+
+    assert [gradient.tolist() for gradient in two.run(step).values] == [[6.0, 6.0]] * 2
+    assert packed == [0, 1]
+    (torch.ones(2, requires_grad=True) ** 2).sum().backward()
+    assert packed == [0, 1]
+
+
+def test_a_tensor_without_numbers_of_an_array_is_refused_with_advice(torch: Any, two: Any) -> None:
+    class Image(torch.Tensor):  # type: ignore[misc]
+        pass
+
+    tensors = {"to_dense": torch.ones(2).to_sparse(), "that has numbers": torch.ones(2, device="meta"),
+               "dequantize": torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8),
+               "to_padded_tensor": torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),
+               "as_subclass": torch.ones(2).as_subclass(Image)}
+    for advice, tensor in tensors.items():
+        with pytest.raises((ValueError, TypeError), match=rf"^\[RD25\] all_reduce: .*[Pp]ass .*{advice}"):
+            two.run(lambda tensor=tensor: replica().all_reduce("SUM", tensor))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_narrow_floats_of_pytorch_come_out_as_what_they_are(torch: Any, two: Any, dtype: str) -> None:
+    gathered = two.run(lambda: replica().all_gather(torch.tensor([1.0 + number()]).to(getattr(torch, dtype)), axis=0))
+    assert all(rows.dtype == getattr(torch, dtype) and rows.float().tolist() == [1.0, 2.0] for rows in gathered.values)
+
+
 def test_gradients_are_taken_of_what_a_replica_reads(torch: Any, two: Any) -> None:
     with two.scope():
         v = refdist.Variable(torch.tensor([1.0, 2.0]), aggregation=SUM)

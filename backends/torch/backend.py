@@ -89,9 +89,29 @@ class Torch(Hosted):
 
     def contribution(self, array: Array, attempted: str) -> Any:
         tensor: Any = array
+        refusal = self.refusal(tensor)
+        if refusal:
+            raise errors.error("RD25", attempted, f"the value is {errors.type_of(tensor)} whose numbers do not lie in "
+                               "memory as those of an array", refusal, kind=errors.InvalidValueError)
         if tensor.requires_grad:
             raise errors.error(
                 "RD34", attempted, f"the value is a tensor of shape {tuple(tensor.shape)} of which PyTorch records "
                 "gradients, and no gradient flows through a collective", "Pass `x.detach()`; reduce the gradients "
                 "after `backward()`.")
         return array
+
+    def refusal(self, value: object) -> str:
+        tensor: Any = value
+        if not isinstance(value, torch.Tensor):
+            return ""
+        if type(value) not in self.array_types:
+            return "What it has beside its numbers would be lost: pass `x.as_subclass(torch.Tensor)`."
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return "Call it outside `torch.func` and `torch.vmap`, with the tensors that they return."
+        if tensor.is_nested:
+            return "Pass `x.to_padded_tensor(0.0)`."
+        if tensor.layout is not torch.strided:
+            return "Pass `x.to_dense()`, or refdist.IndexedSlices."
+        if tensor.is_quantized:
+            return "Pass `x.dequantize()`."
+        return "Pass a tensor that has numbers." if tensor.device.type == "meta" else ""

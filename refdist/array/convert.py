@@ -85,7 +85,8 @@ _KINDS = "buifc"
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 # The standard's dtypes have NumPy's names, but do not say them.
 _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-          "float64", "complex64", "complex128", "bfloat16")
+          "float64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+          "float8_e5m2fnuz")
 
 
 # The backends whose arrays are taken beside those of the backend in use, by the package that defines their types.
@@ -139,7 +140,9 @@ def _guest(kind: type) -> Guest | None:
 
 @functools.lru_cache(maxsize=1024)
 def _name_of_guest(kind: type) -> str:
-    return GUESTS.get(kind.__module__.partition(".")[0], "")
+    # A subclass of its arrays is of the library, too.
+    names = [GUESTS.get(base.__module__.partition(".")[0], "") for base in kind.__mro__]
+    return next(filter(None, names), "")
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:

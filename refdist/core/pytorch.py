@@ -33,10 +33,11 @@ _NEEDED = "get_autocast_dtype", "inference_mode", "get_rng_state"
 _DEVICES = "cpu", "cuda", "mps", "xpu"
 
 Mode: TypeAlias = tuple[int, bool, bool, bool, bool, bool, bool, bool, object, object, object, object, object,
-                        list[object], object, object]
+                        list[object], object, object, list[tuple[Any, Any]]]
 """How many `autocast` blocks are open; inference, gradients, and whether `autocast` keeps copies of weights; whether
 each of `_DEVICES` is in autocast, and the dtype of each; the dtype of new tensors, the modes that see every function,
-the device of new tensors, and what `set_default_device` has put there."""
+the device of new tensors, and what `set_default_device` has put there; what is done to the tensors that autograd saves
+(`torch.autograd.graph.saved_tensors_hooks`, checkpoints)."""
 
 
 class _Entered(threading.local):
@@ -60,7 +61,8 @@ def _reader(torch: ModuleType) -> Callable[[], Mode]:
     enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
     # PyTorch 2.4 has no autocast on "mps"; in its place another device is read twice.
     default, modes, chosen = torch.get_default_dtype, _stack(), torch._GLOBAL_DEVICE_CONTEXT
-    places = sys.modules.get("torch.utils._device")
+    places, engine = sys.modules.get("torch.utils._device"), getattr(torch._C, "_autograd", None)
+    top, pop, push = [getattr(engine, f"_{what}_saved_tensors_default_hooks", None) for what in ("top", "pop", "push")]
     cpu, cuda, mps, xpu = [(device if torch.amp.is_autocast_available(device) else "cpu",) for device in _DEVICES]
 
     def read() -> Mode:
@@ -69,7 +71,8 @@ def _reader(torch: ModuleType) -> Callable[[], Mode]:
         return (decrement(), inference(), gradients(), cached(),
                 enabled(*cpu), enabled(*cuda), enabled(*mps), enabled(*xpu),
                 dtype(*cpu), dtype(*cuda), dtype(*mps), dtype(*xpu),
-                default(), modes(), getattr(places, "CURRENT_DEVICE", None), getattr(chosen, "device_context", None))
+                default(), modes(), getattr(places, "CURRENT_DEVICE", None), getattr(chosen, "device_context", None),
+                _saved_tensors_hooks(top, pop, push))
 
     return read
 
@@ -78,6 +81,17 @@ def _stack() -> Callable[[], list[object]]:
     read: Callable[[], list[object]] = getattr(
         sys.modules.get("torch.overrides"), "_get_current_function_mode_stack", list)
     return read
+
+
+def _saved_tensors_hooks(top: Any, pop: Any, push: Any) -> list[tuple[Any, Any]]:
+    # Only the innermost pair can be looked at.
+    stack: list[tuple[Any, Any]] = []
+    while top is not None and (pair := top(False)) is not None:
+        stack.insert(0, pair)
+        pop()
+    for pair in stack:
+        push(*pair)
+    return stack
 
 
 def _loaded() -> Callable[[], Mode] | None:
@@ -98,6 +112,13 @@ def is_in_backward() -> bool:
     torch = sys.modules.get("torch")
     task: Callable[[], int] = getattr(getattr(torch, "_C", None), "_current_graph_task_id", lambda: -1)
     return task() != -1
+
+
+def is_in_a_transform() -> bool:
+    """Whether a function runs that `torch.func` or `torch.vmap` transforms."""
+    functorch = getattr(getattr(sys.modules.get("torch"), "_C", None), "_functorch", None)
+    peek: Callable[[], object] = getattr(functorch, "peek_interpreter_stack", lambda: None)
+    return peek() is not None
 
 
 def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
@@ -128,10 +149,15 @@ def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
             if torch.amp.is_autocast_available(device):
                 torch.set_autocast_enabled(device, enabled)
                 torch.set_autocast_dtype(device, dtype)
-    default, modes, place, chosen = wanted[12:]
+    default, modes, place, chosen, hooks = wanted[12:]
     if now[12] != default:
         torch.set_default_dtype(default)
-    if now[13:] != wanted[13:]:
+    if now[16] != hooks:
+        for _ in now[16]:
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+        for pair in hooks:
+            torch._C._autograd._push_saved_tensors_default_hooks(*pair)
+    if now[13:16] != wanted[13:16]:
         overrides, torch._GLOBAL_DEVICE_CONTEXT.device_context = sys.modules["torch.overrides"], chosen
         sys.modules["torch.utils._device"].CURRENT_DEVICE = place  # type: ignore[attr-defined]
         for _ in now[13]:
