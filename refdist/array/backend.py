@@ -302,8 +302,9 @@ def named(name: str) -> Backend:
         RD27: no such backend, or it cannot work here.
     """
     backend = made.value.get(name) or made.value.setdefault(name, find(name)())
-    backend.name = name
-    backend.states = States(MODES, backend.thread_state())
+    if not hasattr(backend, "states"):
+        backend.name = name
+        backend.states = States(MODES, backend.thread_state())
     return backend
 
 

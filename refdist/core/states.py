@@ -74,9 +74,9 @@ class _Modes(State):
                 "replica in a process, `python -m refdist launch -n N`.")
         if call is not None and pytorch.is_in_a_transform():
             raise errors.error(
-                "RD09", str(call), "it was called in a function that `torch.func` or `torch.vmap` transforms, which keep "
-                "what they do for the thread, in which other replicas run, too", "Call it outside, with the tensors that "
-                "the transformed function returns.")
+                "RD09", str(call), "it was called in a function that `torch.func` or `torch.vmap` transforms, which "
+                "keep what they do for the thread, in which other replicas run, too", "Call it outside, with the "
+                "tensors that the transformed function returns.")
         return pytorch.mode()
 
     def restore(self, saved: pytorch.Mode | None, now: pytorch.Mode | None) -> None:
