@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 # Highest layer first; a name is a folder with all its files, or a file of refdist/ itself.  What stands in one layer
 # does not import each other.
 LAYERS = [
+    "tf",
     "insight tpu",
     "experimental tpu_experimental train compat",
     "nn coordinator",
@@ -32,7 +33,7 @@ LAYERS = [
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 # They import from everywhere, to show what users find there.
-FACES = {"__init__", "__main__", "tf", "compat.v2", "backends.__init__"}
+FACES = {"__init__", "__main__", "tf.__init__", "compat.v2", "backends.__init__"}
 # Lists of built-in plugins: found by name when they are asked for, as those of other packages are.
 BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
             ("array.backend", "backends.jax.backend"), ("array.backend", "backends.torch.backend"),
