@@ -113,6 +113,10 @@ class UnmatchedError(DataLossError, AssertionError):
     """What a program asserts of a checkpoint that was restored, and what is not so."""
 
 
+class DifferenceWarning(RefdistError, UserWarning):
+    """A number that TensorFlow computes otherwise, or that may not be what the program means."""
+
+
 class InternalError(RefdistError):
     """A bug in refdist itself: no program, right or wrong, should ever see it."""
 
@@ -292,6 +296,17 @@ CATALOGUE: dict[str, Code] = {
         "Arguments have the values that the documentation allows, and fit together. Where TensorFlow raises ValueError "
         "for an object of another type, that is a value, too.",
         "Pass what the message names."),
+    "RD35": Code(
+        "TensorFlow 2.21 computes another number", DifferenceWarning,
+        "What Keras's documents say of a gradient, a batch or a mean holds for the global batch, on any number of "
+        "replicas; where Keras on TensorFlow computes it for each replica alone, a warning says what comes out there.",
+        "Nothing is wrong here: the number of replicas does not change the result."),
+    "RD36": Code(
+        "all replicas draw the same random numbers", DifferenceWarning,
+        "A generator of seeds has one state, which all replicas read: the masks of a Dropout layer are the same on all "
+        "replicas, as under TensorFlow 2.21.",
+        "Where masks should differ, draw them from a `tf.random.Generator` that is made in the scope: each replica has "
+        "a stream of its own."),
 }
 
 

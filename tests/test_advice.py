@@ -406,8 +406,8 @@ IN_FOLDER = [
     ("RD33", "Make the strategy again and restore the latest checkpoint", lambda folder: server(folder, False),
      lambda folder: server(folder, True), 3),
 ]
-# Nothing that a program can write: install a package, and restart after a device has failed.
-OUTSIDE = {"RD27", "RD28"}
+# Nothing that a program can write: install a package, and restart after a device has failed; and what only warns.
+OUTSIDE = {"RD27", "RD28", "RD35", "RD36"}
 
 
 def plain(value: Any) -> Any:

@@ -8,8 +8,9 @@ found by following the places outwards from one chain to the next: a thousand re
 among them, which is compared by identity and is one object for the garbage collector.
 
 The whole chain counts, because a helper that wraps a collective is one line called from several places.  Frames of
-refdist itself are left out, and the chain ends at the function that runs a replica.  Where Python was told to keep no
-columns (`-X no_debug_ranges`), two calls on one line cannot be told apart and count as the same place.
+refdist itself are left out, and those of Keras, and the chain ends at the function that runs a replica.  Where Python
+was told to keep no columns (`-X no_debug_ranges`), two calls on one line cannot be told apart and count as the same
+place.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from itertools import islice, zip_longest
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeVar
 
+from greenlet import getcurrent
+
 from refdist import notebook
 
 _PACKAGE = __name__.partition(".")[0]
 # Modules of Python and NumPy through which refdist calls itself, or a program refdist.
 _BETWEEN = ("contextlib", "functools", "numpy.lib.mixins")
+# Keras, and what it calls itself through: they call refdist for a program.
+_KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
 
 
 class Place(NamedTuple):
@@ -79,6 +84,10 @@ def is_ours(module: str) -> bool:
     return module == _PACKAGE or module.startswith(_PACKAGE + ".")
 
 
+def _is_library(module: str) -> bool:
+    return is_ours(module) or module.startswith(_KERAS_S)
+
+
 def end_at(code: CodeType) -> None:
     """Below frames of `code` there is nothing that a user wrote."""
     _known[id(code)] = _ROOT, code
@@ -97,7 +106,7 @@ def of(frame: FrameType | None) -> Site:
         code = frame.f_code
         entry = known.get(id(code))
         if entry is None:
-            entry = known[id(code)] = (_OURS if is_ours(frame.f_globals.get("__name__", "")) else {}), code
+            entry = known[id(code)] = (_OURS if _is_library(frame.f_globals.get("__name__", "")) else {}), code
         places = entry[0]
         if type(places) is dict:
             at = frame.f_lasti
@@ -145,10 +154,16 @@ _told: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}  # what w
 def _outwards(frame: FrameType) -> tuple[int, Place | None]:
     # How many frames out the program is; or where it made the call that is carried out for all replicas.
     level = 1
-    while frame.f_back is not None and ((module := frame.f_globals.get("__name__", "")) in _BETWEEN or is_ours(module)):
+    while frame.f_back is not None and ((module := frame.f_globals.get("__name__", "")) in _BETWEEN
+                                            or _is_library(module)):
         if frame.f_code in _carriers and meeting.get():
             return level, meeting.get()[0]
         frame, level = frame.f_back, level + 1
+    if frame.f_back is None and _is_library(frame.f_globals.get("__name__", "")):
+        # A replica in which nothing of the program runs: `fit`.  Where was the run started?
+        outside = getcurrent().parent
+        started = () if outside is None else of(outside.gr_frame)
+        return level, started[0] if started else None
     return level, None
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from refdist import errors
-from refdist.core import jax, pytorch
+from refdist.core import jax, keras, pytorch
 from refdist.runtime import process
 
 if TYPE_CHECKING:
@@ -96,6 +96,14 @@ class _Contexts(State):
         jax.set_contexts(saved, now)
 
 
+class _Scopes(State):
+    def save(self, call: CollectiveCall | None) -> keras.Scopes | None:
+        return keras.scopes()
+
+    def restore(self, saved: keras.Scopes | None, now: keras.Scopes | None) -> None:
+        keras.set_scopes(saved)
+
+
 class _Generator(State):
     """A generator of random numbers.
 
@@ -150,6 +158,7 @@ MODES = (
     Row("torch", _Modes()),
     Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
     Row("jax", _Contexts()),
+    Row("keras", _Scopes()),
 )
 """What each replica, simulated worker and function has of its own."""
 

@@ -125,6 +125,12 @@ class _Shared(Variable):
             case _:
                 assert_never(cell)
 
+    def _stored(self) -> Any:
+        cell = self._reads[context_stack.situation(self._strategy)]
+        if cell is _READ_OWN_COPY:
+            return self._local_copy()._array
+        return self._copies[0]._array if cell is _READ_FIRST_COPY else None
+
     def _reduced(self, op: ReduceOp) -> Any:
         # A read of all copies.
         attempted, extended = f"reading variable {self.name}", self._strategy.extended

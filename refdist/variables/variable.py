@@ -125,6 +125,10 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The value as a read-only array."""
         return self._read()
 
+    def _stored(self) -> Any:
+        # The array that a read gives, as it is stored, so that nobody may write to it; None where a read computes one.
+        return None
+
     def sparse_read(self, indices: object, name: str | None = None) -> Any:
         """The rows at `indices` of the first dimension, as a read-only array.
 
@@ -366,6 +370,9 @@ class ResourceVariable(Variable):
 
     def _read(self) -> Any:
         return self._to_current_device(self._array)
+
+    def _stored(self) -> Any:
+        return self._array
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         attempted = f"{operation} of variable {self._name}:0"

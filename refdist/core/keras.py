@@ -1,0 +1,43 @@
+"""Keras's scopes, of which each replica has its own.
+
+Keras keeps for each thread which names, dtypes and stateless or symbolic scopes are open, and which layer is being
+called.  All replicas share a thread, so what one of them has open is put away while another one runs.  What else Keras
+keeps there (counters of names, the global generator of seeds) is the program's, not a replica's.
+
+Keras is never imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_SCOPES = ("name_scope_stack", "autocast_scope", "stateless_scope", "symbolic_scope", "torch_device",
+           "current_call_ctx", "tracking_on")
+
+Scopes = tuple[Any, ...]
+
+
+def _tracker() -> Any:
+    # `keras.utils.clear_session` replaces it.
+    module: Any = sys.modules.get("keras.src.backend.common.global_state")
+    return getattr(module, "GLOBAL_STATE_TRACKER", None)
+
+
+def scopes() -> Scopes | None:
+    """What is open in this thread; None without Keras."""
+    tracker = _tracker()
+    return None if tracker is None else tuple(_own(getattr(tracker, name, None)) for name in _SCOPES)
+
+
+def set_scopes(wanted: Scopes | None) -> None:
+    """Opens what `scopes` returned and nothing else; None, from before Keras was imported, opens nothing."""
+    tracker = _tracker()
+    if tracker is not None:
+        for name, value in zip(_SCOPES, wanted or (None,) * len(_SCOPES), strict=True):
+            setattr(tracker, name, _own(value))
+
+
+def _own(value: Any) -> Any:
+    # The stack of names is written in place.
+    return list(value) if type(value) is list else value

@@ -1,0 +1,125 @@
+"""Keras's optimizers: in a replica, gradients are summed over all replicas, and the step is taken once.
+
+A step computes the same numbers for every copy of a mirrored variable.  So the replicas meet, and Keras's own `apply`
+runs once, across replicas: everything that it does (clipping, weight decay, averages of weights, accumulated gradients,
+loss scaling, constraints, the count of iterations) is done to the sum, as Keras's documents say of *the* gradient.
+
+TensorFlow 2.21 clips the gradient of each replica before the sum.  Where that is another number, a warning says which.
+
+Keras's optimizers for PyTorch write tensors in place, past the variables.  In a scope Keras makes those that it has for
+all backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from keras.src import ops
+from keras.src.backend.torch.optimizers.torch_optimizer import TorchOptimizer
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+
+from refdist import errors
+from refdist.core import call_site, context_stack
+from refdist.core.rules.options import ReduceOp
+from refdist.strategies.replica_context import has_strategy
+from refdist.tf.keras.seams import replace
+from refdist.tf.keras.variables import of_strategy
+
+_CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
+
+
+def _new(original: Callable[..., Any]) -> Callable[..., Any]:
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        return object.__new__(cls) if has_strategy() else original(cls, *args, **kwargs)
+    return new
+
+
+def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        replica: Any = context_stack.frame().replica
+        if replica is None or not has_strategy():
+            with torch.no_grad():  # it reads variables of which gradients are recorded
+                return original(self, grads, trainable_variables)
+        grads, variables = list(grads), None if trainable_variables is None else list(trainable_variables)
+        _check(self, replica.strategy, grads, variables)
+        # By position, so that replicas without a gradient for one variable do not add those of different ones.
+        present = {str(i): grad.detach() for i, grad in enumerate(grads) if grad is not None}
+        total = replica.all_reduce(ReduceOp.SUM, present) if present else present
+        clipped = _clipped_alone(self, replica, present)
+
+        def step(strategy: Any, total: Mapping[str, Any], clipped: Sequence[Any]) -> None:
+            sums = {key: strategy.experimental_local_results(value)[0] for key, value in total.items()}
+            if clipped:
+                _compare(self, list(sums.values()), [strategy.experimental_local_results(one)[0] for one in clipped])
+            with torch.no_grad():
+                original(self, [sums.get(str(i)) for i in range(len(grads))], variables)
+
+        replica.merge_call(step, args=(total, clipped))
+        return None
+    return apply
+
+
+def _decay(original: Callable[..., Any]) -> Callable[..., Any]:
+    def apply_weight_decay(self: Any, variables: Any) -> None:
+        of_ours = any(of_strategy(variable) is not None for variable in variables)
+        (BaseOptimizer._apply_weight_decay if of_ours else original)(self, variables)
+    return apply_weight_decay
+
+
+def _check(optimizer: Any, strategy: Any, grads: list[Any], variables: list[Any] | None) -> None:
+    attempted = f"{type(optimizer).__name__}.apply {context_stack.describe()}"
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    for variable in (inner._iterations, *(variables or ())):
+        if of_strategy(variable) is not strategy:
+            what = "the optimizer" if variable is inner._iterations else f"Keras variable {variable.path!r}"
+            raise errors.error("RD11", attempted, f"{what} was made outside the scope of the strategy",
+                               "Make the model and the optimizer inside `with strategy.scope():`.")
+    for grad, variable in zip(grads, variables or (), strict=False):
+        if grad is not None and tuple(grad.shape) != tuple(variable.shape):
+            raise errors.error("RD04", attempted, f"the gradient of {variable.path!r} has shape {tuple(grad.shape)}, "
+                               f"the variable {tuple(variable.shape)}", "Pass one gradient for each variable.")
+
+
+def _clipped_alone(optimizer: Any, replica: Any, grads: Mapping[str, Any]) -> Sequence[Any]:
+    # The sum of what TensorFlow would clip on each replica; asked once, to say so.
+    if replica.num_replicas_in_sync == 1 or getattr(optimizer, "_compared_by_refdist", False) or not grads or all(
+            getattr(optimizer, name, None) is None for name in _CLIPPING):
+        return ()
+    if optimizer.gradient_accumulation_steps:  # an error under TensorFlow
+        return ()
+    with torch.no_grad():
+        clipped = list(optimizer._clip_gradients(list(grads.values())))
+    return list(replica.all_reduce(ReduceOp.SUM, clipped))
+
+
+def _compare(optimizer: Any, total: list[Any], tensorflow_s: list[Any]) -> None:
+    optimizer._compared_by_refdist = True
+    with torch.no_grad():
+        ours = list(optimizer._clip_gradients(total))
+    if all(torch.allclose(one, other, rtol=1e-4) for one, other in zip(ours, tensorflow_s, strict=True)):
+        return
+    name = next(name for name in _CLIPPING if getattr(optimizer, name, None) is not None)
+    call_site.warn(str(errors.error(
+        "RD35", f"{type(optimizer).__name__}({name}={getattr(optimizer, name)}).apply",
+        f"the gradient of all replicas is clipped, to a norm of {_norm(ours):.6g}; TensorFlow 2.21 clips the gradient "
+        f"of each replica before the sum, which has the norm {_norm(tensorflow_s):.6g}",
+        "Nothing is wrong here: the number of replicas does not change the step.")), errors.DifferenceWarning)
+
+
+def _norm(grads: Sequence[Any]) -> float:
+    return float(ops.sqrt(sum(ops.sum(ops.square(grad)) for grad in grads)))
+
+
+def connect() -> None:
+    """From now on optimizers that are made in a scope reduce once."""
+    if TorchOptimizer.__new__ is not _made:
+        TorchOptimizer.__new__ = staticmethod(_made)
+    replace(TorchOptimizer, "_apply_weight_decay", _decay)
+    replace(BaseOptimizer, "apply", _apply)
+    replace(LossScaleOptimizer, "apply", _apply)
+
+
+_made = _new(TorchOptimizer.__new__)

@@ -1,0 +1,207 @@
+"""Keras's variables: those made in a scope hold a variable of the strategy.
+
+A strategy's Keras variable is a subclass of Keras's own, which Keras makes where a strategy's scope is open.  `value`
+in a replica is a tensor of that replica alone, of which PyTorch records gradients.  It stays the same tensor until the
+variable is written: the gradient is asked of the object with which the loss was computed.
+
+Keras says of few variables what becomes of the copies, so who makes them decides (`_POLICIES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import torch
+from keras.src.backend.common import global_state
+from keras.src.backend.common.stateless_scope import get_stateless_scope, in_stateless_scope
+from keras.src.backend.torch import core
+from keras.src.backend.torch.layer import TorchLayer
+
+from refdist import errors
+from refdist.core import context_stack
+from refdist.core.rules.options import VariableAggregation as Aggregation
+from refdist.core.rules.options import VariableSynchronization as Synchronization
+from refdist.core.rules.variables import Kind
+from refdist.strategies.replica_context import has_strategy
+from refdist.tf.keras.seams import replace
+from refdist.variables.creation import for_all_replicas
+from refdist.variables.variable import Variable
+
+# Of variables that Keras makes AUTO and NONE and that no optimizer updates, by who makes them.  On TensorFlow each
+# replica writes its own copy of such a variable, and all other code sees the first: that is ONLY_FIRST_REPLICA.
+_POLICIES: dict[str, tuple[Synchronization, Aggregation]] = {
+    "a layer's statistics": (Synchronization.ON_READ, Aggregation.ONLY_FIRST_REPLICA),
+    "a generator of seeds": (Synchronization.ON_READ, Aggregation.ONLY_FIRST_REPLICA),
+    "anything else": (Synchronization.AUTO, Aggregation.NONE),
+}
+
+
+class StrategyVariable(keras.Variable):  # type: ignore[misc]
+    """A Keras variable whose value is in a variable of a strategy.
+
+    Attributes:
+        dropped: whether the statistics of the batch do not count, because it has no rows; asked at each write.
+    """
+
+    dropped: Callable[[], bool] = staticmethod(lambda: False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Keras may make the value later, when the maker's scope is no longer open.
+        names = global_state.get_global_attribute("name_scope_stack") or [None]
+        self._maker = getattr(names[-1], "caller", None)
+        super().__init__(*args, **kwargs)
+
+    def _initialize_with_initializer(self, initializer: Callable[..., Any]) -> None:
+        self._initialize(lambda: core.convert_to_tensor(initializer(self._shape, dtype=self._dtype)))
+
+    def _initialize(self, value: Any) -> None:
+        if isinstance(value, torch.nn.Parameter):
+            raise errors.error("RD20", f"Keras variable {self.path!r}", "it is a parameter of a PyTorch module, which "
+                               "reads and writes its own tensor", "Use layers of Keras in the scope of a strategy.")
+        synchronization, aggregation = _policy(self)
+        with _made_for_all():
+            self._value = Variable(
+                value if callable(value) else value.detach(), trainable=self._trainable, name=self.path,
+                synchronization=synchronization, aggregation=aggregation)
+        self._has_parts = self._value._kind is Kind.ON_READ  # a part of each replica's own
+        self._is_statistic = self._has_parts and isinstance(self._maker, keras.Layer)
+        # By the replica that reads, None outside: the array that the variable had, the tensor made of it, and how often
+        # that had been written.
+        self._tensors: dict[int | None, tuple[Any, Any, int]] = {}
+
+    @property
+    def value(self) -> Any:
+        """The value for the code that reads: in a replica, a tensor of this replica's own."""
+        if self._value is None or (
+                in_stateless_scope() and get_stateless_scope().get_current_value(self) is not None):
+            return super().value
+        if core.get_device() == "meta":  # Keras infers shapes
+            return self._maybe_autocast(self._tensor(torch.empty(
+                self._shape, dtype=core.to_torch_dtype(self._dtype), device="meta")))
+        return self._maybe_autocast(self._current())
+
+    def _current(self) -> Any:
+        variable = self._value
+        stored = variable._stored()
+        replica = context_stack.frame().replica_id
+        array, tensor, written = self._tensors.get(replica, (None, None, 0))
+        if tensor is not None and tensor._version != written:
+            del self._tensors[replica]
+            raise errors.error("RD20", f"reading Keras variable {self.path!r} {context_stack.describe()}",
+                               "the tensor that an earlier read returned was written in place, and the variable does "
+                               "not see that", "Call `variable.assign(value)`, or an optimizer of Keras.")
+        if stored is None or array is not stored:
+            array = variable.read_value() if stored is None else stored
+            tensor = self._tensor(core.convert_to_tensor(array, dtype=self._dtype).detach().clone())
+            if stored is not None:
+                self._tensors[replica] = stored, tensor, tensor._version
+        return tensor
+
+    def _tensor(self, tensor: Any) -> Any:
+        return torch.nn.Parameter(tensor, requires_grad=self._trainable)
+
+    def _direct_assign(self, value: Any) -> None:
+        if not (self._is_statistic and self.dropped()):
+            self._value.assign(value.detach(), read_value=False)
+
+    def assign_add(self, value: Any) -> Any:
+        """Adds to the value: of what several replicas add, the aggregation is added once."""
+        return self._add("assign_add", value)
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtracts from the value, as `assign_add` adds."""
+        return self._add("assign_sub", value)
+
+    def _add(self, operation: str, value: Any) -> Any:
+        if in_stateless_scope() or self._value is None or self._has_parts:
+            return getattr(super(), operation)(value)
+        change = self._convert_to_tensor(value, dtype=self._dtype).detach()
+        if not change.ndim:
+            change = change.expand(self._shape)
+        getattr(self._value, operation)(change, read_value=False)
+        return self.value
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers update it."""
+        return bool(self._trainable)
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        if self._value is not None:
+            self._tensors.clear()
+
+
+class _made_for_all:  # noqa: N801 - written like a function
+    # In a replica, a `with` block in which a variable is made across replicas.  A layer is built by the first replica
+    # that calls it: the others find it built, so they cannot be waited for.
+
+    def __enter__(self) -> None:
+        frame = context_stack.frame()
+        if frame.kind == context_stack.REPLICA:
+            creators = tuple(creator for creator in frame.creators if creator is not for_all_replicas)
+            frame = context_stack.Frame(frame, frame.strategy, context_stack.CROSS, device=frame.device,
+                                        creators=creators)
+        self._pushed = context_stack.pushed(frame)
+        self._pushed.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._pushed.__exit__(*error)
+
+
+def of_strategy(variable: object) -> Any:
+    """The strategy whose variable a Keras variable holds; None where it is Keras's own."""
+    return variable._value.distribute_strategy if isinstance(variable, StrategyVariable) else None
+
+
+def _policy(variable: Any) -> tuple[Synchronization, Aggregation]:
+    asked = Synchronization[variable.synchronization.upper()], Aggregation[variable.aggregation.upper()]
+    if asked != _POLICIES["anything else"] or variable._trainable:
+        return asked
+    if isinstance(variable._maker, keras.random.SeedGenerator):
+        return _POLICIES["a generator of seeds"]
+    if isinstance(variable._maker, keras.Layer) and "float" in variable._dtype:
+        return _POLICIES["a layer's statistics"]
+    return asked
+
+
+def _new(cls: type, *args: object, **kwargs: object) -> Any:
+    return object.__new__(StrategyVariable if cls is keras.Variable and has_strategy() else cls)
+
+
+def _assign_in_replica(original: Callable[..., Any]) -> Callable[..., Any]:
+    def assign(self: Any, value: Any) -> None:
+        replica: Any = context_stack.frame().replica
+        # A generator of seeds that is everybody's draws on.
+        if replica is not None and replica.num_replicas_in_sync > 1 and self.name != "seed_generator_state":
+            raise errors.error("RD11", f"assign to Keras variable {self.path!r} {context_stack.describe()}",
+                               "it was made outside the scope of the strategy, and has one copy")
+        original(self, value)
+    return assign
+
+
+def _track(original: Callable[..., Any]) -> Callable[..., Any]:
+    # A layer's parameters, as PyTorch asks for them, are those of the code that asks.
+    def named_parameters(self: Any, prefix: str = "", *args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(variable, StrategyVariable) for variable in self.variables):
+            return original(self, prefix, *args, **kwargs)
+        return ((f"{prefix}.{variable.path}".lstrip("."), variable.value) for variable in self.variables)
+    return named_parameters
+
+
+def _register(original: Callable[..., Any]) -> Callable[..., Any]:
+    def track(self: Any) -> None:
+        if not any(isinstance(variable, StrategyVariable) for variable in self.variables):
+            original(self)
+    return track
+
+
+def connect() -> None:
+    """From now on Keras makes variables of the strategy in whose scope it makes them."""
+    keras.Variable.__new__ = staticmethod(_new)
+    replace(keras.Variable, "_direct_assign", _assign_in_replica)
+    replace(TorchLayer, "named_parameters", _track)
+    replace(TorchLayer, "_track_variables", _register)
