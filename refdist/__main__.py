@@ -3,6 +3,8 @@
 `python -m refdist launch -n 4 script.py`: in several processes, started by mpiexec.
 
 `python -m refdist launch --workers 4 --ps 2 script.py`: a coordinator, workers and parameter servers, each a process.
+
+`python -m refdist run --tensorflow script.py`: a program written for TensorFlow, or a notebook, without TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from typing import NoReturn
 import refdist
 from refdist.backends.mpi import alone
 from refdist.backends.mpi.supervisor import ENDING
+from refdist.tf import programs
+from refdist.tf.stand_in import install
 from refdist.workers.launcher import SERVERS_VARIABLE
 
 
@@ -35,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"refdist {refdist.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="run a script once per worker, in lock step, in one process")
-    run.add_argument("--workers", type=int, default=2, help="how many workers (default 2)")
+    run.add_argument("--workers", type=int, help="how many workers (default 2; 1 with --tensorflow)")
     run.add_argument("--replicas-per-worker", type=int,
                      help="simulated GPUs of each (default those of REFDIST_DEVICES)")
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
@@ -43,6 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     launch.add_argument("--ps", type=int, default=0, help="how many parameter servers, beside a coordinator")
     launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
     for command in (run, launch):
+        command.add_argument("--tensorflow", action="store_true",
+                             help="let `import tensorflow` of the program find refdist.tf; it may be a notebook")
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
         command.add_argument("script", type=Path, help="the program")
         command.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
@@ -57,7 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     def program() -> int:
         try:
-            runpy.run_path(os.path.abspath(options.script), run_name="__main__")
+            if options.tensorflow:
+                programs.run(options.script)
+            else:
+                runpy.run_path(os.path.abspath(options.script), run_name="__main__")
         except SystemExit as ended:
             if ended.code is None or isinstance(ended.code, int):
                 return ended.code or 0
@@ -70,7 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(options.script.parent))
     try:
         with refdist.insight.record_to(options.record) if options.record else nullcontext():
-            return max(refdist.simulate_workers(program, options.workers, options.replicas_per_worker))
+            if options.tensorflow:
+                install()
+            workers = options.workers
+            if workers is None:
+                workers = 1 if options.tensorflow else 2
+            return max(refdist.simulate_workers(program, workers, options.replicas_per_worker))
     finally:
         sys.argv, sys.path[:] = before
 
@@ -86,7 +100,8 @@ def _launch(options: argparse.Namespace) -> NoReturn:
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
     os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(processes), *python,
-                              str(options.script), *options.arguments])
+                              *(["-m", "refdist.tf"] if options.tensorflow else []), str(options.script),
+                              *options.arguments])
 
 
 if __name__ == "__main__":

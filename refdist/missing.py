@@ -88,12 +88,18 @@ def explain(modules: Mapping[str, ModuleType]) -> None:
     for name, module in list(modules.items()):
         if name.partition(".")[0] == package:
             own = vars(module)
-            own["__getattr__"] = partial(_refuse, module)
+            own.setdefault("__getattr__", partial(refuse, module))
             if "__all__" in own:
-                own["__dir__"] = partial(sorted, {*own["__all__"], *(each for each in own if each.startswith("__"))})
+                shown = {*own["__all__"], *(each for each in own if each.startswith("__"))}
+                own.setdefault("__dir__", partial(sorted, shown))
 
 
-def _refuse(module: ModuleType, name: str) -> object:
+def refuse(module: ModuleType, name: str) -> object:
+    """Raises the AttributeError for a name that a module lacks.
+
+    Raises:
+        RD20: TensorFlow has the name.
+    """
     advice = INSTEAD.get(name) or (f"Write `np.{name}`." if name in np.__all__ else "")
     if advice:
         raise _with_advice(module.__name__, name, advice)

@@ -11,7 +11,7 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives
 from refdist.array.backend import constant, current_backend
-from refdist.array.convert import as_array, astype, dtype_of, native, on_device_of, to_array, xp_of
+from refdist.array.convert import as_array, astype, dtype_of, library_of, native, on_device_of, to_array, xp_of
 from refdist.array.float_errors import Reported
 from refdist.array.types import Array
 from refdist.core import context_stack
@@ -59,7 +59,8 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
     if losses.ndim == 0:
         raise errors.error("RD34", attempted, "per_example_loss has rank 0", "Pass one loss for each example.")
     if sample_weight is not None:
-        losses = _weighted(losses, constant(sample_weight), attempted)
+        weights: Any = sample_weight if _is_recorded(sample_weight) else constant(sample_weight)
+        losses = _weighted(losses, weights, attempted)
     if global_batch_size is None:
         size = losses.shape[0] * _replicas(attempted, " or pass `global_batch_size`")
     else:
@@ -122,9 +123,14 @@ def embedding_lookup(params: object, ids: object) -> Any:
 
 
 def _numbers(value: object, attempted: str) -> Any:
-    array = constant(value)
+    # A tensor of which gradients are recorded stays itself: a copy of it would have none.
+    array: Any = value if _is_recorded(value) else constant(value)
     collectives.reducible(array, attempted)
     return array
+
+
+def _is_recorded(value: object) -> bool:
+    return library_of(value) is not None and bool(getattr(value, "requires_grad", False))
 
 
 def _replicas(attempted: str, otherwise: str = "") -> int:
@@ -153,6 +159,9 @@ def _weighted(losses: Array, weights: Array, attempted: str) -> Any:
     except ValueError as error:
         raise errors.error("RD04", attempted, f"the losses have shape {losses.shape} and the weights {shape}",
                            "Pass one weight for each loss.") from error
+    if _is_recorded(losses) or _is_recorded(weights):
+        tensors: tuple[Any, Any] = losses, weights
+        return (tensors[0] * tensors[1]).to(tensors[0].dtype)
     with on_device_of(losses):
         return astype(as_array(astype(losses, wide) * astype(weights, wide)), dtype)
 
@@ -170,6 +179,9 @@ def _size(value: object, attempted: str) -> int:
 def _quotient(losses: Array, size: int) -> Any:
     own = dtype_of(losses)
     dtype = np.dtype(MEAN_DTYPE.get(own.name, own))
+    if _is_recorded(losses):
+        recorded: Any = losses
+        return recorded.sum() / size
     with on_device_of(losses), Reported("add"):
         total = as_array(xp_of(losses).sum(losses, dtype=native(dtype, losses)))
     # The size in the dtype of the losses, which may round it.

@@ -30,6 +30,8 @@ class Hosted(Simulated):
     `freeze`.  Arithmetic is that of `Simulated`.
     """
 
+    makes_all = True
+
     def __init__(self) -> None:
         self._functions = _Functions(self)
 

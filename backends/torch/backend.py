@@ -91,8 +91,10 @@ class Torch(Hosted):
         tensor: Any = array
         refusal = self.refusal(tensor)
         if refusal:
-            raise errors.error("RD25", attempted, f"the value is {errors.type_of(tensor)} whose numbers do not lie in "
-                               "memory as those of an array", refusal, kind=errors.InvalidValueError)
+            raise errors.error("RD34", attempted, f"the value is {errors.type_of(tensor)} whose numbers do not lie in "
+                               "memory as those of an array", refusal)
+        if tensor.requires_grad and not torch.is_grad_enabled():
+            return tensor.detach()  # nothing is recorded here, so no gradient is lost
         if tensor.requires_grad:
             raise errors.error(
                 "RD34", attempted, f"the value is a tensor of shape {tuple(tensor.shape)} of which PyTorch records "

@@ -78,12 +78,14 @@ class Backend(ABC):
         array_types: the types of its arrays, but for NumPy's.
         states: what each replica has of its own beside its context variables; refdist sets it, as the name.
         takes_guests: whether it also computes with the arrays of PyTorch and JAX, as what they are.
+        makes_all: whether what a program makes or reads outside any device is an array of its own, too, not NumPy's.
     """
 
     name: str = ""
     array_types: tuple[type, ...] = ()
     states: States
     takes_guests: bool = False
+    makes_all: bool = False
 
     def __deepcopy__(self, memo: dict[int, object]) -> Backend:
         return self  # the devices of a process exist once
@@ -383,8 +385,8 @@ def constant(value: object, dtype: object = None) -> Any:
     Source: tf.constant.
     """
     array = to_array(value, dtype, attempted="constant")
-    device = context_stack.frame().device
-    return current_backend().put(array, device) if device else array
+    device, backend = context_stack.frame().device, current_backend()
+    return backend.put(array, device) if device or backend.makes_all else array
 
 
 _plugins = Plugins("backend", Backend, BUILT_IN,  # type: ignore[type-abstract]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
+from refdist.array.backend import current_backend
 from refdist.array.convert import (
     frozen,
     guest_of,
@@ -18,6 +19,7 @@ from refdist.array.convert import (
     numpy_dtype,
     read_only,
     to_array,
+    to_numpy,
     xp_of,
 )
 from refdist.core.integers import integer
@@ -73,6 +75,18 @@ def _given(leaf: object) -> Any:
     # The program's own array, which is not copied; rows of what cannot be protected are copied as they are handed out.
     array = to_array(leaf)
     return read_only(array) if type(array) is np.ndarray else array
+
+
+def as_the_backend_s(element: object) -> Any:
+    """The element with arrays of the backend in use, for a program that has no others."""
+    backend = current_backend()
+    return nest.map_structure(
+        lambda leaf: backend.put(np.asarray(leaf), "") if isinstance(leaf, (np.ndarray, np.generic)) else leaf, element)
+
+
+def as_numpy_s(element: object) -> Any:
+    """The element with NumPy's arrays."""
+    return nest.map_structure(lambda leaf: leaf if library_of(leaf) is None else to_numpy(leaf), element)
 
 
 def arrays(structure: object, convert: Callable[[object], object] = _given) -> Any:

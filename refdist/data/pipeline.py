@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from refdist import errors
+from refdist.array.backend import current_backend
 from refdist.data import elements, iterators
 from refdist.data.elements import Numbers, Rows
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
@@ -107,7 +108,8 @@ class Pipeline:
         return self._facts._replace(spec=self._spec(lambda spec: spec))
 
     def __iter__(self) -> Iterator[Any]:
-        return Reader(self, iter(self._read(WHOLE)))
+        stream = iter(self._read(WHOLE))
+        return Reader(self, map(elements.as_the_backend_s, stream) if current_backend().makes_all else stream)
 
     def __bool__(self) -> bool:
         return True
@@ -128,11 +130,11 @@ class Pipeline:
         return count
 
     def as_numpy_iterator(self) -> Iterator[Any]:
-        """An iterator over the elements; they are NumPy arrays already.
+        """An iterator over the elements, as NumPy's arrays.
 
         Source: tf.data.Dataset.as_numpy_iterator.
         """
-        return iter(self)
+        return Reader(self, map(elements.as_numpy_s, self._read(WHOLE)))
 
     def cardinality(self) -> np.int64:
         """The number of elements, or INFINITE_CARDINALITY (-1) or UNKNOWN_CARDINALITY (-2).

@@ -1,34 +1,87 @@
-"""The names of refdist at TensorFlow's paths, so that a program written for TensorFlow can be pasted.
+"""The names of TensorFlow that programs about distribution use, without TensorFlow.
 
     import refdist.tf as tf
 
     strategy = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
 
-It has what distribution is about: strategies, variables, datasets, checkpoints, the structure of nests, random
-generators. It is not a library of operations; arrays are NumPy's, and so are the operations on them.
+Strategies, variables, datasets, checkpoints, the structure of nests and random generators are refdist's.  `tf.keras`
+is Keras 3 on PyTorch, `tf.GradientTape` is over its autograd, `tf.function` calls the function, and the operations are
+those of Keras, PyTorch and NumPy, by TensorFlow's names (`operations`).  They need `pip install 'refdist[keras]'`, and
+are imported when a program first asks for one of them.
+
+A program that says `import tensorflow as tf` runs unchanged after `refdist.tf.install()`, or by
+
+    python -m refdist run --tensorflow program.py
 """
+
+import sys
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 import refdist as distribute
-from refdist import compat, config, data, errors, nest, nn, random, tpu, train
+from refdist import compat, errors, nest, tpu, train
+from refdist import config as _config
+from refdist import data as _data
+from refdist import nn as _nn
+from refdist import random as _random
 from refdist.array.backend import constant
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
+from refdist.tf import files as _files
+from refdist.tf import names as _names
+from refdist.tf.function import function
+from refdist.tf.names import Namespace as _Namespace
+from refdist.tf.names import TensorShape
+from refdist.tf.names import printed as print
+from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.variable import Variable
+
+config, data, nn, random = _config, _data, _Namespace("nn", _nn), _Namespace("random", _random)
+math, linalg, image, debugging = map(_Namespace, ("math", "linalg", "image", "debugging"))
+dtypes = _Namespace("dtypes", own={"DType": np.dtype, "as_dtype": np.dtype, **_names.dtypes})
+io = _Namespace("io", own={"gfile": _Namespace("io.gfile", _files)})
 
 bool = np.dtype("bool")
 float16, float32, float64 = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
 int8, int16, int32, int64 = np.dtype("int8"), np.dtype("int16"), np.dtype("int32"), np.dtype("int64")
 uint8, uint16, uint32, uint64 = np.dtype("uint8"), np.dtype("uint16"), np.dtype("uint32"), np.dtype("uint64")
 complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+string = np.dtype(str)
+newaxis = None
+__version__ = "2.21.0+refdist"
 
 __all__ = [
-    "IndexedSlices", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "bool", "compat",
-    "complex64", "complex128", "config", "constant", "data", "device", "distribute", "errors", "float16", "float32",
-    "float64", "int8", "int16", "int32", "int64", "nest", "nn", "random", "tpu", "train", "uint8", "uint16", "uint32",
-    "uint64", "variable_creator_scope",
+    "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "bool",
+    "compat", "complex64", "complex128", "config", "constant", "data", "debugging", "device", "distribute", "dtypes",
+    "errors", "float16", "float32", "float64", "function", "image", "install", "int8", "int16", "int32", "int64", "io",
+    "linalg", "math", "nest", "newaxis", "nn", "print", "random", "string", "tpu", "train", "uint8", "uint16",
+    "uint32", "uint64", "variable_creator_scope",
 ]
+
+
+class _Face(ModuleType):
+    @property
+    def keras(self) -> Any:
+        """Keras, not the folder of that name, which Python sets as an attribute when it is imported."""
+        from refdist.tf import tensors
+        return tensors.keras()
+
+    @keras.setter
+    def keras(self, folder: object) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Face
+
+
+def __getattr__(name: str) -> Any:
+    return _names.later(sys.modules[__name__], name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_names.LATER, *(name for name in globals() if name.startswith("__"))})

@@ -11,6 +11,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,8 @@ from refdist.variables.operations import gathered, prepare, update
 from refdist.variables.values import DistributedValues, packed
 
 _FOREIGN = FOREIGN_WRITES[Kind.PLAIN]
+# Who sees the arrays of another library that are read of variables, and may hand others on: TensorFlow's tapes.
+watchers: ContextVar[tuple[Callable[[Variable, Any], Any], ...]] = ContextVar("watchers", default=())
 
 
 class _VariableType(type):
@@ -111,6 +114,9 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     def _to_current_device(self, array: Array) -> Any:
         if type(array) is not np.ndarray:
             array = read_only(array)
+            for watch in watchers.get():
+                owner = getattr(self, "_owner", None)
+                array = watch(self if owner is None else owner, array)
         if "jax" in sys.modules and jax.compiles():
             call_site.warn(f"JAX compiles a function that reads variable {self.name}: the compiled function keeps the "
                            "value of now and sees no later one. Pass `v.read_value()` to it as an argument.")

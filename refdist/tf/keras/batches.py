@@ -60,9 +60,8 @@ class EpochIterator(_KerasIterator):  # type: ignore[misc]
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **kwargs: Any) -> None:
         if isinstance(x, (Dataset, DistributedDataset)):
             if y is not None or sample_weight is not None or kwargs.get("class_weight") is not None:
-                raise errors.error("RD25", "data for Keras", "x is a dataset, with targets or weights beside it",
-                                   "Let the elements of the dataset be tuples (x, y) or (x, y, sample_weight).",
-                                   kind=errors.InvalidValueError)
+                raise errors.error("RD34", "data for Keras", "x is a dataset, with targets or weights beside it",
+                                   "Let the elements of the dataset be tuples (x, y) or (x, y, sample_weight).")
             x, kwargs["shuffle"] = DatasetAdapter(x), False
         super().__init__(x, y, sample_weight, *args, **kwargs)
         strategy: Any = context_stack.frame().strategy

@@ -1,0 +1,275 @@
+"""What operations of the table need more than one expression for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.tf.tensors import dtype_name, keras, tensor
+
+ops = keras().ops
+
+LAYOUT = {"NHWC": "channels_last", "NCHW": "channels_first"}
+_WHOLE = ("int32", "int64", "uint32", "uint64")
+
+
+def name_of(array: Any) -> str:
+    """The name of a tensor's dtype."""
+    return str(keras().backend.standardize_dtype(array.dtype))
+
+
+def ints(shape: Any) -> Any:
+    """A shape, or axes, as Python's ints; a single one, and None, stay what they are."""
+    if shape is None or isinstance(shape, int):
+        return shape
+    if keras().ops.is_tensor(shape) or isinstance(shape, np.ndarray):
+        return np.asarray(shape).tolist()
+    return tuple(map(int, shape)) if isinstance(shape, Iterable) else int(shape)
+
+
+def kept(like: Any, result: Any) -> Any:
+    """A result in the dtype of what it was computed of."""
+    return ops.cast(result, name_of(tensor(like)))
+
+
+def pair(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two operands as tensors; a Python number has the dtype of the other.
+
+    Raises:
+        RD05: two tensors of different dtypes.
+    """
+    numbers = [isinstance(value, (bool, int, float, complex)) for value in (x, y)]
+    if numbers[0] and not numbers[1]:
+        y = tensor(y)
+        return _beside(x, y), y
+    x = tensor(x)
+    if numbers[1] and not numbers[0]:
+        return x, _beside(y, x)
+    y = tensor(y)
+    if name_of(x) != name_of(y):
+        raise errors.error("RD05", "an operation on two tensors", f"one has dtype {name_of(x)}, the other {name_of(y)}",
+                           "Cast one of them: `tf.cast(x, y.dtype)`.")
+    return x, y
+
+
+def _beside(number: Any, other: Any) -> Any:
+    if isinstance(number, float) and name_of(other).startswith(("int", "uint", "bool")):
+        raise errors.error("RD05", "an operation on a tensor and a number",
+                           f"the tensor has dtype {name_of(other)}, the number is {number!r}",
+                           "Cast the tensor: `tf.cast(x, tf.float32)`.", kind=errors.InvalidTypeError)
+    return tensor(number, name_of(other))
+
+
+def quotient(x: Any, y: Any) -> Any:
+    """The quotient; of integers a float64, or a float32 where they have 16 bits or less."""
+    own = name_of(x)
+    if own.startswith(("int", "uint")):
+        wide = "float64" if own in _WHOLE else "float32"
+        x, y = ops.cast(x, wide), ops.cast(y, wide)
+    return ops.divide(x, y)
+
+
+def mean(x: Any, axis: Any, keepdims: bool) -> Any:
+    """The mean; of integers an integer, without what the division leaves."""
+    if not name_of(x).startswith(("int", "uint")):
+        return ops.mean(x, axis, keepdims=keepdims)
+    total = ops.sum(ops.cast(x, "int64"), axis, keepdims=keepdims)
+    count = int(np.prod(x.shape)) // max(int(np.prod(total.shape)), 1)
+    # Towards zero, as the division of integers in C.
+    return ops.cast(ops.multiply(ops.sign(total), ops.floor_divide(ops.abs(total), count)), name_of(x))
+
+
+def places(condition: Any) -> Any:
+    """The indices of what is true, a row for each."""
+    return ops.cast(ops.stack(ops.nonzero(condition), -1), "int64")
+
+
+def global_norm(tensors: Iterable[Any]) -> Any:
+    """The norm of all tensors together; None among them is left out."""
+    squares = [ops.sum(ops.square(tensor(one))) for one in tensors if one is not None]
+    return ops.sqrt(sum(squares[1:], squares[0]))
+
+
+def clipped(x: Any, norm: Any, axes: Any) -> Any:
+    """The tensor, scaled down to a norm if its own is larger."""
+    own = ops.sqrt(ops.sum(ops.square(x), ints(axes), keepdims=True))
+    return ops.divide(ops.multiply(x, norm), ops.maximum(own, norm))
+
+
+def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[Any], Any]:
+    """The tensors, scaled down together to a norm if theirs is larger, and theirs."""
+    listed = list(tensors)
+    own = global_norm(listed) if own is None else tensor(own)
+    factor = ops.divide(norm, ops.maximum(own, norm))
+    return [None if one is None else ops.multiply(tensor(one), factor) for one in listed], own
+
+
+def confusion(labels: Any, predictions: Any, classes: Any, dtype: Any) -> Any:
+    """How often each label was predicted as each class."""
+    size = int(ops.max(ops.maximum(labels, predictions))) + 1 if classes is None else int(classes)
+    flat = ops.add(ops.multiply(ops.cast(labels, "int64"), size), ops.cast(predictions, "int64"))
+    return ops.cast(ops.reshape(ops.bincount(flat, minlength=size * size), (size, size)), dtype)
+
+
+def top(x: Any, number: Any, is_sorted: bool) -> tuple[Any, Any]:
+    """The largest of each row, and where they are."""
+    values, indices = ops.top_k(x, int(number), is_sorted)
+    return values, ops.cast(indices, "int32")
+
+
+def count(start: Any, limit: Any, delta: Any, dtype: Any) -> Any:
+    """The numbers from start to limit; int32, or float32 where one is no integer."""
+    first, last = (0, start) if limit is None else (start, limit)
+    bounds = [tensor(value) for value in (first, last, delta)]
+    dtype = dtype or next((name_of(one) for one in bounds if name_of(one) not in ("int32", "bool")), "int32")
+    return tensor(np.arange(*(np.asarray(one).item() for one in bounds)), dtype)
+
+
+def mask(lengths: Any, longest: Any, dtype: Any) -> Any:
+    """For each length as many times true, then false."""
+    size = int(ops.max(lengths)) if longest is None else int(longest)
+    return ops.cast(ops.less(tensor(np.arange(size), name_of(lengths)), ops.expand_dims(lengths, -1)), dtype)
+
+
+def ensured(x: Any, shape: Any) -> Any:
+    """The tensor, if it has the shape.
+
+    Raises:
+        RD04: it has another.
+    """
+    if len(x.shape) != len(shape) or any(wanted not in (None, n) for wanted, n in zip(shape, x.shape, strict=True)):
+        raise errors.error("RD04", "tf.ensure_shape", f"the tensor has shape {tuple(x.shape)}, not {tuple(shape)}",
+                           "Reshape it, or correct the shape.")
+    return x
+
+
+def turned(x: Any, transposed: bool) -> Any:
+    """A matrix, or a stack of them, transposed or not."""
+    return ops.swapaxes(x, -1, -2) if transposed else x
+
+
+def parts(x: Any, sizes: Any, axis: int) -> list[Any]:
+    """The pieces: as many as a number says, or of the sizes in a list."""
+    sizes = ints(sizes)
+    if isinstance(sizes, int):
+        return list(ops.split(x, sizes, axis))
+    return list(ops.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
+
+
+def rows(params: Any) -> Any:
+    """A tensor whose rows are asked for."""
+    return tensor(params)
+
+
+def picked(params: Any, indices: Any) -> Any:
+    """The items, or slices, at a list of indices each."""
+    return params[tuple(ops.unstack(ops.cast(indices, "int64"), axis=-1))]
+
+
+def distinct(x: Any) -> tuple[Any, Any]:
+    """The different values in the order of their first places, and where each item is among them."""
+    values, first, inverse = np.unique(np.asarray(x), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return tensor(values[order]), tensor(np.argsort(order)[inverse.reshape(-1)], "int32")
+
+
+def norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+    """The norm of the whole tensor, or along axes."""
+    if order != "euclidean":
+        return ops.norm(x, order, axis, keepdims=keepdims)
+    return ops.sqrt(ops.sum(ops.square(x), axis, keepdims=keepdims))
+
+
+def unit(x: Any, axis: Any, epsilon: float) -> Any:
+    """The tensor, divided by its norm."""
+    return ops.multiply(x, ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis, keepdims=True), epsilon)))
+
+
+def normalized(x: Any, middle: Any, variance: Any, offset: Any, scale: Any, epsilon: float) -> Any:
+    """What batch normalization makes of the tensor."""
+    factor = ops.rsqrt(ops.add(variance, epsilon))
+    if scale is not None:
+        factor = ops.multiply(factor, tensor(scale))
+    shift = ops.negative(ops.multiply(middle, factor))
+    return ops.add(ops.multiply(x, factor), shift if offset is None else ops.add(tensor(offset), shift))
+
+
+def dropped(x: Any, rate: Any) -> Any:
+    """The tensor, with some numbers 0 and the others as much larger."""
+    return keras().random.dropout(x, float(rate))
+
+
+def window(sizes: Any) -> tuple[int, int]:
+    """Height and width of a window, or of its steps; a list has those of the batch and the channels, too."""
+    sizes = ints(sizes)
+    if isinstance(sizes, int):
+        return sizes, sizes
+    height, width = sizes[1:3] if len(sizes) == 4 else sizes if len(sizes) == 2 else sizes * 2
+    return height, width
+
+
+def sigmoid_loss(labels: Any, logits: Any) -> Any:
+    """Cross entropy of independent classes, without overflow."""
+    return ops.add(ops.subtract(ops.relu(logits), ops.multiply(logits, labels)),
+                   ops.log1p(ops.exp(ops.negative(ops.abs(logits)))))
+
+
+def sparse_loss(labels: Any, logits: Any) -> Any:
+    """Cross entropy of one class, whose number is given."""
+    chosen = ops.take_along_axis(ops.log_softmax(logits, -1), ops.expand_dims(ops.cast(labels, "int64"), -1), -1)
+    return ops.negative(ops.squeeze(chosen, -1))
+
+
+def resized(images: Any, size: Any) -> Any:
+    """Images of another size, as float32."""
+    return ops.image.resize(ops.cast(images, "float32"), size, "bilinear", data_format="channels_last")
+
+
+def scaled(image: Any, dtype: Any) -> Any:
+    """An image of another dtype; of integers the largest is 1.0 as a float."""
+    own = name_of(image)
+    if own == dtype:
+        return image
+    if own.startswith("float") == str(dtype).startswith("float"):
+        return ops.cast(image, dtype) if own.startswith("float") else _between_ints(image, own, dtype)
+    if own.startswith("float"):
+        return ops.cast(ops.multiply(image, np.iinfo(dtype).max + 0.5), dtype)
+    return ops.multiply(ops.cast(image, dtype), 1.0 / np.iinfo(own).max)
+
+
+def _between_ints(image: Any, own: str, dtype: str) -> Any:
+    largest, wanted = np.iinfo(own).max, np.iinfo(dtype).max
+    if largest > wanted:
+        return ops.cast(ops.floor_divide(image, (largest + 1) // (wanted + 1)), dtype)
+    return ops.multiply(ops.cast(image, dtype), (wanted + 1) // (largest + 1))
+
+
+def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any) -> None:
+    """Raises unless it holds.
+
+    Raises:
+        RD25: it does not hold.
+    """
+    if not bool(holds):
+        raise errors.error("RD25", f"tf.debugging.{attempted}", f"it does not hold for {x} and {y}",
+                           message or "Correct what is checked.", kind=errors.InvalidArgumentError)
+
+
+def finite(x: Any, message: str) -> Any:
+    """The tensor, if all its numbers are finite.
+
+    Raises:
+        RD25: one is not.
+    """
+    if not bool(ops.all(ops.isfinite(x))):
+        raise errors.error("RD25", "tf.debugging.check_numerics", "the tensor has a number that is not finite",
+                           message or "Correct what is computed.", kind=errors.InvalidArgumentError)
+    return x
+
+
+def D(dtype: Any) -> str | None:  # noqa: N802
+    """The name of a dtype."""
+    return dtype_name(dtype)

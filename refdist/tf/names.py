@@ -1,0 +1,168 @@
+"""Where TensorFlow's names are found: in refdist, in the table of operations, or nowhere, with what to write instead.
+
+Nothing is imported for a name before a program asks for it: Keras and PyTorch take seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from refdist import missing
+from refdist.tf import operations, tensors
+
+dtypes = {name: np.dtype(name) for name in (
+    "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "complex64", "complex128")} | {"half": np.dtype("float16"), "double": np.dtype("float64"), "string": np.dtype(str)}
+
+# What Keras has by the same name.
+_KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "regularizers")
+_OF_TAPES = ("GradientTape", "UnconnectedGradients")
+# The names of `tf` that are found when they are asked for.
+LATER = {"keras", "Tensor", *_KERAS, *_OF_TAPES, *(path for path in operations.OPERATIONS if "." not in path)}
+
+
+class Namespace(ModuleType):
+    """A module of TensorFlow's: what refdist has for it, names of its own, and operations of the table.
+
+    Args:
+        path: its place below `tf`.
+        base: the module of refdist that it stands for.
+        own: names of its own.
+    """
+
+    def __init__(self, path: str, base: ModuleType | None = None, own: Mapping[str, object] | None = None) -> None:
+        super().__init__(f"refdist.tf.{path}", base.__doc__ if base else None)
+        self._path = path
+        self._base = base
+        vars(self).update(own or {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = vars(self._base).get(name) if self._base else None
+        if found is None:
+            found = operations.find(f"{self._path}.{name}")
+        if found is None:
+            return missing.refuse(self, name)
+        setattr(self, name, found)
+        return found
+
+    def __dir__(self) -> list[str]:
+        below = {path.rpartition(".")[2] for path in operations.OPERATIONS if path.rpartition(".")[0] == self._path}
+        return sorted({*(name for name in vars(self) if name[0] != "_"), *(dir(self._base) if self._base else ()),
+                       *below})
+
+
+def later(face: ModuleType, name: str) -> Any:
+    """A name of `tf` that is found when it is asked for: Keras or a part of it, the tape, an operation."""
+    if name in _OF_TAPES:
+        from refdist.tf import tape
+        found = getattr(tape, name)
+    elif name == "keras" or name in _KERAS:
+        library = tensors.keras()
+        found = library if name == "keras" else getattr(library, name)
+    else:
+        found = tensors.torch().Tensor if name == "Tensor" else operations.find(name)
+    if found is None:
+        return missing.refuse(face, name)
+    setattr(face, name, found)
+    return found
+
+
+def printed(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: str = " ", end: str = "\n",
+            name: str | None = None) -> None:
+    """Prints values, to stderr unless `output_stream` says otherwise; of long arrays the first and last items.
+
+    Args:
+        inputs: what is printed.
+        output_stream: a file, or "file://" and a path to append to; None for stderr.
+        summarize: how many items of each end of a dimension; -1 for all.
+        sep, end: as in `print`.
+        name: without effect.
+
+    >>> import sys, refdist.tf as tf
+    >>> tf.print("loss", tf.constant([1, 2]), output_stream=sys.stdout)
+    loss [1 2]
+
+    Source: tf.print.
+    """
+    edge = {"threshold": sys.maxsize} if summarize < 0 else {"threshold": 2 * summarize, "edgeitems": summarize}
+    with np.printoptions(**edge):  # type: ignore[arg-type]
+        text = sep.join(map(_shown, inputs)) + end
+    if isinstance(output_stream, str):
+        with open(output_stream.removeprefix("file://"), "a", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        stream = sys.stderr if output_stream is None else output_stream
+        stream.write(text)
+        stream.flush()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join(map(_shown, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_shown(item)}" for key, item in value.items()) + "}"
+    if hasattr(value, "numpy") and not hasattr(value, "values"):
+        value = np.asarray(value.numpy())
+    return str(value)
+
+
+class TensorShape(tuple[int | None, ...]):
+    """A shape: a tuple that also has TensorFlow's methods.
+
+    >>> import refdist.tf as tf
+    >>> shape = tf.TensorShape([None, 3])
+    >>> shape.rank, shape.as_list(), shape.is_compatible_with([2, 3]), shape == (None, 3)
+    (2, [None, 3], True, True)
+
+    Source: tf.TensorShape.
+    """
+
+    __slots__ = ()
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions.
+
+        Source: tf.TensorShape.rank.
+        """
+        return len(self)
+
+    ndims = rank
+
+    def as_list(self) -> list[int | None]:
+        """The lengths as a list.
+
+        Source: tf.TensorShape.as_list.
+        """
+        return list(self)
+
+    def num_elements(self) -> int | None:
+        """How many elements it has; None where a length is unknown.
+
+        Source: tf.TensorShape.num_elements.
+        """
+        known = [length for length in self if length is not None]
+        return int(np.prod(known)) if len(known) == len(self) else None
+
+    def is_fully_defined(self) -> bool:
+        """Whether all lengths are known.
+
+        Source: tf.TensorShape.is_fully_defined.
+        """
+        return None not in self
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether the other shape has as many dimensions, each as long, or unknown in one of the two.
+
+        Source: tf.TensorShape.is_compatible_with.
+        """
+        return len(self) == len(other) and all(
+            None in (mine, theirs) or mine == theirs for mine, theirs in zip(self, other, strict=True))

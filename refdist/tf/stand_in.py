@@ -1,0 +1,117 @@
+"""Puts `refdist.tf` in TensorFlow's place, for the program's own imports.
+
+A program says `import tensorflow as tf`, `from tensorflow import keras` or `from tensorflow.keras import layers`.
+Keras and PyTorch's tools also look whether TensorFlow is there, in many places, and would use what they find; they are
+told the truth.  So nothing is put into `sys.modules`, which does not know who asks, and no finder is added, which would
+put it there: `import` itself is answered, by the globals of the module that imports.  A module is the program's own
+unless its file is Python's or lies among the installed packages.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refdist import errors, missing
+from refdist.array.backend import set_backend
+from refdist.runtime import Field
+
+NAME = "tensorflow"
+_installed: Field[bool] = Field("whether refdist.tf stands in TensorFlow's place", lambda: False, kept=True)
+# Packages beside TensorFlow that programs import, and what to write instead.
+_BESIDE = {
+    "tensorflow_hub": "Load the layer or model with `tf.keras.models.load_model`.",
+    "tensorflow_datasets": "Make a dataset of arrays: `tf.data.Dataset.from_tensor_slices(...)`, for example of "
+                           "`tf.keras.datasets.mnist.load_data()`.",
+}
+
+
+def install() -> None:
+    """Lets `import tensorflow` of the program find `refdist.tf`, from now on.
+
+    Everything becomes a tensor, as in TensorFlow: what `tf.constant` makes, and the elements of datasets.  Call it at
+    the top of a program or notebook, before the first `import tensorflow`.
+
+    Raises:
+        RD09: TensorFlow itself is loaded; or called inside a scope or a replica.
+        RD27: Keras, or the library below it, is not installed.
+
+    Source: refdist's own.
+    """
+    from refdist.tf import tensors
+
+    if NAME in sys.modules and not _installed.value:
+        raise errors.error("RD09", "refdist.tf.install", "TensorFlow itself is loaded, so the program would have both",
+                           "Call it before anything imports TensorFlow, in a new process.")
+    if not _installed.value:
+        tensors.keras()
+        set_backend("torch")
+        _installed.value = True
+        builtins.__import__ = _answering(builtins.__import__)
+
+
+def _answering(python: Any) -> Any:
+    @functools.wraps(python)
+    def answer(name: str, globals: Mapping[str, Any] | None = None, locals: object = None,
+               fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
+        package = name.partition(".")[0]
+        if level or not package.startswith(NAME) or not is_own(globals):
+            return python(name, globals, locals, fromlist, level)
+        if package == NAME:
+            return _found(name, fromlist)
+        try:
+            return python(name, globals, locals, fromlist, level)
+        except ModuleNotFoundError as error:
+            if error.name != package or package not in _BESIDE:
+                raise
+            raise errors.error("RD20", f"import {package}", "refdist has nothing in its place", _BESIDE[package],
+                               kind=errors.MissingPackageError) from None
+    return answer
+
+
+def _found(name: str, fromlist: Sequence[str] | None) -> Any:
+    from refdist import tf
+
+    place: Any = tf
+    for part in name.split(".")[1:]:
+        place = _part(place, part, name)
+    for part in fromlist or ():
+        if part != "*":
+            _part(place, part, name)
+    return place if fromlist else tf
+
+
+def _part(place: Any, part: str, name: str) -> Any:
+    try:
+        return getattr(place, part)
+    except errors.MissingNameError as error:
+        raise errors.error("RD20", f"import {name}", str(error).partition("] ")[2].partition(". ")[0],
+                           missing.INSTEAD.get(part, ""), kind=errors.MissingPackageError) from error
+    except AttributeError as error:
+        raise ImportError(f"cannot import name {part!r} from {name!r}: refdist.tf has none", name=name) from error
+
+
+def is_own(module: Mapping[str, Any] | None) -> bool:
+    """Whether a module with these globals is the program's: a script, a cell, or a file beside them."""
+    if not module:
+        return True
+    file = module.get("__file__")
+    name = str(module.get("__name__", ""))
+    if name.partition(".")[0] == "refdist":
+        return False
+    return not file or not os.path.realpath(file).startswith(_libraries())
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    # The folders of Python's own modules and of installed packages.
+    python = sysconfig.get_paths()
+    return tuple(os.path.realpath(folder) + os.sep for folder in (
+        *(python[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(), site.getusersitepackages()))

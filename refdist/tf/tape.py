@@ -1,0 +1,234 @@
+"""`tf.GradientTape` over PyTorch's autograd.
+
+PyTorch records what is computed from tensors that require gradients.  A tape decides which do: the variables that are
+read while it records, those of Keras among them, and what is watched.  Each replica has its own tapes, as it has its
+own modes of PyTorch; what it has entered is one tuple, in a context variable.
+
+A variable is read more than once, and each read is a tensor of its own.  The tape keeps them all; the gradient of the
+variable is the sum of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum
+from typing import Any
+
+from refdist import errors, nest
+from refdist.tf.tensors import keras, tensor, torch
+from refdist.variables.variable import Variable, watchers
+
+_recording: ContextVar[tuple[GradientTape, ...]] = ContextVar("recording", default=())
+
+
+class UnconnectedGradients(Enum):
+    """What `gradient` returns for a source on which the target does not depend.
+
+    Source: tf.UnconnectedGradients.
+    """
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class GradientTape:
+    """Records what is computed inside `with`, and returns gradients of it.
+
+    Args:
+        persistent: whether `gradient` may be called more than once.
+        watch_accessed_variables: whether trainable variables are watched when they are read.
+
+    >>> import refdist.tf as tf
+    >>> x = tf.convert_to_tensor(3.0)
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> tape.gradient(y, x).numpy()
+    array(6., dtype=float32)
+
+    Raises:
+        RD20: Keras computes with another library than PyTorch.
+        RD27: PyTorch or Keras is not installed.
+
+    Source: tf.GradientTape.
+    """
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._torch: Any = torch()
+        self._persistent = persistent
+        self._watches_all = watch_accessed_variables
+        self._entered = False
+        self._nested = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._used = False
+        self._watched: dict[int, object] = {}
+        # By the id of a variable: the variable, and the tensors that were read of it.
+        self._reads: dict[int, tuple[object, list[Any]]] = {}
+
+    # Recording.
+
+    def __enter__(self) -> GradientTape:
+        if self._entered:
+            raise errors.error("RD09", "tf.GradientTape", "it records already", "Enter each tape once.",
+                               kind=errors.InvalidValueError)
+        self._start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._entered:
+            self._stop()
+
+    def _start(self) -> None:
+        outer = _recording.get()
+        self._entered = True
+        self._nested = self._nested or bool(outer)
+        for tape in outer:
+            tape._nested = True
+        _set((*outer, self), self._torch)
+
+    def _stop(self) -> None:
+        self._entered = False
+        _set(tuple(tape for tape in _recording.get() if tape is not self), self._torch)
+
+    def _read(self, variable: Variable, array: Any) -> Any:
+        # A variable has been read: what the program gets of it.
+        known = id(variable) in self._watched or (self._watches_all and variable.trainable)
+        if known and isinstance(array, self._torch.Tensor) and _differentiable(array):
+            self._reads.setdefault(id(variable), (variable, []))[1].append(array.requires_grad_())
+        return array
+
+    def watch(self, tensor: object) -> None:
+        """Records what is computed of a tensor or variable, or of each in a nest of them, from now on.
+
+        Raises:
+            RD09: the tape does not record.
+            RD25: it is neither, or has a dtype without gradients.
+
+        Source: tf.GradientTape.watch.
+        """
+        if not self._entered:
+            raise errors.error("RD09", "GradientTape.watch", "the tape does not record",
+                               "Call it in the block of the tape's `with`.")
+        leaves = nest.flatten(tensor)
+        for leaf in leaves:
+            if isinstance(leaf, (Variable, keras().Variable)):
+                continue
+            if not isinstance(leaf, self._torch.Tensor):
+                raise errors.error("RD34", "GradientTape.watch", f"got {errors.type_of(leaf)}",
+                                   "Pass a tensor: `tf.convert_to_tensor(x)`.")
+            if not _differentiable(leaf):
+                raise errors.error("RD34", "GradientTape.watch", f"the tensor has dtype {leaf.dtype}",
+                                   "Cast it to a float: `tf.cast(x, tf.float32)`.")
+        for leaf in leaves:
+            self._watched[id(leaf)] = leaf
+            if isinstance(leaf, self._torch.Tensor):
+                leaf.requires_grad_()
+
+    @contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """What is computed in this block is not recorded.
+
+        Raises:
+            RD09: the tape does not record.
+
+        Source: tf.GradientTape.stop_recording.
+        """
+        if not self._entered:
+            raise errors.error("RD09", "GradientTape.stop_recording", "the tape does not record",
+                               "Call it in the block of the tape's `with`.", kind=errors.InvalidValueError)
+        before = _recording.get()
+        _set(tuple(tape for tape in before if tape is not self), self._torch)
+        with self._torch.no_grad():
+            yield
+        _set(before, self._torch)
+
+    def reset(self) -> None:
+        """Forgets what was recorded and watched.
+
+        Source: tf.GradientTape.reset.
+        """
+        self._forget()
+
+    # Gradients.
+
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
+                 unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE) -> Any:
+        """The gradients of the sum of the target with respect to the sources, in the structure of the sources.
+
+        Args:
+            target: a tensor, or a nest of tensors, which are added.
+            sources: a variable, a watched tensor or one computed inside the tape, or a nest of them.
+            output_gradients: what each target is multiplied by; None for 1.
+            unconnected_gradients: what stands for a source on which the target does not depend: None or zeros.
+
+        Raises:
+            RD09: a second call, of a tape that is not persistent.
+            RD25: a target or source that is neither tensor nor variable, or more or fewer `output_gradients`.
+
+        Source: tf.GradientTape.gradient.
+        """
+        attempted = "GradientTape.gradient"
+        if self._used and not self._persistent:
+            raise errors.error("RD09", attempted, "it was called before, and the tape is not persistent",
+                               "Write `tf.GradientTape(persistent=True)`, or ask for all gradients in one call.")
+        zero = UnconnectedGradients(unconnected_gradients) is UnconnectedGradients.ZERO
+        targets = [tensor(leaf) for leaf in nest.flatten(target)]
+        seeds = [None] * len(targets) if output_gradients is None else [
+            None if leaf is None else tensor(leaf) for leaf in nest.flatten(output_gradients)]
+        if len(seeds) != len(targets):
+            raise errors.error("RD34", attempted, f"there are {errors.counted(len(targets), 'target')} and "
+                               f"{errors.counted(len(seeds), 'output gradient')}", "Pass one for each target.")
+        leaves = [self._leaves_of(source, attempted) for source in nest.flatten(sources)]
+        if self._entered and not self._persistent:
+            self._stop()
+        self._used = True
+        gradients = iter(self._gradients(targets, seeds, [leaf for group in leaves for leaf in group]))
+        results = []
+        for source, group in zip(nest.flatten(sources), leaves, strict=True):
+            parts = [part for part in (next(gradients) for _ in group) if part is not None]
+            total = sum(parts[1:], parts[0]) if parts else None
+            results.append(self._torch.zeros_like(tensor(source)) if total is None and zero else total)
+        if not self._persistent:
+            self._reads.clear()
+        return nest.pack_sequence_as(sources, results)
+
+    def _leaves_of(self, source: Any, attempted: str) -> list[Any]:
+        # The tensors whose gradients add up to that of the source; none where it cannot be connected.
+        if isinstance(source, keras().Variable):
+            known = id(source) in self._watched or (self._watches_all and source.trainable)
+            return [source.value] if known and source.value.requires_grad else []
+        if isinstance(source, Variable):
+            _, reads = self._reads.get(id(source), (source, []))
+            return list(reads)
+        if not isinstance(source, self._torch.Tensor):
+            raise errors.error("RD25", attempted, f"a source is {errors.type_of(source)}",
+                               "Pass variables, and tensors that were watched or computed inside the tape.")
+        known = id(source) in self._watched or not source.is_leaf
+        return [source] if known and source.requires_grad else []
+
+    def _gradients(self, targets: Sequence[Any], seeds: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        connected = [(one, seed) for one, seed in zip(targets, seeds, strict=True) if one.requires_grad]
+        if not connected or not leaves:
+            return [None] * len(leaves)
+        # An outer tape records the gradients, too.
+        again = bool(_recording.get())
+        gradients = self._torch.autograd.grad(
+            [one for one, _ in connected], leaves,
+            [self._torch.ones_like(one) if seed is None else seed for one, seed in connected],
+            retain_graph=again or self._persistent or self._nested, create_graph=again, allow_unused=True)
+        return list(gradients)
+
+
+def _differentiable(array: Any) -> bool:
+    return bool(array.is_floating_point() or array.is_complex())
+
+
+def _set(tapes: tuple[GradientTape, ...], torch: Any) -> None:
+    # Which tapes record from now on, and with them whether PyTorch does.
+    _recording.set(tapes)
+    watchers.set(tuple(tape._read for tape in tapes))
+    torch.set_grad_enabled(bool(tapes))

@@ -1,0 +1,88 @@
+"""Keras and its tensors as a program written for TensorFlow expects them.
+
+Tensors are PyTorch's.  Two things about them are TensorFlow's.  Gradients are recorded inside a tape and nowhere else,
+so PyTorch's recording is off from here on; a tape turns it on and off again.  And a tensor that was computed inside a
+tape is a value outside it: `.numpy()` returns its numbers, where PyTorch would ask for `detach()` first.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import HoldsArray
+
+
+@functools.cache
+def keras() -> ModuleType:
+    """Keras, connected to the strategies.
+
+    Raises:
+        RD20: Keras computes with another library than PyTorch.  RD27: Keras or PyTorch is not installed.
+    """
+    from refdist.tf import older
+    from refdist.tf.keras import connect
+
+    module: ModuleType = connect()
+    _prepare()
+    older.add_names(module)
+    return module
+
+
+def torch() -> ModuleType:
+    """PyTorch, with which Keras computes."""
+    keras()
+    import torch
+
+    library: ModuleType = torch
+    return library
+
+
+def tensor(value: Any, dtype: object = None) -> Any:
+    """The value as a tensor: a number, a list, an array, a variable; what Keras passes through a model stays as it is.
+
+    Raises:
+        RD19: a value with a part for each replica.
+    """
+    module = keras()
+    if isinstance(value, module.KerasTensor):
+        return value if dtype is None else module.ops.cast(value, dtype_name(dtype))
+    if isinstance(value, HoldsArray):
+        value = value._read()
+    return module.ops.convert_to_tensor(value, dtype_name(dtype))
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """The name by which Keras knows a dtype of NumPy, PyTorch or Python; None stays None.
+
+    Raises:
+        RD25: it is none that Keras has.
+    """
+    if dtype is None:
+        return None
+    try:
+        name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.") if type(dtype).__module__ == \
+            "torch" else np.dtype(dtype).name
+        standard: str = keras().backend.standardize_dtype(name)
+    except (TypeError, ValueError) as error:
+        raise errors.error("RD25", "a dtype", f"got {dtype!r}",
+                           "Pass a dtype of `tf`, such as `tf.float32`.") from error
+    return standard
+
+
+def _prepare() -> None:
+    import torch
+
+    torch.set_grad_enabled(False)
+    own = torch.Tensor.numpy
+
+    @functools.wraps(own)
+    def numpy(self: Any, *, force: bool = False) -> Any:
+        recorded = self.requires_grad and not torch.is_grad_enabled()
+        return own(self.detach() if recorded else self, force=force)
+
+    torch.Tensor.numpy = numpy

@@ -1,0 +1,556 @@
+"""What a program written for TensorFlow finds: operations, the tape, `tf.function`, and `import tensorflow` itself.
+
+The operations stand in `tables/tensorflow_operations.txt` with what NumPy computes.  Where TensorFlow is installed, it
+is asked the same: what is expected here is what it computes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+import refdist.tf
+from refdist.runtime import process
+from refdist.tf import notebooks
+from refdist.tf.operations import OPERATIONS, find
+
+_INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
+needs_keras = pytest.mark.skipif(not {"keras", "torch"} <= _INSTALLED, reason="Keras or PyTorch is not installed")
+needs_tensorflow = pytest.mark.skipif("tensorflow" not in _INSTALLED, reason="TensorFlow is not installed")
+F32, F64, I32 = np.float32, np.float64, np.int32
+
+_TABLE = Path(__file__).parent / "tables" / "tensorflow_operations.txt"
+CALLS = [tuple(line.split(" : ")) for line in _TABLE.read_text().splitlines() if line and not line.startswith("#")]
+NAMES: dict[str, Any] = {
+    "np": np, "math": math, "F": lambda value: np.array(value, F32), "I": lambda value: np.array(value, I32),
+    "f": np.array([[-1.5, 0.25, 1.0], [0.5, 1.0, 2.5]], F32), "g": np.array([[1, 2, 0.5], [4, 0.25, 3]], F32),
+    "i": np.array([[1, -2, 3], [4, 2, 7]], I32), "b": np.array([[True, False, True], [False, False, True]]),
+    "s": np.array([[4, 1], [1, 3]], F32)}
+
+
+@pytest.fixture
+def tf() -> Iterator[Any]:
+    """`refdist.tf` with Keras; PyTorch is left as other tests expect it."""
+    import torch
+
+    with process.fresh():
+        refdist.set_backend("torch")
+        refdist.tf.keras  # noqa: B018
+        torch.set_grad_enabled(False)
+        yield refdist.tf
+    torch.set_grad_enabled(True)
+
+
+@needs_keras
+def test_keras_is_the_module_though_a_folder_has_its_name(tf: Any) -> None:
+    from refdist.tf.keras import connect
+
+    assert tf.keras is connect() is tf.compat.v2.keras and tf.keras.__name__ == "keras"
+
+
+
+def alike(found: Any, expected: Any) -> None:
+    """Whether a value of either library is the one that NumPy computes, with its dtype."""
+    if expected is None:
+        return
+    if isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected)
+        for part, wanted in zip(found, expected, strict=True):
+            alike(part, wanted) if not isinstance(wanted, (int, type(None))) else None
+        return
+    array = np.asarray(found.numpy() if hasattr(found, "numpy") else found)
+    assert (array.shape, array.dtype) == (np.shape(expected), np.asarray(expected).dtype)
+    np.testing.assert_allclose(array, expected, rtol=2e-6, atol=1e-6)
+
+
+@needs_keras
+@pytest.mark.parametrize(("call", "expected"), CALLS, ids=[call for call, _ in CALLS])
+def test_an_operation_computes_what_numpy_computes(tf: Any, call: str, expected: str) -> None:
+    alike(eval(call, {"tf": tf, **NAMES}), eval(expected, NAMES))
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(("call", "expected"), CALLS, ids=[call for call, _ in CALLS])
+def test_tensorflow_computes_what_is_expected_of_an_operation(call: str, expected: str) -> None:
+    import tensorflow
+
+    alike(eval(call, {"tf": tensorflow, **NAMES}), eval(expected, NAMES))
+
+
+def test_every_operation_of_the_table_has_a_call() -> None:
+    text = "\n".join(call for call, _ in CALLS)
+    assert [operation.paths for operation in OPERATIONS.values()
+            if not any(f"tf.{path}(" in text for path in operation.paths)] == []
+
+
+@needs_keras
+def test_all_paths_of_an_operation_are_one_function(tf: Any) -> None:
+    for path, operation in OPERATIONS.items():
+        assert find(path) is find(operation.paths[0])
+    assert tf.math.reduce_sum is tf.reduce_sum
+
+
+# Errors of operations.
+
+
+@needs_keras
+def test_operands_of_different_dtypes_are_refused(tf: Any) -> None:
+    for call in (lambda: tf.add([1, 2], [1.0, 2.0]), lambda: tf.equal(NAMES["i"], NAMES["f"])):
+        with pytest.raises(ValueError, match=r"\[RD05\].*int32.*float32.*tf.cast"):
+            call()
+    with pytest.raises(TypeError, match=r"\[RD05\].*int32, the number is 0.5"):
+        tf.multiply([1, 2], 0.5)
+
+
+@needs_keras
+def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"assert_equal.*1 and 2.*they differ"):
+        tf.debugging.assert_equal(1, 2, message="they differ")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD25\].*not finite"):
+        tf.debugging.check_numerics([np.inf], "")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD04\].*\(2, 3\), not \(3, 3\)"):
+        tf.ensure_shape(NAMES["f"], [3, 3])
+
+
+@needs_keras
+def test_another_name_says_what_to_write(tf: Any) -> None:
+    for path, advice in (("saved_model", "Checkpoint"), ("py_function", "Call the function"),
+                         ("strings", "Python's own"), ("GraphKeys", None), ("nn.ctc_loss", None)):
+        place = tf
+        *outer, name = path.split(".")
+        for part in outer:
+            place = getattr(place, part)
+        with pytest.raises(AttributeError, match=advice):
+            getattr(place, name)
+        assert not hasattr(place, name)
+
+
+@needs_keras
+def test_a_variable_and_a_value_of_a_replica_are_operands(tf: Any) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        v = tf.Variable([1.0, 2.0])
+    assert tf.reduce_sum(v).numpy() == 3.0
+    sums = strategy.run(lambda x: tf.reduce_sum(tf.add(v, x)), args=(refdist.PerReplica([1.0, 2.0]),))
+    assert [float(part) for part in sums.values] == [5.0, 7.0]
+
+
+# Random numbers.
+
+
+@needs_keras
+def test_a_seed_makes_random_numbers_and_layers_the_same_again(tf: Any) -> None:
+    def draw() -> list[Any]:
+        tf.random.set_seed(7)
+        layer = tf.keras.layers.Dense(2)
+        layer.build((None, 3))
+        return [tf.random.uniform([3]).numpy(), tf.random.normal([3], seed=1).numpy(),
+                tf.random.normal([3], seed=1).numpy(), layer.get_weights()[0]]
+
+    np.random.seed(1)
+    expected, first, again = np.random.RandomState(1).rand(2), draw(), draw()
+    for one, other in zip(first, again, strict=True):
+        assert one.tolist() == other.tolist()
+    assert first[1].tolist() != first[2].tolist()
+    assert np.random.rand(2).tolist() == expected.tolist()  # NumPy's sequence goes on
+
+
+# The tape.
+
+
+@needs_keras
+def test_a_gradient_is_that_of_all_reads_of_a_variable(tf: Any) -> None:
+    v, w = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(v * v) * w + v[0]
+    dv, [dw], other = tape.gradient(y, (v, [w], tf.Variable(1.0)))
+    assert (dv.numpy().tolist(), dw.numpy(), other) == ([7.0, 12.0], 5.0, None)
+    assert y.numpy() == 16.0 and not (y * 2).requires_grad
+
+
+@needs_keras
+def test_an_assignment_while_the_tape_records_keeps_both_values(tf: Any) -> None:
+    v = tf.Variable(2.0)
+    with tf.GradientTape() as tape:
+        y = v * v
+        v.assign(5.0)
+        y = y + v * 10.0
+    assert tape.gradient(y, v).numpy() == 14.0 and v.numpy() == 5.0
+
+
+@needs_keras
+def test_a_tape_is_used_once_unless_it_is_persistent(tf: Any) -> None:
+    v = tf.Variable(2.0)
+    for persistent in (False, True):
+        with tf.GradientTape(persistent=persistent) as tape:
+            y = v * v * v
+        assert tape.gradient(y, v).numpy() == 12.0
+        if persistent:
+            assert tape.gradient(y, v).numpy() == 12.0
+        else:
+            with pytest.raises(RuntimeError, match=r"\[RD09\] GradientTape.gradient.*persistent=True"):
+                tape.gradient(y, v)
+
+
+@needs_keras
+def test_nested_tapes_give_higher_gradients(tf: Any) -> None:
+    x = tf.constant(3.0)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = x * x * x
+        first = inner.gradient(y, x)
+    assert (first.numpy(), outer.gradient(first, x).numpy()) == (27.0, 18.0)
+    v = tf.Variable(3.0)
+    with tf.GradientTape() as one, tf.GradientTape() as other:
+        y = v * v
+    assert one.gradient(y, v).numpy() == other.gradient(y, v).numpy() == 6.0
+
+
+@needs_keras
+def test_what_is_not_watched_has_no_gradient(tf: Any) -> None:
+    x, still, v = tf.constant(3.0), tf.Variable(2.0, trainable=False), tf.Variable(4.0)
+    with tf.GradientTape(persistent=True) as tape:
+        y = x * x * still * v
+        with tape.stop_recording():
+            z = v * v
+    assert tape.gradient(y, [x, still]) == [None, None]
+    assert tape.gradient(z, v) is None
+    assert tape.gradient(y, x, unconnected_gradients="zero").numpy() == 0.0
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        y = x * v
+    assert [None if one is None else one.numpy() for one in tape.gradient(y, [x, v])] == [4.0, None]
+    with tf.GradientTape() as tape:
+        y = x * v
+    assert tape.gradient(y, x) is None  # an earlier tape watched it, this one does not
+
+
+@needs_keras
+def test_a_gradient_has_the_weights_that_the_program_gives(tf: Any) -> None:
+    v = tf.Variable([1.0, 2.0])
+    with tf.GradientTape(persistent=True) as tape:
+        y = v * v
+    assert tape.gradient(y, v).numpy().tolist() == [2.0, 4.0]
+    assert tape.gradient([y, y], v).numpy().tolist() == [4.0, 8.0]
+    assert tape.gradient(y, v, output_gradients=tf.constant([1.0, 10.0])).numpy().tolist() == [2.0, 40.0]
+    with pytest.raises(ValueError, match=r"\[RD25\].*1 target and 2 output gradients"):
+        tape.gradient(y, v, output_gradients=[tf.constant(1.0), tf.constant(1.0)])
+
+
+@needs_keras
+def test_a_tape_says_how_it_is_misused(tf: Any) -> None:
+    tape = tf.GradientTape()
+    with pytest.raises(RuntimeError, match=r"\[RD09\] GradientTape.watch.*does not record"):
+        tape.watch(tf.constant(1.0))
+    with tape, pytest.raises(ValueError, match=r"\[RD25\] GradientTape.watch.*int32.*tf.cast"):
+        tape.watch(tf.constant(1))
+    with tf.GradientTape() as tape, pytest.raises(ValueError, match=r"\[RD09\].*records already"):
+        tape.__enter__()
+    with pytest.raises(TypeError, match=r"\[RD25\] GradientTape.gradient: a source is a str"):
+        tape.gradient(tf.constant(1.0), "v")
+
+
+@needs_keras
+def test_each_replica_has_its_own_tape(tf: Any) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        v = tf.Variable(1.0, aggregation=tf.VariableAggregation.SUM)
+    replica = tf.distribute.get_replica_context
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            y = v * x
+            replica().all_reduce("SUM", tf.constant(1.0))  # the other replica goes on while this tape records
+            y = y * x
+        gradient = tape.gradient(y, v)
+        v.assign_sub(0.5 * gradient)
+        return y
+
+    losses = strategy.run(step, args=(refdist.PerReplica([tf.constant(1.0), tf.constant(2.0)]),))
+    assert strategy.reduce("SUM", losses, axis=None).numpy() == 5.0
+    assert [part.numpy().item() for part in losses.values] == [1.0, 4.0] and v.numpy() == -1.5
+
+
+@needs_keras
+def test_an_average_loss_keeps_its_gradient(tf: Any) -> None:
+    v = tf.Variable([1.0, 2.0])
+    with tf.GradientTape(persistent=True) as tape:
+        plain = tf.nn.compute_average_loss(v * v, global_batch_size=4)
+        weighted = tf.nn.compute_average_loss(v * v, sample_weight=[1.0, 0.0], global_batch_size=4)
+        scaled = tf.nn.scale_regularization_loss(v * v)
+    assert (plain.numpy(), weighted.numpy(), scaled.numpy()) == (1.25, 0.25, 5.0)
+    assert [tape.gradient(loss, v).numpy().tolist() for loss in (plain, weighted, scaled)] == [
+        [0.5, 1.0], [0.5, 0.0], [2.0, 4.0]]
+
+
+@needs_keras
+def test_a_model_s_gradients_are_those_of_its_variables(tf: Any) -> None:
+    layer = tf.keras.layers.Dense(1, kernel_initializer="ones")
+    with tf.GradientTape() as tape:
+        y = tf.reduce_mean(layer(tf.constant([[1.0, 2.0], [3.0, 4.0]])))
+    kernel, bias = tape.gradient(y, layer.trainable_variables)
+    assert (kernel.numpy().tolist(), bias.numpy().tolist()) == ([[2.0], [3.0]], [1.0])
+
+
+# `tf.function`.
+
+
+def test_a_function_is_called_as_it_is() -> None:
+    function = refdist.tf.function
+
+    @function
+    def double(x: int) -> int:
+        """Twice."""
+        return 2 * x
+
+    class Model:
+        @function(jit_compile=True)
+        def call(self, x: int) -> tuple[Any, int]:
+            return self, x
+
+    model = Model()
+    assert (double(2), double.python_function(3), double.__doc__, double.__name__) == (4, 6, "Twice.", "double")
+    assert model.call(1) == (model, 1) and function(lambda: 5)() == 5 and function(model.call)(2) == (model, 2)
+    with pytest.raises(AttributeError, match=r"\[RD20\] get_concrete_function of.*double.*Call the function"):
+        double.get_concrete_function(1)
+    with pytest.raises(TypeError, match=r"\[RD25\] tf.function: got an int"):
+        function(3)
+
+
+def test_a_signature_is_checked_at_each_call() -> None:
+    spec = refdist.TensorSpec
+
+    @refdist.tf.function(input_signature=[spec([None, 2], F32), {"y": spec([], I32)}])
+    def step(x: Any, rest: Any) -> Any:
+        return len(x)
+
+    rows = np.zeros((3, 2), F32)
+    assert step(rows, {"y": 1}) == 3 and step(rest={"y": I32(1)}, x=rows) == 3
+    for bad in ((rows,), (rows[0], {"y": 1}), (rows.astype(F64), {"y": 1}), (rows, 1), (rows, {"y": 1, "z": 1})):
+        with pytest.raises(TypeError, match=r"\[RD25\].*step.*input_signature"):
+            step(*bad)
+    with pytest.raises(TypeError, match=r"\[RD25\] tf.function: input_signature is a TensorSpec"):
+        refdist.tf.function(input_signature=spec([], F32))
+
+
+def test_a_signature_of_a_distributed_dataset_takes_its_elements() -> None:
+    strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1"])
+    dataset = strategy.experimental_distribute_dataset(refdist.data.Dataset.range(8).batch(4))
+
+    @refdist.tf.function(input_signature=[dataset.element_spec])
+    def step(x: Any) -> Any:
+        return strategy.run(lambda part: part + 1, args=(x,))
+
+    for batch in dataset:
+        assert len(step(batch).values) == 2
+    with pytest.raises(TypeError, match=r"\[RD25\].*input_signature"):
+        step(refdist.PerReplica([1.5, 2.5]))
+
+
+# What else has TensorFlow's names.
+
+
+def test_values_are_printed_on_stderr(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refdist.tf.print("loss", np.arange(10), [1, "a"], sep="; ")
+    assert capsys.readouterr().err == "loss; [0 1 2 ... 7 8 9]; [1, a]\n"
+    refdist.tf.print(np.arange(10), output_stream=f"file://{tmp_path / 'log'}", summarize=-1, end="")
+    assert (tmp_path / "log").read_text() == "[0 1 2 3 4 5 6 7 8 9]"
+
+
+def test_files_have_tensorflow_s_names(tmp_path: Path) -> None:
+    gfile = refdist.tf.io.gfile
+    folder = str(tmp_path / "a" / "b")
+    gfile.makedirs(folder)
+    gfile.makedirs(folder)
+    with gfile.GFile(gfile.join(folder, "c.txt"), "w") as file:
+        file.write("text")
+    gfile.copy(gfile.join(folder, "c.txt"), gfile.join(folder, "d.txt"))
+    with pytest.raises(KeyError, match=r"\[RD25\].*overwrite=True"):
+        gfile.copy(gfile.join(folder, "c.txt"), gfile.join(folder, "d.txt"))
+    gfile.rename(gfile.join(folder, "c.txt"), gfile.join(folder, "e.txt"))
+    assert [Path(path).name for path in gfile.glob(gfile.join(folder, "*.txt"))] == ["d.txt", "e.txt"]
+    assert gfile.isdir(folder) and sorted(gfile.listdir(folder)) == ["d.txt", "e.txt"]
+    gfile.rmtree(str(tmp_path / "a"))
+    assert not gfile.exists(folder)
+
+
+def test_shapes_and_dtypes_are_said_as_in_tensorflow() -> None:
+    tf = refdist.tf
+    shape = tf.TensorShape([None, 3])
+    assert (shape.rank, shape.as_list(), shape.num_elements(), tf.TensorShape([2, 3]).num_elements()) == (
+        2, [None, 3], None, 6)
+    assert shape.is_compatible_with([5, 3]) and not shape.is_compatible_with([5]) and not shape.is_fully_defined()
+    assert tf.TensorSpec(tf.TensorShape([4]), tf.dtypes.float32) == tf.TensorSpec([4], tf.float32)
+    assert tf.dtypes.as_dtype("int64") == tf.int64 and tf.newaxis is None and tf.__version__.startswith("2.21.0")
+
+
+def test_importing_the_face_loads_neither_keras_nor_pytorch() -> None:
+    program = ("import sys, refdist.tf as tf\n"
+               "tf.distribute.MirroredStrategy(['CPU:0']); tf.TensorShape([1]); tf.function(lambda: 1)()\n"
+               "dir(tf), dir(tf.nn), dir(tf.math)\n"
+               "assert not {'keras', 'torch', 'tensorflow'} & set(sys.modules)\n")
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# In TensorFlow's place.
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, tf: Any) -> Any:
+    """Runs lines of a program under `refdist.tf.install()`."""
+    import builtins
+
+    from refdist.tf import stand_in
+
+    monkeypatch.setattr(builtins, "__import__", builtins.__import__)
+    monkeypatch.setattr(stand_in._installed, "value", False)
+    stand_in.install()
+
+    def run(source: str, **names: Any) -> dict[str, Any]:
+        module = {"__name__": "__main__", **names}
+        exec(dedent(source), module)
+        return module
+    return run
+
+
+@needs_keras
+def test_a_program_that_imports_tensorflow_finds_refdist(program: Any) -> None:
+    found = program("""
+        import tensorflow as tf
+        import tensorflow.keras.layers as more
+        from tensorflow import keras, Variable
+        from tensorflow.keras import layers
+        from tensorflow.keras.layers import Dense
+        from tensorflow.distribute import MirroredStrategy
+        x = tf.constant([1.0, 2.0])
+        rows = [row.numpy().item() for row in tf.data.Dataset.range(2)]
+        numpy_rows = list(tf.data.Dataset.range(2).batch(2).as_numpy_iterator())
+    """)
+    assert found["tf"] is refdist.tf and found["layers"] is found["more"] is found["keras"].layers
+    assert found["Dense"] is found["layers"].Dense and found["MirroredStrategy"] is refdist.MirroredStrategy
+    assert found["x"].numpy().tolist() == [1.0, 2.0] and found["rows"] == [0, 1]
+    assert type(found["numpy_rows"][0]) is np.ndarray
+
+
+@needs_keras
+@pytest.mark.skipif("tensorflow" in _INSTALLED, reason="TensorFlow is installed")
+def test_nobody_else_is_told_that_tensorflow_is_there(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = sys.modules["keras"].__file__
+    with pytest.raises(ModuleNotFoundError):
+        program("import tensorflow", __name__="keras.src.other", __file__=library)
+    with pytest.raises(ModuleNotFoundError):
+        program("from tensorflow import keras", __name__="json.other", __file__=sys.modules["json"].__file__)
+    assert "tensorflow" not in sys.modules and importlib.util.find_spec("tensorflow") is None
+    from keras.src.utils.module_utils import tensorflow
+
+    assert not tensorflow.available
+
+
+@needs_keras
+def test_what_is_missing_is_an_import_error_that_says_what_to_write(program: Any) -> None:
+    with pytest.raises(ImportError, match=r"\[RD20\].*saved_model.*Checkpoint"):
+        program("from tensorflow import saved_model")
+    with pytest.raises(ImportError, match="no_such_name"):
+        program("from tensorflow import no_such_name")
+    with pytest.raises(ImportError, match=r"\[RD20\] import tensorflow_hub.*load_model"):
+        program("import tensorflow_hub as hub")
+    with pytest.raises(ModuleNotFoundError):
+        program("import tensorflow_of_nobody")
+
+
+@needs_keras
+def test_tensorflow_itself_is_not_mixed_in(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", sys)
+    with pytest.raises(RuntimeError, match=r"\[RD09\] refdist.tf.install: TensorFlow itself is loaded"):
+        tf.install()
+
+
+@needs_keras
+def test_names_of_keras_2_are_there_or_say_what_to_write(tf: Any) -> None:
+    metric = tf.keras.metrics.Mean()
+    metric.update_state(2.0)
+    metric.reset_states()
+    assert metric.count.numpy() == 0 and tf.metrics is tf.keras.metrics
+    loss = tf.keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.NONE)
+    assert loss([[1.0], [2.0]], [[0.0], [0.0]]).numpy().tolist() == [1.0, 4.0]
+    with pytest.raises(AttributeError, match=r"\[RD20\].*legacy.SGD.*Write `tf.keras.optimizers.SGD`"):
+        tf.keras.optimizers.legacy.SGD()
+    with pytest.raises(AttributeError, match=r"\[RD20\].*TensorBoard.*refdist.record"):
+        tf.keras.callbacks.TensorBoard(log_dir="logs")
+
+
+# Notebooks, and the commands.
+
+
+def _notebook(path: Path, *cells: str) -> Path:
+    import json
+
+    path.write_text(json.dumps({"nbformat": 4, "cells": [
+        {"cell_type": "markdown", "source": ["text"]},
+        *({"cell_type": "code", "source": cell.splitlines(True)} for cell in cells)]}))
+    return path
+
+
+def test_lines_of_a_notebook_that_are_no_python_are_left_out_by_name(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = _notebook(tmp_path / "a.ipynb", "!pip install x\nx = 7 % 4\nif x:\n  %time x\n", "%%bash\nls\n",
+                     "%%writefile new.py\ny = 5\n", "from new import y\nz = x + y\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    for cell in notebooks.cells(path):
+        notebooks.execute(cell, names)
+    assert names["z"] == 8 and (tmp_path / "new.py").read_text() == "y = 5\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "a.ipynb cell 1: left out: !pip install x", "a.ipynb cell 1: left out: %time x",
+        "a.ipynb cell 2: left out: %%bash"]
+    sys.modules.pop("new", None)
+
+
+def test_an_error_in_a_notebook_names_the_cell_and_its_line(tmp_path: Path) -> None:
+    cell, = notebooks.cells(_notebook(tmp_path / "a.ipynb", "x = 1\nx / 0\n"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        notebooks.execute(cell, {})
+    last = caught.traceback[-1]
+    assert (last.frame.code.raw.co_filename, last.lineno + 1) == ("a.ipynb cell 1", 2)
+    with pytest.raises(refdist.errors.DataLossError, match=r"\[RD30\] the notebook.*it is not one"):
+        (tmp_path / "b.ipynb").write_text("x = 1")
+        notebooks.cells(tmp_path / "b.ipynb")
+
+
+@needs_keras
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [
+    ["run", "--tensorflow"], ["run", "--tensorflow", "--workers", "2"], ["launch", "--tensorflow", "-n", "2"]],
+    ids=["alone", "simulated workers", "processes"])
+@pytest.mark.parametrize("form", ["script", "notebook"])
+def test_a_command_runs_the_program_unchanged(tmp_path: Path, arguments: list[str], form: str) -> None:
+    source = dedent("""
+        import sys
+        import tensorflow as tf
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        ones = strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
+        print("total", ones.numpy(), *sys.argv[1:])
+    """)
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    if form == "notebook":
+        path = _notebook(tmp_path / "program.ipynb", *source.split("strategy =", 1)[:1],
+                         "strategy =" + source.split("strategy =", 1)[1])
+    finished = subprocess.run([sys.executable, "-m", "refdist", *arguments, str(path), "--option"], text=True,
+                              capture_output=True, timeout=300)
+    workers = 1 if arguments[-1] == "--tensorflow" else 2
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.splitlines() == [f"total {workers}.0 --option"] * workers
