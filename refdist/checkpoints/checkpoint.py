@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -45,6 +46,8 @@ from refdist.workers.transport import Transport, widest
 
 # What a file holds, by name.
 Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"
+# Checkpoints with values that no variable has taken yet.
+_waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
 
@@ -220,6 +223,8 @@ class Checkpoint:
         self._pending.clear()
         self._pending.update({key: value for key, value in values.items() if key not in tracked})
         _place(seen, self._pending)
+        if self._pending:
+            _waiting.add(self)
         wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
@@ -389,6 +394,17 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
         raise
     for variable, array in variables:
         variable.assign(array)
+
+
+def take_up() -> None:
+    """Assigns values that were read before their variables were made, to variables that were made meanwhile."""
+    for checkpoint in list(_waiting):
+        # A replica may have made them, for all.
+        with context_stack.pushed(context_stack.BOTTOM):
+            for name, value in checkpoint._checkpoint_items().items():
+                checkpoint._give("" if name == "root" else name, value)
+        if not checkpoint._pending:
+            _waiting.discard(checkpoint)
 
 
 def _outside_replicas(attempted: str) -> None:

@@ -82,7 +82,7 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         return
     if isinstance(value, _PASSED):
         return
-    if _is_stateful(value):
+    if _is_stateful(value) and not _names_its_items(value):
         yield path, value
         return
     if isinstance(value, data.Iterator):

@@ -24,12 +24,13 @@ def keras() -> ModuleType:
     Raises:
         RD20: Keras computes with another library than PyTorch.  RD27: Keras or PyTorch is not installed.
     """
-    from refdist.tf import older
+    from refdist.tf import older, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
     _prepare()
     older.add_names(module)
+    tracked.connect(module)
     return module
 
 

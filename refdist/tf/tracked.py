@@ -1,0 +1,77 @@
+"""Checkpoints of Keras's models, layers, metrics and optimizers.
+
+Their variables are saved in the order in which Keras has them, as `model/variables/0`: names of layers are counted
+through a whole program, so that a second model of the same code has others.  A model that is not built yet has no
+variables; values that were restored before are taken when it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from refdist.checkpoints.checkpoint import take_up
+from refdist.variables.variable import Variable
+
+
+class Held(Variable):
+    """A variable of Keras that belongs to no strategy, as a checkpoint sees it."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, variable: Any) -> None:
+        self._held = variable
+
+    def _read(self) -> Any:
+        return np.array(self._held.numpy())
+
+    def numpy(self) -> Any:
+        """The value."""
+        return self._read()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the value."""
+        return np.dtype(self._read().dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return tuple(self._held.shape)
+
+    @property
+    def _strategy(self) -> None:
+        return None
+
+    def assign(self, value: Any, *args: object, **kwargs: object) -> None:
+        """Replaces the value."""
+        self._held.assign(value)
+
+
+def connect(keras: Any) -> None:
+    """From now on a checkpoint finds the variables of what Keras makes."""
+    for kind in (keras.Layer, keras.Metric, keras.Optimizer):
+        kind._checkpoint_items = _items
+    keras.Layer._post_build = _then_take_up(keras.Layer._post_build)
+    keras.Optimizer.build = _then_take_up(keras.Optimizer.build)
+
+
+def _items(self: Any) -> dict[str, object]:
+    if not getattr(self, "built", True):
+        return {}
+    found: dict[str, object] = {"variables": [
+        variable._value if isinstance(variable._value, Variable) else Held(variable) for variable in self.variables]}
+    if getattr(self, "optimizer", None) is not None:
+        found["optimizer"] = self.optimizer
+    return found
+
+
+def _then_take_up(build: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(build)
+    def built(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        take_up()
+    return built
