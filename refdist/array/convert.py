@@ -256,11 +256,11 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     if isinstance(value, np.generic) and dtype is None:
         return np.asarray(value)
     if isinstance(value, (bool, int, float, complex)):
-        array = np.asarray(value)
+        number = np.asarray(value)
         if dtype is None:
-            return _narrow(array, value, attempted)
-        if array.dtype != object:
-            return _cast_weak(array, _dtype(dtype, attempted), attempted, value)
+            return _narrow(number, value, attempted)
+        if number.dtype != object:
+            return _cast_weak(number, _dtype(dtype, attempted), attempted, value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument, attempted)
     if _is_of_a_library(value):

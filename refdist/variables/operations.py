@@ -196,7 +196,7 @@ def _prepare_parts(array: Array, computes: Computes, attempted: str, indices: ob
         return IndexedSlices(xp_of(values).reshape(values, (length, *array.shape[depth:])), rows, array.shape)
 
 
-def _rows_now(array: Array, parts: IndexedSlices, attempted: str) -> Array:
+def _rows_now(array: Array, parts: IndexedSlices, attempted: str) -> Any:
     # The rows of parts in an array that may have got another shape since they were prepared.
     shape, rows = parts.shape, parts.indices
     if shape is None or shape == array.shape:
