@@ -76,7 +76,7 @@ tensorflow:
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
-	    tests/test_tensorflow_faults.py
+	    tests/test_tensorflow_faults.py tests/test_tensorflow_keras.py
 
 # The cases of two workers with two replicas each on TensorFlow, after `make tensorflow`; about ten minutes.
 tensorflow-2x2:

@@ -18,12 +18,13 @@ from test_workers import mpiexec
 import refdist
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = {"jax": "jax", "pytorch": "torch"}  # that the programs of a page import
+LIBRARIES = {"jax": "jax", "keras": "keras", "pytorch": "torch"}  # that the programs of a page import
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_programs_of_a_page_run_one_after_another(page: Path) -> None:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
     if page.stem in LIBRARIES:
         pytest.importorskip(LIBRARIES[page.stem], reason="`make interop` installs it")
     names: dict[str, Any] = {}

@@ -442,6 +442,47 @@ def test_all_replicas_have_one_mask_and_a_warning_says_so_once(seed: int | None)
 # --- Other worlds --------------------------------------------------------------------------------------------
 
 
+PROGRAM = """
+import hashlib, os, sys
+import numpy as np, refdist, refdist.tf.keras
+keras = refdist.tf.keras.connect()
+strategy = (refdist.MirroredStrategy(["CPU:0", "CPU:1"]) if "local" in sys.argv
+            else refdist.MultiWorkerMirroredStrategy())
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(37, 4)).astype("float32")
+y = (x[:, :1] > 0).astype("float32")
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5),
+                              keras.layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae"])
+history = model.fit(x, y, batch_size=8, epochs=2, shuffle=True, verbose=0).history
+numbers = [*history["loss"], *history["mae"], *model.evaluate(x, y, batch_size=8, verbose=0)]
+arrays = [*model.get_weights(), model.predict(x, batch_size=8, verbose=0)]
+print(strategy.num_replicas_in_sync, numbers, hashlib.md5(b"".join(array.tobytes() for array in arrays)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_replicas_and_workers_simulated_and_under_mpi_have_the_same_bits(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore",
+                   "OMP_NUM_THREADS": "1"}
+    found = [subprocess.run([sys.executable, *start, str(script), *arguments], capture_output=True, text=True,
+                            check=True, env=environment).stdout.splitlines()
+             for start, arguments in (([], ["local"]), (["-m", "refdist", "run", "--workers", "2"], []),
+                                      (["-m", "refdist", "launch", "-n", "2"], []))]
+    assert len(found[0]) == 1 and found[0][0].startswith("2 [")
+    assert found[1] == found[2] == found[0] * 2
+
+
+def test_a_parameter_server_strategy_is_told_what_to_write() -> None:
+    spec = refdist.train.ClusterSpec({"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]})
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+    with strategy.scope(), pytest.raises(errors.UnsupportedError, match=r"RD20.*schedule"):
+        keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).compile("sgd", "mse")
+
+
 def test_the_face_is_imported_without_keras() -> None:
     code = "import refdist.tf, sys; assert not {'keras', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

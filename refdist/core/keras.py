@@ -2,7 +2,7 @@
 
 Keras keeps for each thread which names, dtypes and stateless or symbolic scopes are open, and which layer is being
 called.  All replicas share a thread, so what one of them has open is put away while another one runs.  What else Keras
-keeps there (counters of names, the global generator of seeds) is the program's, not a replica's.
+keeps there (counters of names, the global generator of seeds) each simulated worker has of its own, as a process has.
 
 Keras is never imported here.
 """
@@ -36,6 +36,23 @@ def set_scopes(wanted: Scopes | None) -> None:
     if tracker is not None:
         for name, value in zip(_SCOPES, wanted or (None,) * len(_SCOPES), strict=True):
             setattr(tracker, name, _own(value))
+
+
+def names() -> dict[str, Any]:
+    """What Keras keeps in this thread beside scopes, such as how many layers have a name; its dicts are copied."""
+    kept = getattr(_tracker(), "__dict__", {})
+    return {name: value.copy() if isinstance(value, dict) else value for name, value in kept.items()
+            if name not in _SCOPES}
+
+
+def set_names(wanted: dict[str, Any] | None) -> None:
+    """Puts back what `names` returned; None, from before Keras was imported, is nothing."""
+    tracker = _tracker()
+    if tracker is not None:
+        for name in names():
+            delattr(tracker, name)
+        for name, value in (wanted or {}).items():
+            setattr(tracker, name, value.copy() if isinstance(value, dict) else value)
 
 
 def _own(value: Any) -> Any:

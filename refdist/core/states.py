@@ -104,6 +104,15 @@ class _Scopes(State):
         keras.set_scopes(saved)
 
 
+class _Names(State):
+    # Workers make the same layers, which have the same names on all of them.
+    def save(self, call: CollectiveCall | None) -> dict[str, Any]:
+        return keras.names()
+
+    def restore(self, saved: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+        keras.set_names(saved)
+
+
 class _Generator(State):
     """A generator of random numbers.
 
@@ -167,6 +176,7 @@ PROCESS = (
     Row("os", _Variable("TF_CONFIG")),
     Row("random", _Generator(random.getstate, random.setstate)),
     Row("numpy", _Generator(np.random.get_state, np.random.set_state)),
+    Row("keras", _Names()),
 )
 """What each simulated worker has of its own beside that, because it stands in for a process."""
 

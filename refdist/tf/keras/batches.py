@@ -6,16 +6,20 @@ dataset of refdist's, or one that a program has distributed itself, is taken as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import torch
+from keras.src import tree
 from keras.src.backend.torch import trainer as torch_trainer
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.data_adapter_utils import pack_x_y_sample_weight, unpack_x_y_sample_weight
 
 from refdist import errors
 from refdist.core import context_stack
 from refdist.data.dataset import Dataset
 from refdist.input.distributed import DistributedDataset
+from refdist.input.options import InputContext
 
 
 class DatasetAdapter(DataAdapter):  # type: ignore[misc]
@@ -40,15 +44,48 @@ class DatasetAdapter(DataAdapter):  # type: ignore[misc]
         return None
 
 
-class _Batches:
-    # Keras's batches, which begin anew each time that they are read.
+class _Shares:
+    # The shares of the replicas that one pipeline feeds, batch after batch: each batch is cut into as many pieces of
+    # the same rounded-up size as there are replicas.  It begins anew each time that it is read.
 
-    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+    def __init__(self, strategy: Any, make: Callable[[], Iterable[Any]], context: InputContext) -> None:
+        self._strategy = strategy
         self._make = make
+        self._replicas = context.num_replicas_in_sync
+        fed = self._replicas // context.num_input_pipelines
+        self._fed = range(context.input_pipeline_id * fed, (context.input_pipeline_id + 1) * fed)
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._make():
-            yield tuple(batch) if isinstance(batch, list) else batch
+        for batch in self._batches():
+            rows = len(next(leaf for leaf in tree.flatten(batch) if leaf is not None))
+            size = -(-rows // self._replicas)
+            for i in self._fed:
+                yield tree.map_structure(lambda leaf: None if leaf is None else leaf[size * i:size * (i + 1)],  # noqa: B023
+                                         tuple(batch) if isinstance(batch, list) else batch)
+
+    def _batches(self) -> Iterator[Any]:
+        # Every worker reads all batches, in one order: each goes on with the first worker's random numbers.
+        extended = self._strategy.extended
+        if extended.layout.workers > 1:
+            call = extended.transport.call("order of the rows for Keras")
+            torch.set_rng_state(extended.transport.all_gather_object(call, torch.get_rng_state())[0])
+        yield from self._make()
+
+
+class Shared(list[Any]):
+    """Batches, or what replicas have of them where a scope is open."""
+
+    @classmethod
+    def of(cls, strategy: Any, batches: Sequence[Any]) -> Shared:
+        """Batches that a program hands to `train_on_batch`, shared out."""
+        if isinstance(batches, cls):
+            return batches
+        packed = [pack_x_y_sample_weight(*unpack_x_y_sample_weight(batch)) for batch in batches]
+        return cls(_shared_out(strategy, lambda: packed))
+
+
+def _shared_out(strategy: Any, make: Callable[[], Iterable[Any]]) -> Any:
+    return strategy.distribute_datasets_from_function(lambda context: _Shares(strategy, make, context))
 
 
 _KerasIterator: Any = torch_trainer.TorchEpochIterator
@@ -72,7 +109,11 @@ class EpochIterator(_KerasIterator):  # type: ignore[misc]
             if strategy is not None and not isinstance(self._batches, DistributedDataset):
                 self._batches = strategy.experimental_distribute_dataset(self._batches)
         elif strategy is not None:
-            self._batches = strategy.experimental_distribute_dataset(_Batches(source))
+            self._batches = _shared_out(strategy, source)
+
+    def __next__(self) -> Any:
+        first, last, batches = super().__next__()
+        return first, last, Shared(batches)
 
     def _get_iterator(self) -> Any:
         return super()._get_iterator() if self._batches is None else self._batches

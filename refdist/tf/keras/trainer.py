@@ -18,6 +18,7 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 from refdist import errors
 from refdist.core import context_stack
 from refdist.core.rules.options import ReduceOp
+from refdist.strategies.parameter_server import ParameterServerStrategy
 from refdist.strategies.replica_context import get_strategy, has_strategy
 from refdist.tf.keras import batches
 from refdist.tf.keras.losses import Share, share, warn_of_weights
@@ -44,6 +45,11 @@ def _init(original: Callable[..., Any]) -> Callable[..., Any]:
 def _in_scope(original: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy, here = _strategy_of(self), context_stack.frame().strategy
+        if isinstance(strategy, ParameterServerStrategy):
+            raise errors.error("RD20", f"{type(self).__name__}.{original.__name__}",
+                               "the model was made in the scope of a ParameterServerStrategy",
+                               "Write the step as a function for "
+                               "`ClusterCoordinator.schedule`, or use a MultiWorkerMirroredStrategy.")
         if here is strategy:
             return original(self, *args, **kwargs)
         if here is not None:
@@ -103,9 +109,6 @@ def _additional(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _run(model: Any, step: Callable[[Any], Any], element: Any, gradients: bool) -> Any:
     strategy = _strategy_of(model)
-    if not isinstance(_first(element), DistributedValues):  # of `train_on_batch`
-        batch = data_adapter_utils.pack_x_y_sample_weight(*data_adapter_utils.unpack_x_y_sample_weight(element))
-        element = next(iter(strategy.experimental_distribute_dataset([batch])))
     local = [_rows(one) for one in strategy.experimental_local_results(_first(element))]
     rows, told = _all_rows(strategy, local), vars(model)["_told_by_refdist"]
     if gradients:
@@ -142,7 +145,7 @@ def _maker(name: str, gradients: bool) -> Callable[..., Any]:
                 return original(self, force)
 
             def function(data: Any) -> Any:
-                for element in data:
+                for element in batches.Shared.of(strategy, data):
                     logs = _run(self, getattr(self, f"{name}_step"), element, gradients)
                 logs = tree.map_structure(lambda leaf: _mean(strategy, leaf), logs)
                 return self._get_metrics_result_or_logs(logs)
@@ -153,7 +156,9 @@ def _maker(name: str, gradients: bool) -> Callable[..., Any]:
 
 
 def _mean(strategy: Any, leaf: Any) -> Any:
-    return strategy.reduce(ReduceOp.MEAN, leaf, axis=None) if isinstance(leaf, DistributedValues) else leaf
+    # One replica, of several workers, returns the tensor itself.
+    is_reduced = isinstance(leaf, (DistributedValues, torch.Tensor))
+    return strategy.reduce(ReduceOp.MEAN, leaf, axis=None) if is_reduced else leaf
 
 
 def _make_predict(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,7 +169,8 @@ def _make_predict(original: Callable[..., Any]) -> Callable[..., Any]:
 
         def function(data: Any) -> Any:
             outputs = [tree.map_structure(lambda leaf: strategy.gather(leaf, axis=0),
-                                          _run(self, self.predict_step, element, False)) for element in data]
+                                          _run(self, self.predict_step, element, False))
+                       for element in batches.Shared.of(strategy, data)]
             return tree.map_structure(lambda *parts: torch.cat(parts), *outputs)
         self.predict_function = function
         return function

@@ -1,0 +1,39 @@
+"""Keras under refdist beside Keras on TensorFlow; `make tensorflow`, after `make interop`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorflow", reason="`make tensorflow` installs it")
+
+ROOT = Path(__file__).parents[1]
+# Keras on PyTorch has a process, and an environment, of its own.
+OTHER = os.environ.get("REFDIST_KERAS_PYTHON", str(ROOT / ".venv" / "bin" / "python"))
+CASES = [(program, replicas, "float32") for replicas in (1, 2, 4) for program in (
+    "dense", "adam", "batchnorm", "embedding", "fit", "fit-batchnorm", "fit-embedding", "fit-weighted")]
+CASES += [(program, 2, "float64") for program in ("dense", "batchnorm", "fit-batchnorm")]
+
+
+def numbers(python: str, world: str, *case: object) -> dict[str, Any]:
+    done = subprocess.run([python, str(ROOT / "tests" / "keras_programs.py"), world, *map(str, case)], check=True,
+                          capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_losses_weights_statistics_and_slots_are_tensorflow_s(case: tuple[str, int, str]) -> None:
+    ours, theirs = numbers(OTHER, "refdist", *case), numbers(sys.executable, "tensorflow", *case)
+    assert list(ours) == list(theirs)
+    limit = 1e-6 if case[2] == "float32" else 1e-14
+    for name, values in theirs.items():
+        assert all(abs(one - other) <= limit * max(1.0, abs(other))
+                   for one, other in zip(ours[name], values, strict=True)), name
