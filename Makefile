@@ -58,6 +58,7 @@ interop: $(VENV)/.made
 	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py \
 	    tests/test_guests.py tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 	$(BIN)/python -m pytest tests/test_keras.py
+	$(BIN)/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
 
 # The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; after `make interop`,
 # seven minutes.

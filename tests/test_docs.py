@@ -59,12 +59,14 @@ MODULES = [".".join(["refdist", *["backends"][:folder == "backends"],
 def test_the_examples_of_docstrings_run(name: str) -> None:
     if name.startswith(("refdist.backends.jax", "refdist.backends.torch")):
         pytest.importorskip(name.split(".")[2], reason="`make interop` installs it")
-    if name.startswith("refdist.tf.keras."):
+    if name.startswith("refdist.tf.keras.") or name in ("refdist.tf.computed", "refdist.tf.tape"):
         os.environ.setdefault("KERAS_BACKEND", "torch")
         pytest.importorskip("torch", reason="`make interop` installs it")
         pytest.importorskip("keras", reason="`make interop` installs it")
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS
                              | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE)
+    if name.startswith("refdist.tf.") and "torch" in sys.modules:
+        sys.modules["torch"].set_grad_enabled(True)  # a program of TensorFlow's records in tapes only
     assert result.failed == 0
 
 

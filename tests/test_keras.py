@@ -19,10 +19,10 @@ pytest.importorskip("keras", reason="`make interop` installs it")
 pytest.importorskip("ml_dtypes", reason="`make interop` installs it")
 
 import refdist
-import refdist.tf.keras
 from refdist import VariableAggregation, VariableSynchronization, errors
+from refdist.tf.keras import connect
 
-keras: Any = refdist.tf.keras.connect()
+keras: Any = connect()
 
 import torch  # noqa: E402
 

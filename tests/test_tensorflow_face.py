@@ -304,6 +304,36 @@ def test_a_model_s_gradients_are_those_of_its_variables(tf: Any) -> None:
     assert (kernel.numpy().tolist(), bias.numpy().tolist()) == ([[2.0], [3.0]], [1.0])
 
 
+@needs_keras
+def test_a_checkpoint_fills_a_model_when_it_is_built(tf: Any, tmp_path: Path) -> None:
+    x = tf.ones((2, 3))
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2), tf.keras.layers.BatchNormalization()])
+        expected = model(x).numpy()
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "saved"))
+    restored = tf.keras.Sequential([tf.keras.layers.Dense(2), tf.keras.layers.BatchNormalization()])
+    tf.train.Checkpoint(model=restored).restore(path).expect_partial()  # which nobody keeps
+    assert restored(x).numpy().tolist() == expected.tolist()
+
+
+@needs_keras
+def test_texts_are_looked_up_in_a_vocabulary(tf: Any) -> None:
+    layer = tf.keras.layers.StringLookup(vocabulary=["a", "b"])
+    assert layer([["b", "z"]]).numpy().tolist() == [[2, 0]] and layer.get_vocabulary() == ["[UNK]", "a", "b"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD25\] StringLookup: 'z' is not in the vocabulary"):
+        tf.keras.layers.StringLookup(["a"], num_oov_indices=0)(["z"])
+
+
+@needs_keras
+def test_fit_outside_a_scope_and_a_loaded_model_learn(tf: Any, tmp_path: Path) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(loss="mse", optimizer="sgd")
+    losses = [model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0).history["loss"][0] for _ in range(2)]
+    model.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    assert losses[1] < losses[0] and loaded.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0).history["loss"]
+
+
 # `tf.function`.
 
 

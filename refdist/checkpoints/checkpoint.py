@@ -36,7 +36,7 @@ from refdist import errors
 from refdist.array.convert import short
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, walk
+from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, names_its_items, walk
 from refdist.core import call_site, context_stack
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
@@ -225,6 +225,9 @@ class Checkpoint:
         _place(seen, self._pending)
         if self._pending:
             _waiting.add(self)
+            for _, one in seen.values():
+                if names_its_items(one) and not isinstance(one, Checkpoint):
+                    vars(one)["_awaited_by"] = self  # which lives as long as what it has values for
         wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "

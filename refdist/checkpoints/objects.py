@@ -46,7 +46,8 @@ class _Itemized(Protocol):
     def _checkpoint_items(self) -> dict[str, object]: ...
 
 
-def _names_its_items(value: object) -> TypeGuard[_Itemized]:
+def names_its_items(value: object) -> TypeGuard[_Itemized]:
+    """Whether the class says what a checkpoint finds in it: another checkpoint, or what Keras makes."""
     return hasattr(type(value), "_checkpoint_items")
 
 
@@ -82,7 +83,7 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         return
     if isinstance(value, _PASSED):
         return
-    if _is_stateful(value) and not _names_its_items(value):
+    if _is_stateful(value) and not names_its_items(value):
         yield path, value
         return
     if isinstance(value, data.Iterator):
@@ -97,7 +98,7 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         items = value.items()
     elif isinstance(value, (list, tuple)):
         items = enumerate(value)
-    elif _names_its_items(value):
+    elif names_its_items(value):
         items = value._checkpoint_items().items()
     else:
         items = ((name, item) for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_"))

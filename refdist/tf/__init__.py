@@ -6,8 +6,8 @@
 
 Strategies, variables, datasets, checkpoints, the structure of nests and random generators are refdist's.  `tf.keras`
 is Keras 3 on PyTorch, `tf.GradientTape` is over its autograd, `tf.function` calls the function, and the operations are
-those of Keras, PyTorch and NumPy, by TensorFlow's names (`operations`).  They need `pip install 'refdist[keras]'`, and
-are imported when a program first asks for one of them.
+those of Keras, PyTorch and NumPy, by TensorFlow's names (`operations`).  They need `pip install '.[keras]'`, and are
+imported when a program first asks for one of them.
 
 A program that says `import tensorflow as tf` runs unchanged after `refdist.tf.install()`, or by
 

@@ -8,6 +8,7 @@ tape is a value outside it: `.numpy()` returns its numbers, where PyTorch would 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -87,3 +88,15 @@ def _prepare() -> None:
         return own(self.detach() if recorded else self, force=force)
 
     torch.Tensor.numpy = numpy
+    from keras.src.backend.torch.trainer import TorchTrainer
+
+    TorchTrainer.train_step = _recorded(TorchTrainer.train_step)
+
+
+def _recorded(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    # `fit` outside any scope, where Keras takes gradients without a tape.
+    @functools.wraps(train_step)
+    def step(self: Any, data: Any) -> Any:
+        with torch().enable_grad():
+            return train_step(self, data)
+    return step

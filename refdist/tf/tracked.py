@@ -35,7 +35,8 @@ class Held(Variable):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the value."""
-        return np.dtype(self._read().dtype)
+        found: np.dtype[Any] = self._read().dtype
+        return found
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from keras.src import tree
 from keras.src.backend.torch import trainer as torch_trainer
 from keras.src.losses import loss as keras_losses
 from keras.src.trainers.data_adapters import data_adapter_utils
+from keras.src.trainers.trainer import Trainer
 
 from refdist import errors
 from refdist.core import context_stack
@@ -195,7 +196,9 @@ def connect() -> None:
     """From now on models that are made in a scope train on its replicas."""
     batches.connect()
     replace(_Trainer, "__init__", _init)
-    for name in ("compile", "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+    # Keras takes a model whose `compile` is not this one's for a program's own, and does not call it on loading.
+    replace(Trainer, "compile", _in_scope)
+    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         replace(_Trainer, name, _in_scope)
     replace(_Trainer, "train_step", _train_step)
     replace(_Trainer, "test_step", _test_step)
