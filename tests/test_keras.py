@@ -397,7 +397,7 @@ def test_datasets_of_refdist_are_read() -> None:
         model.fit(data, epochs=2, verbose=0)
         np.testing.assert_allclose(model.get_weights()[0], wanted.get_weights()[0], rtol=1e-6)
         assert model.evaluate(data, verbose=0) == pytest.approx(wanted.evaluate(x, y, batch_size=8, verbose=0))
-    with pytest.raises(errors.InvalidValueError, match=r"RD25.*beside it"):
+    with pytest.raises(errors.InvalidValueError, match=r"RD34.*beside it"):
         model.fit(dataset, y)
 
 
