@@ -11,13 +11,18 @@ Option 0 is always the quiet one: what runs goes on, and what is scheduled first
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from refdist import errors
 from refdist.core.integers import as_integer
 from refdist.runtime import Field
+
+if TYPE_CHECKING:
+    from refdist.coordinator.cluster import Cluster
+    from refdist.variables.served import Access
 
 COORDINATOR, GO_ON, TAKE, LOSE = "coordinator", "go on", "take", "lose"
 
@@ -38,7 +43,38 @@ class Option(NamedTuple):
 Choose = Callable[[Sequence[Option]], int]
 
 
-class interleaving:  # noqa: N801 - used like a function
+class Scheduler(ABC):
+    """Who decides what goes on, for the length of a `with` block; and sees what it decides about."""
+
+    @abstractmethod
+    def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
+        """The number of the option that is taken; also asked where there is only one."""
+
+    def visit(self, cluster: Cluster, worker: int | None, access: Access | None) -> None:  # noqa: B027
+        """The function on a worker, or (None) the coordinator, will make an access as soon as it goes on.
+
+        Args:
+            access: None where the coordinator has scheduled a function.
+        """
+
+    def ended(self, cluster: Cluster, waited: bool) -> None:  # noqa: B027
+        """The coordinator has called `join`, and all functions have ended: `waited`, if some had not before."""
+
+    def disturbed(self, why: str) -> None:  # noqa: B027
+        """The run depends on something that is neither a choice nor an access."""
+
+    def __enter__(self) -> Self:
+        disturbed("the program chooses itself, with `interleaving`")
+        self._before = current.value
+        current.value = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        current.value = self._before
+
+
+class interleaving(Scheduler):  # noqa: N801 - used like a function
     """Decides which of the functions of coordinators go on next, for the length of a `with` block.
 
     Args:
@@ -91,12 +127,14 @@ class interleaving:  # noqa: N801 - used like a function
         at = len(self.taken)
         return self._given[at] if at < len(self._given) else 0
 
-    def choose(self, options: Sequence[Option]) -> int:
+    def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
         """The number of the option that is taken.
 
         Raises:
             RD34: there is no option of that number.
         """
+        if len(options) == 1:
+            return 0
         number = self._source(options)
         if type(number) is not int or not 0 <= number < len(options):
             raise errors.error("RD34", "interleaving", f"choice {len(self.taken)} is {number!r}, of {len(options)} "
@@ -105,14 +143,11 @@ class interleaving:  # noqa: N801 - used like a function
         self.counts.append(len(options))
         return number
 
-    def __enter__(self) -> interleaving:
-        self._before = current.value
-        current.value = self
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        current.value = self._before
+current: Field[Scheduler | None] = Field("who decides which functions go on; None for option 0", lambda: None)
 
 
-current: Field[interleaving | None] = Field("who decides which functions go on; None for option 0", lambda: None)
+def disturbed(why: str) -> None:
+    """See `Scheduler.disturbed`."""
+    if current.value is not None:
+        current.value.disturbed(why)

@@ -22,16 +22,18 @@ from collections.abc import Callable, Sequence
 
 from refdist import errors, nest
 from refdist.coordinator import strands
-from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, current
+from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, current, disturbed
 from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stopped, Worker, settled
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
 from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
 from refdist.core import devices
 from refdist.strategies.parameter_server import ParameterServerExtended
-from refdist.variables.served import here
+from refdist.variables.served import Access, here
 
 PATIENCE = 1000
+
+
 class _Mine(threading.local):
     closure: Closure | None = None
 
@@ -41,6 +43,11 @@ _mine = _Mine()
 
 def _always() -> bool:
     return True
+
+
+def _of_worker(value: PerWorkerValue, worker: int) -> object:
+    disturbed("a function is given what belongs to its worker")
+    return value._of(worker)
 
 
 class Cluster(Functions):
@@ -78,12 +85,26 @@ class Cluster(Functions):
                                    f"{len(self.queue)} functions wait for one",
                                    "Start a worker again with refdist.coordinator.restart_task.")
 
+    def wait_for_all(self, attempted: str) -> None:
+        waits = not self.idle
+        super().wait_for_all(attempted)
+        if current.value is not None and self.error is None:
+            current.value.ended(self, waits)
+
+    def abandon(self) -> None:
+        """Stops and drops all functions; the program has ended, whatever they do."""
+        if not self._interrupted:  # then they stop by themselves
+            with self.lock:
+                self._stop_all()
+                self.queue.clear()
+
     def check(self, attempted: str) -> None:
         if self._interrupted:
             raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
                                "Make the strategy and the coordinator again.")
 
     def step(self) -> None:
+        disturbed("the program asks `done()`, whose answer is no access")
         self._let_others(_always)
 
     def scheduled(self) -> None:
@@ -105,7 +126,7 @@ class Cluster(Functions):
 
         def call(worker: int) -> object:
             mine, named = nest.map_structure(
-                lambda leaf: leaf._of(worker) if isinstance(leaf, PerWorkerValue) else leaf, own)
+                lambda leaf: _of_worker(leaf, worker) if isinstance(leaf, PerWorkerValue) else leaf, own)
             return fn(*mine, **named)
 
         return call
@@ -122,24 +143,29 @@ class Cluster(Functions):
 
     # Points where another strand may get the turn.
 
-    def pause(self, device: str = "") -> None:
-        """Called before an access to a variable on `device`, and when something was scheduled."""
+    def pause(self, access: Access | None = None) -> None:
+        """Called before an access to a variable, and (None) when something was scheduled."""
         mine = _mine.closure
         if mine is None:
-            if self._interrupted or not self.lock.acquire(blocking=False):
-                return  # or a thread of the program, beside the one that plays the coordinator
+            if self._interrupted:
+                return
+            if not self.lock.acquire(blocking=False):  # a thread beside the one that plays the coordinator
+                disturbed("a thread of the program's own makes accesses")
+                return
             try:
-                self._pause(None, device)
+                self._pause(None, access)
             finally:
                 self.lock.release()
         elif mine.fate or self._interrupted:
             raise Stopped
         else:
-            self._pause(mine, device)
+            self._pause(mine, access)
 
-    def _pause(self, mine: Closure | None, device: str) -> None:
-        if self._faults and device:
-            self._count_down(mine, device)
+    def _pause(self, mine: Closure | None, access: Access | None) -> None:
+        if self._faults and access is not None:
+            self._count_down(mine, access.device)
+        if current.value is not None:
+            current.value.visit(self, None if mine is None or mine.worker is None else mine.worker.number, access)
         self._in_a_row += 1
         if current.value is None and self._in_a_row < PATIENCE:
             return
@@ -179,7 +205,7 @@ class Cluster(Functions):
         while True:
             options = self._options(first)
             source = current.value
-            number = source.choose(options) if source is not None and len(options) > 1 else 0
+            number = source.choose(options, self) if source is not None and options else 0
             if not options or options[number].action != LOSE:
                 return options[number] if options else None
             kind, _, task = str(options[number].task).partition(" ")
@@ -230,6 +256,7 @@ class Cluster(Functions):
             pass
         except BaseException as error:
             if not closure.fate:
+                disturbed("a function fails, which stops the others")
                 self._failed(closure, worker.number, error)
         worker.closure = closure.worker = None
         self._tired.clear()
@@ -262,6 +289,7 @@ class Cluster(Functions):
 
     def lose(self, task: tuple[str, int]) -> None:
         """The task is lost now."""
+        disturbed("a task is lost")
         self._faults = [fault for fault in self._faults if fault.task != task]
         kind, number = task
         if kind == "ps":
@@ -279,6 +307,7 @@ class Cluster(Functions):
 
     def add_fault(self, task: tuple[str, int], left: int | None) -> None:
         """The task will be lost after so many accesses, or when the choices say so."""
+        disturbed("a task is lost")
         self._faults.append(Fault(task, left))
 
     def restart(self, number: int) -> None:

@@ -133,7 +133,7 @@ class ClusterCoordinator:
         cluster = self._cluster
         with cluster.lock:
             cluster.check(attempted)
-            cluster.wait(lambda: cluster.error is not None or cluster.idle, attempted)
+            cluster.wait_for_all(attempted)
             cluster.raise_error()
 
     def done(self) -> bool:

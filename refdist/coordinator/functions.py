@@ -67,6 +67,14 @@ class Functions(ABC):
             RD33: no worker is left.
         """
 
+    def wait_for_all(self, attempted: str) -> None:
+        """Lets functions run until all have ended, or one has failed.
+
+        Raises:
+            RD33: no worker is left.
+        """
+        self.wait(lambda: self.error is not None or self.idle, attempted)
+
     def check(self, attempted: str) -> None:  # noqa: B027 - functions in processes go on after an interrupt
         """Whether functions can still run.
 

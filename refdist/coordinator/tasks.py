@@ -29,7 +29,7 @@ from refdist.core import context_stack, inherited, tracebacks
 from refdist.strategies.job import Job, met
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.variables.remote import Store
-from refdist.variables.served import here
+from refdist.variables.served import Access, here
 from refdist.workers.channels import Channel, Gone
 from refdist.workers.launcher import CHIEF, WORKER, Task
 
@@ -105,7 +105,7 @@ class _Worker:
         fn, args, kwargs = self._incoming.unpacked(call)
         return _packed((DONE, settled(fn(*args, **kwargs))))
 
-    def _pause(self, device: str) -> None:
+    def _pause(self, access: Access) -> None:
         if self._function <= self._stopped:
             raise Stopped
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import is_array, to_array, to_numpy
+from refdist.coordinator.choices import disturbed
 from refdist.coordinator.closures import Closure, snapshot
 from refdist.coordinator.functions import Functions
 from refdist.input.distributed import DistributedDataset
@@ -102,6 +103,7 @@ def experimental_get_current_worker_index() -> np.int64:
     if here.worker is None:
         raise errors.error("RD09", "experimental_get_current_worker_index", "it was called on the coordinator",
                            "Call it in a scheduled function, or in the function given to create_per_worker_dataset.")
+    disturbed("a function asks which worker it runs on")
     return np.int64(here.worker)
 
 

@@ -155,18 +155,18 @@ class ParameterServerExtended(StrategyExtended):
         self.workers = spec.num_tasks("worker")
         self.lives = [0] * self.workers
         self.lost: set[int] = set()
-        self.pause: Callable[[str], None] | None = None
+        self.pause: Callable[[served.Access], None] | None = None
 
-    def visit(self, device: str, what: str) -> None:
-        """Called before every access to a variable on `device`.
+    def visit(self, access: served.Access) -> None:
+        """Called before every access to a variable.
 
         Raises:
             RD33: its server is gone.
         """
         if self.pause is not None:
-            self.pause(device)
-        if self.lost and devices.parse(device).task in self.lost:
-            raise served.lost(device, what)
+            self.pause(access)
+        if self.lost and devices.parse(access.device).task in self.lost:
+            raise served.lost(access.device, str(access))
 
     def check_reader(self, attempted: str) -> None:
         """Distributed datasets are read by workers.
@@ -259,7 +259,8 @@ class ParameterServerExtended(StrategyExtended):
         return device
 
     def _create_on(self, device: str, next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Any:
-        self.visit(device, f"Variable(name={kwargs.get('name')!r})")
+        name: Any = kwargs.get("name")
+        self.visit(served.Access("create", device, name=name))
         return creation.create(self._strategy, self._keeps, [device], next_creator, kwargs)
 
     def _create_for_workers(self, next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Any:

@@ -12,7 +12,7 @@ initial value, and begins there again when the worker comes back after it was go
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from refdist import errors
 from refdist.array.types import Array
@@ -31,6 +31,32 @@ class _Here(threading.local):
 here = _Here()
 
 
+class Access(NamedTuple):
+    """What a function, or the coordinator, is about to do to a variable on a parameter server.
+
+    Attributes:
+        operation: "read", "create", or a key of OPERATIONS (`core/rules/variables.py`).
+        device: the server's.
+        variable: what holds the value, which is one shard of a variable that is split; None for one that is not yet
+            there.
+        value: what is written.
+        returned: whether the caller is given the value that the variable has then.
+        name: what the variable will be called, if it is not yet there.
+    """
+
+    operation: str
+    device: str
+    variable: ResourceVariable | None = None
+    value: object = None
+    returned: bool = True
+    name: str | None = None
+
+    def __str__(self) -> str:
+        if self.variable is None:
+            return f"Variable(name={self.name!r})"
+        return f"{self.operation} of variable {self.variable.name}"
+
+
 class Servers(Extended, Protocol):
     """What is asked of the `extended` of a strategy with parameter servers."""
 
@@ -39,8 +65,8 @@ class Servers(Extended, Protocol):
     lives: list[int]
     job: object
 
-    def visit(self, device: str, what: str) -> None:
-        """Called before every access to a variable on `device`; raises where its server is gone."""
+    def visit(self, access: Access) -> None:
+        """Called before every access; raises where the variable's server is gone."""
 
 
 def lost(device: str, what: str) -> errors.RefdistError:
@@ -48,9 +74,9 @@ def lost(device: str, what: str) -> errors.RefdistError:
     return errors.error("RD33", what, f"ps {devices.parse(device).task}, which had the variable, is gone")
 
 
-def _visit(variable: ResourceVariable, what: str) -> None:
+def _visit(variable: ResourceVariable, operation: str, value: object = None, returned: bool = True) -> None:
     strategy: Any = variable._created_by
-    strategy.extended.visit(variable._device, f"{what} of variable {variable.name}")
+    strategy.extended.visit(Access(operation, variable._device, variable, value, returned))
 
 
 class ServedVariable(ResourceVariable):
@@ -66,7 +92,7 @@ class ServedVariable(ResourceVariable):
         return super()._read()
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
-        _visit(self, operation)
+        _visit(self, operation, value, read_value)
         return super()._write(operation, value, read_value)
 
     def get(self) -> ServedVariable:
@@ -84,7 +110,7 @@ class ServedAggregatingVariable(AggregatingVariable):
         return super()._read()
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
-        _visit(self._primary, operation)
+        _visit(self._primary, operation, value)
         return super()._write(operation, value, read_value)
 
 
