@@ -5,6 +5,9 @@
 `python -m refdist launch --workers 4 --ps 2 script.py`: a coordinator, workers and parameter servers, each a process.
 
 `python -m refdist run --tensorflow script.py`: a program written for TensorFlow, or a notebook, without TensorFlow.
+
+`python -m refdist explore script.py`: an asynchronous program under every schedule.  Exit status 0: proved; 1: a fault
+was found; 3: neither; 130: interrupted.  With `--choices`, one schedule: 0 or 1.
 """
 
 from __future__ import annotations
@@ -20,13 +23,15 @@ import runpy
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import NoReturn
 
 import refdist
 from refdist.backends.mpi import alone
 from refdist.backends.mpi.supervisor import ENDING
+from refdist.insight import explorer
 from refdist.tf import programs
 from refdist.tf.stand_in import install
 from refdist.workers.launcher import SERVERS_VARIABLE
@@ -46,12 +51,16 @@ def main(arguments: list[str] | None = None) -> int:
     launch.add_argument("-n", type=int, dest="processes", help="how many processes (default 2), all of them workers")
     launch.add_argument("--ps", type=int, default=0, help="how many parameter servers, beside a coordinator")
     launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
+    explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
+    explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
+    explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
     for command in (run, launch):
+        command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
+    for command, given in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*")):
         command.add_argument("--tensorflow", action="store_true",
                              help="let `import tensorflow` of the program find refdist.tf; it may be a notebook")
-        command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
         command.add_argument("script", type=Path, help="the program")
-        command.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
+        command.add_argument("arguments", nargs=given, help="what it is given")
     options = parser.parse_args(arguments)
     if not options.script.is_file():
         parser.error(f"there is no file {options.script}")
@@ -61,12 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
         _launch(options)
     interrupts.are_raised()
 
+    def script() -> None:
+        if options.tensorflow:
+            programs.run(options.script)
+        else:
+            runpy.run_path(os.path.abspath(options.script), run_name="__main__")
+
     def program() -> int:
         try:
-            if options.tensorflow:
-                programs.run(options.script)
-            else:
-                runpy.run_path(os.path.abspath(options.script), run_name="__main__")
+            script()
         except SystemExit as ended:
             if ended.code is None or isinstance(ended.code, int):
                 return ended.code or 0
@@ -78,15 +90,32 @@ def main(arguments: list[str] | None = None) -> int:
     sys.argv = [str(options.script), *options.arguments]
     sys.path.insert(0, str(options.script.parent))
     try:
+        if options.tensorflow:
+            install()
+        if "budget" in options:
+            return _explore(options, script)
         with refdist.insight.record_to(options.record) if options.record else nullcontext():
-            if options.tensorflow:
-                install()
             workers = options.workers
             if workers is None:
                 workers = 1 if options.tensorflow else 2
             return max(refdist.simulate_workers(program, workers, options.replicas_per_worker))
     finally:
         sys.argv, sys.path[:] = before
+
+
+def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
+    try:
+        if options.choices is not None:
+            right, text = explorer.replay(script, [int(one) for one in options.choices.split(",")])
+            print(text)
+            return 0 if right else 1
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time
+            report = refdist.explore(script, budget=options.budget)
+    except ValueError as error:
+        print(f"python -m refdist explore: {error}", file=sys.stderr)
+        return 2
+    print(report)
+    return 130 if report.interrupted else 1 if report.findings else 0 if report.proved else 3
 
 
 def _launch(options: argparse.Namespace) -> NoReturn:

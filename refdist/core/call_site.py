@@ -88,6 +88,11 @@ def _is_library(module: str) -> bool:
     return is_ours(module) or module.startswith(_KERAS_S)
 
 
+def is_between(module: str) -> bool:
+    """Whether a module is part of refdist or Keras, or one through which they call themselves."""
+    return module in _BETWEEN or _is_library(module)
+
+
 def end_at(code: CodeType) -> None:
     """Below frames of `code` there is nothing that a user wrote."""
     _known[id(code)] = _ROOT, code
@@ -154,8 +159,7 @@ _told: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}  # what w
 def _outwards(frame: FrameType) -> tuple[int, Place | None]:
     # How many frames out the program is; or where it made the call that is carried out for all replicas.
     level = 1
-    while frame.f_back is not None and ((module := frame.f_globals.get("__name__", "")) in _BETWEEN
-                                            or _is_library(module)):
+    while frame.f_back is not None and is_between(frame.f_globals.get("__name__", "")):
         if frame.f_code in _carriers and meeting.get():
             return level, meeting.get()[0]
         frame, level = frame.f_back, level + 1

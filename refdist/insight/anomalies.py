@@ -1,0 +1,141 @@
+"""Where a run is not as if its functions had run whole, one after the other.
+
+Of two accesses that do not commute, the earlier one's function comes before the later one's; the coordinator, which
+schedules and waits, comes in pieces of one step.  If that orders all functions, the run comes to what they come to in
+this order.  If it goes in a circle, no order of whole functions has the same accesses in the same order, and the circle
+says what went wrong: it is a row of KINDS.
+
+Source: K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger, "The notions of consistency and predicate locks in a
+database system", CACM 1976 (the graph); H. Berenson and others, "A critique of ANSI SQL isolation levels", SIGMOD 1995
+(the names of the anomalies).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from refdist.insight.commuting import Effect, Touch, commute
+from refdist.insight.schedules import PROGRAM, Process, Step
+
+_Piece = tuple[Process, int]  # a function, or a step of the coordinator
+
+
+class Kind(NamedTuple):
+    """What can go wrong between two functions.
+
+    Attributes:
+        title: what it is called.
+        advice: what to write instead.
+    """
+
+    title: str
+    advice: str
+
+
+LOST_UPDATE = Kind("LOST UPDATE", "`{name}.assign_add(...)`, which is one access, or let one function alone write the "
+                   "variable")
+TORN_READ = Kind("TORN READ", "keep in one variable, on one server, what has to be read together")
+TORN_WRITE = Kind("TORN WRITE", "keep in one variable, on one server, what has to be written together")
+STALE_READ = Kind("STALE READ", "nothing holds what was read until it is used; read and write in one access, or accept "
+                  "it and pass a `check`")
+OTHER = Kind("NOT ONE AFTER THE OTHER", "let one function do it, or `join` between them")
+
+
+class Anomaly(NamedTuple):
+    """A circle of two functions, or of more.
+
+    Attributes:
+        kind: what it is.
+        marked: the steps that make it, by their numbers, in their order.
+    """
+
+    kind: Kind
+    marked: tuple[int, ...]
+
+    def subject(self, steps: Sequence[Step]) -> Step:
+        """The step that shows it: the last of the function that was overtaken."""
+        return steps[self.marked[-1]]
+
+
+def anomaly(steps: Sequence[Step]) -> Anomaly | None:
+    """The first circle of a run; None where it is as if the functions had run whole."""
+    pieces = _pieces(steps)
+    edges: dict[_Piece, dict[_Piece, tuple[int, int]]] = {}
+
+    def add(i: int, j: int) -> None:
+        if pieces[i] != pieces[j]:
+            edges.setdefault(pieces[i], {}).setdefault(pieces[j], (i, j))
+
+    own: list[int] = []
+    for j, step in enumerate(steps):
+        if step.starts > 0:
+            add(own[step.starts - 1], j)
+        if step.process == PROGRAM:
+            if own:
+                add(own[-1], j)
+            own.append(j)
+        for i in range(j):
+            if (step.after and steps[i].process != PROGRAM) or not commute(steps[i].touch, step.touch):
+                add(i, j)
+    circle = _circle(edges)
+    if circle is None:
+        return None
+    pairs = [edges[a][b] for a, b in zip(circle, circle[1:] + circle[:1], strict=True)]
+    marked = tuple(sorted({i for pair in pairs for i in pair}))
+    return _classified(steps, pieces) or Anomaly(OTHER, marked)
+
+
+def _pieces(steps: Sequence[Step]) -> list[_Piece]:
+    return [(step.process, i if step.process == PROGRAM else 0) for i, step in enumerate(steps)]
+
+
+def _circle(edges: dict[_Piece, dict[_Piece, tuple[int, int]]]) -> list[_Piece] | None:
+    done: set[_Piece] = set()
+    for root in edges:
+        path: list[_Piece] = []
+        stack = [(root, iter(edges.get(root, ())))] if root not in done else []
+        path = [root] if stack else []
+        while stack:
+            following = stack[-1][1]
+            other = next(following, None)
+            if other is None:
+                stack.pop()
+                done.add(path.pop())
+            elif other in path:
+                return path[path.index(other):]
+            elif other not in done:
+                path.append(other)
+                stack.append((other, iter(edges.get(other, ()))))
+    return None
+
+
+def _classified(steps: Sequence[Step], pieces: Sequence[_Piece]) -> Anomaly | None:
+    """A circle of two: a and d are accesses of one function, b and c of another, a before b and c before d."""
+    conflicts = [(i, j) for j in range(len(steps)) for i in range(j)
+                 if pieces[i] != pieces[j] and not commute(steps[i].touch, steps[j].touch)]
+    found = []
+    for a, b in conflicts:
+        for c, d in conflicts:
+            if pieces[a] == pieces[d] and pieces[b] == pieces[c] and a < d:
+                kind = _kind(*(steps[i].touch for i in (a, b, c, d)))  # type: ignore[arg-type]
+                found.append((_KINDS.index(kind), Anomaly(kind, tuple(sorted({a, b, c, d})))))
+    return min(found, default=(0, None), key=lambda pair: pair[0])[1]
+
+
+_KINDS = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ, OTHER)  # the plainest first
+
+
+def _kind(a: Touch, b: Touch, c: Touch, d: Touch) -> Kind:
+    reads = Effect.READ
+    if a.cell == d.cell and a.effect is reads and d.effect is Effect.ASSIGN:
+        return LOST_UPDATE
+    if a.cell != d.cell and (a.effect is reads is d.effect or b.effect is reads is c.effect):
+        return TORN_READ
+    if a.cell == d.cell and a.effect is reads is d.effect:
+        return TORN_READ
+    if a.writes and b.writes and c.writes and d.writes:
+        return TORN_WRITE
+    if reads in (a.effect, b.effect, c.effect, d.effect):
+        return STALE_READ
+    return OTHER

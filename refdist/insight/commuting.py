@@ -1,0 +1,83 @@
+"""Which accesses to variables commute: in either order they leave the same values and return the same.
+
+Additions count as commuting, although floats are rounded after each; `same` in `outcomes` allows for that.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from refdist.array.convert import to_numpy
+from refdist.array.indexed_slices import IndexedSlices
+from refdist.core.rules.variables import OPERATIONS, Computes, Takes
+from refdist.variables.served import Access
+
+
+class Effect(Enum):
+    """What an access does to the value of a variable."""
+
+    READ = "read"
+    ASSIGN = "assign"
+    ADD = "add"
+    MULTIPLY = "multiply"
+    DIVIDE = "divide"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+
+
+EFFECTS = {
+    Computes.UPDATE: Effect.ASSIGN,
+    Computes.ADD: Effect.ADD,
+    Computes.SUB: Effect.ADD,
+    Computes.MUL: Effect.MULTIPLY,
+    Computes.DIV: Effect.DIVIDE,
+    Computes.MIN: Effect.MINIMUM,
+    Computes.MAX: Effect.MAXIMUM,
+}
+
+# An effect commutes with itself, and with no other.  Those that are left out depend on their order: an assignment
+# replaces what was there, and a division of integers is rounded.
+COMMUTE_AMONG_THEMSELVES = {Effect.READ, Effect.ADD, Effect.MULTIPLY, Effect.MINIMUM, Effect.MAXIMUM}
+
+
+class Touch(NamedTuple):
+    """What an access has to do with others.
+
+    Attributes:
+        cell: the number of what holds the value: of a variable, or of a shard of one.
+        effect: what it does to the value.
+        observes: whether what it returns, which depends on the value, may be used.
+        rows: those that it writes; None for all.
+    """
+
+    cell: int
+    effect: Effect
+    observes: bool
+    rows: frozenset[int] | None = None
+
+    @property
+    def writes(self) -> bool:
+        return self.effect is not Effect.READ
+
+
+def touch(access: Access, cell: int, used: bool) -> Touch:
+    """What an access to a cell has to do with others; `used` says whether what it returns may be used."""
+    if access.operation == "read":
+        return Touch(cell, Effect.READ, True)
+    _, takes, computes = OPERATIONS[access.operation]
+    rows = None
+    if takes is Takes.SLICES and isinstance(access.value, IndexedSlices):
+        rows = frozenset(map(int, to_numpy(access.value.indices).reshape(-1)))
+    return Touch(cell, EFFECTS[computes], access.returned and used, rows)
+
+
+def commute(first: Touch | None, second: Touch | None) -> bool:
+    """Whether two accesses commute; None is a step without an access, which commutes with all."""
+    if first is None or second is None or first.cell != second.cell:
+        return True
+    if (first.writes and second.observes) or (second.writes and first.observes):
+        return False
+    if first.effect is second.effect and first.effect in COMMUTE_AMONG_THEMSELVES:
+        return True
+    return first.rows is not None and second.rows is not None and not first.rows & second.rows

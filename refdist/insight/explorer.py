@@ -1,0 +1,415 @@
+"""`refdist.explore`: runs an asynchronous program under every schedule that matters, and says what goes wrong in which.
+
+In this order: the quiet schedule, twice, because nothing can be said of a program that differs from itself; one more
+run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
+(`reduction`), to the end or for as long as the budget lasts.  What is found is made shorter, and run again for the
+report.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from refdist import errors
+from refdist.coordinator.values import not_on_a_worker
+from refdist.core import call_site
+from refdist.core.integers import as_integer
+from refdist.insight.anomalies import OTHER, Anomaly, anomaly
+from refdist.insight.commuting import Effect
+from refdist.insight.outcomes import Outcome, outcome, same
+from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
+from refdist.insight.report import Finding, Report, table
+from refdist.insight.schedules import PROGRAM, Cut, Decide, Process, Run
+
+Program = Callable[[], object]
+Check = Callable[[Any], object]
+
+SHORTENING = 1000  # runs in which a shorter schedule is looked for
+ORDERS = 1000  # orders of whole functions that are tried
+PREDICTIONS = 10  # runs that confirm them
+NO_OPTION = "there is no such option"
+KEPT = 5  # findings of different kinds that are reported
+
+
+class _Trial(NamedTuple):
+    run: Run
+    came: Outcome | None  # None where the run was cut
+
+
+class _Fault(NamedTuple):
+    title: str
+    why: str
+    anomaly: Anomaly | None
+
+
+def explore(program: Program, check: Check | None = None, budget: float | str = "20s") -> Report:
+    """Runs a program of a ClusterCoordinator under every schedule that matters.
+
+    A schedule says which function makes the next access to a variable, wherever several could.  Two schedules in which
+    only accesses change places that commute come to the same; of such a class one is run.
+
+    Args:
+        program: called without arguments, once for each schedule; it makes its strategy, variables and coordinator
+            anew, schedules functions, waits for them, and returns what came of it.
+        check: called with what the program has returned; False, or an AssertionError, is a fault.  None: the program
+            has to come to what it comes to when its functions run whole, one after the other, in some order; that
+            compares what it returns and what its variables hold, but for the rounding of sums.
+        budget: how long it may take: seconds, or a text such as "20s" or "2min".
+
+    Returns:
+        What was found, what was tried and what is proved.  An exception that the program raises is found, too.
+
+    >>> import refdist
+    >>> spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+    >>> resolver = refdist.cluster_resolver.SimpleClusterResolver(spec)
+    >>> def program(step):
+    ...     strategy = refdist.ParameterServerStrategy(resolver)
+    ...     with strategy.scope():
+    ...         v = refdist.Variable(0.0, name="v")
+    ...     coordinator = refdist.coordinator.ClusterCoordinator(strategy)
+    ...     for _ in range(2):
+    ...         coordinator.schedule(step, args=(v,))
+    ...     coordinator.join()
+    ...     return float(v)
+    >>> report = refdist.explore(lambda: program(lambda v: v.assign(v + 1.0)))
+    >>> report.findings[0].title, report.findings[0].choices
+    ('LOST UPDATE', [0, 0, 0, 0, 1])
+    >>> def add(v):
+    ...     v.assign_add(1.0)
+    >>> refdist.explore(lambda: program(add)).proved
+    True
+
+    Raises:
+        RD25: bad arguments.  RD09: in a scheduled function.
+    """
+    not_on_a_worker("explore")
+    return _Explorer(program, check, budget).explore()
+
+
+def replay(program: Program, choices: Sequence[int], check: Check | None = None) -> tuple[bool, str]:
+    """Runs a program under one schedule: whether it is without fault there, and what happened, in words.
+
+    Raises:
+        RD25: bad arguments.
+    """
+    given = [as_integer(one) for one in choices]
+    if not all(one is not None and one >= 0 for one in given):
+        raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
+    explorer = _Explorer(program, check, "20s")
+    trial = explorer.attempt(_following([one or 0 for one in given]), values=True)
+    if trial.run.cut.startswith(NO_OPTION):
+        raise errors.error("RD25", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
+                           "them.", kind=errors.InvalidValueError)
+    fault = explorer.fault(trial)
+    title = f"{fault.title}: {fault.why}" if fault else "nothing is wrong in this schedule"
+    came = trial.run.cut if trial.came is None else str(trial.came)
+    return fault is None, "\n".join([title, *table(trial.run, fault.anomaly if fault else None), f"result: {came}"])
+
+
+def _seconds(budget: object) -> float:
+    if isinstance(budget, (int, float)) and not isinstance(budget, bool) and 0 < budget < float("inf"):
+        return float(budget)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min)", budget) if isinstance(budget, str) else None
+    if match is None or not float(match[1]):
+        raise errors.error("RD25", "explore", f"budget is {budget!r}", 'Pass seconds, or a text such as "20s" or '
+                           '"2min".', kind=errors.InvalidValueError)
+    return float(match[1]) * (60 if match[2] == "min" else 1)
+
+
+def _quiet(run: Run, processes: dict[Process, int]) -> int:
+    return 0
+
+
+def _following(choices: Sequence[int]) -> Decide:
+    def decide(run: Run, processes: dict[Process, int]) -> int:
+        at = len(run.taken)
+        if at >= len(choices) or not run.several:
+            return 0
+        if choices[at] >= run.several:
+            raise run.stop(f"{NO_OPTION}: choice {at} is {choices[at]}, of {run.several} options")
+        return choices[at]
+
+    return decide
+
+
+class _Explorer:
+    def __init__(self, program: Program, check: Check | None, budget: float | str) -> None:
+        for name, value in (("program", program), ("check", check)):
+            if not callable(value) and (name == "program" or value is not None):
+                raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
+        self._program = program
+        self._check = check
+        self._budget = _seconds(budget)
+        self._end = time.monotonic() + self._budget
+        self._faults: dict[tuple[str, object], tuple[_Trial, _Fault]] = {}
+        self._runs = 0
+        self._serial: list[Outcome] = []
+        self._orders = self._serially()
+        self._all_orders = False  # whether there are no others
+        self._tried = 0
+        self._reasons: dict[str, None] = {}  # why nothing is proved
+
+    def explore(self) -> Report:
+        """All of it; an interrupt ends it, and what is known by then is reported."""
+        report = Report(self._check is not None)
+        trials: list[_Trial] = []
+        try:
+            trials += [self.attempt(_quiet), self.attempt(_quiet)]
+            difference = _difference(*trials) or self._search(report, trials[0])
+            if difference:
+                report.findings.append(Finding("NOT REPEATABLE", difference, [], [
+                    "two runs of one schedule differ, so nothing else is said of the program; look for",
+                    "the time, random numbers without a seed, files, and objects that a run leaves changed"]))
+                self._faults.clear()
+        except KeyboardInterrupt:
+            report.interrupted = True
+            self._reasons["it was interrupted"] = None
+        self._end = time.monotonic() + (0 if report.interrupted else self._budget)
+        for trial, fault in list(self._faults.values())[:KEPT]:
+            report.findings.append(self._shown(trials[0], trial, fault))
+        report._end(self._runs, list(self._reasons))
+        return report
+
+    def _search(self, report: Report, quiet: _Trial) -> str:
+        """Looks for faults; returns how the program differs between runs of one schedule, if it does."""
+        if all(step.process == PROGRAM for step in quiet.run.steps):
+            self._reasons["no function of a coordinator ran, or not in this process"] = None
+        if quiet.came is not None and anomaly(quiet.run.steps) is None:
+            self._serial.append(quiet.came)
+        for trial in [quiet, *map(self.attempt, _predicted(quiet))]:
+            self._note(trial)
+        reduction = Reduction()
+        while not reduction.finished and time.monotonic() < self._end:
+            trial = self.attempt(reduction.decide)
+            reduction.learn(trial.run)
+            if trial.run.cut == DIFFERS:
+                return f"after {len(trial.run.steps)} steps it can go on otherwise than before"
+            if trial.came is not None:
+                report._count(trial.came)
+                self._note(trial)
+        if not reduction.finished:
+            self._reasons["the budget was used up"] = None
+        return ""
+
+    def attempt(self, decide: Decide, values: bool = False) -> _Trial:
+        """One run of the program."""
+        self._runs += 1
+        run = Run(decide, values)
+        try:
+            came: Outcome | None = run.carry_out(self._program, lambda returned: outcome(run, returned))
+        except Cut:
+            came = None
+        except Exception as error:
+            came = Outcome(None, None, (), (), error) if not run.cut else None
+        except SystemExit as error:
+            came = Outcome(None, None, (), (), error if error.code else None)
+        if run.cut not in ("", ASLEEP, DIFFERS):
+            self._reasons[f"a run was cut: {run.cut}"] = None
+        self._reasons |= run.disturbances
+        return _Trial(run, came)
+
+    # What is wrong in a run.
+
+    def fault(self, trial: _Trial) -> _Fault | None:
+        """What is wrong in it."""
+        came = trial.came
+        if came is None:
+            return None  # of a run that was cut nothing is known
+        found = anomaly(trial.run.steps)
+        if came.error is not None:
+            return _Fault("RAISED", _raised(came.error), found)
+        if self._check is not None:
+            try:
+                passed = self._check(came.returned)
+            except AssertionError as error:
+                return _Fault("CHECK", _raised(error), found)
+            wrong = passed is not None and not passed
+            return _Fault("CHECK", f"check({came}) is {passed!r}", found) if wrong else None
+        if found is None or any(same(came, other) for other in self._serial):
+            return None
+        for other in self._orders:
+            if not any(same(other, known) for known in self._serial):
+                self._serial.append(other)
+            if same(came, other):
+                return None
+        known = sorted({str(one) for one in self._serial})
+        tried = "" if self._all_orders else f"{self._tried} "
+        return _Fault(found.kind.title, f"the result is {came}; of whole functions, in all {tried}orders, it is "
+                      f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", found)
+
+    def _note(self, trial: _Trial) -> None:
+        fault = self.fault(trial)
+        if fault is not None:
+            self._faults.setdefault(_key(trial.run, fault), (trial, fault))
+
+    def _serially(self) -> Iterator[Outcome]:
+        """What the program comes to when functions run whole, for one order of them after the other."""
+        prefix: list[int] = []
+        for self._tried in range(1, ORDERS + 1):
+            taken: list[int] = []
+            counts: list[int] = []
+
+            def decide(run: Run, processes: dict[Process, int], prefix: list[int] = prefix, taken: list[int] = taken,
+                       counts: list[int] = counts) -> int:
+                last = run.steps[-1] if run.steps else None
+                if last and last.touch and last.process != PROGRAM and last.process in processes:
+                    return processes[last.process]
+                silent = [process for process in processes if run.touch_of(process) is None]
+                if silent:
+                    return processes[silent[0]]
+                could = list(processes.values())
+                taken.append(prefix[len(taken)] if len(taken) < len(prefix) else 0)
+                counts.append(len(could))
+                return could[taken[-1]]
+
+            trial = self.attempt(decide)
+            if trial.came is not None:
+                yield trial.came
+            while taken and taken[-1] + 1 >= counts[len(taken) - 1]:
+                taken.pop()
+            if not taken:
+                self._all_orders = True
+                return
+            if time.monotonic() >= self._end:
+                return
+            prefix = [*taken[:-1], taken[-1] + 1]
+
+    # The shortest schedule.
+
+    def _shown(self, quiet: _Trial, trial: _Trial, fault: _Fault) -> Finding:
+        choices, fewest = self._shortened(quiet, trial, _key(trial.run, fault))
+        shown = self.attempt(_following(choices), values=True)
+        fault = self.fault(shown) or fault
+        return Finding(fault.title, fault.why, choices, table(shown.run, fault.anomaly), fault.anomaly, shown.run.steps,
+                       fewest)
+
+    def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
+        """Choices with as few switches as were found, and whether there are none with fewer."""
+        best = _trimmed(trial.run.taken)
+        level = [quiet]
+        left = SHORTENING
+        for switches in range(_switches(best)):
+            following = []
+            for base in level:
+                kept = _trimmed(base.run.taken)
+                if self._has(base, wanted):
+                    return kept, True
+                for at in range(len(kept), len(base.run.taken)):
+                    for other in base.run.others[at]:
+                        if not left or switches + 1 >= _switches(best):
+                            continue
+                        if time.monotonic() >= self._end:
+                            return best, False
+                        left -= 1
+                        following.append(self.attempt(_following([*base.run.taken[:at], other])))
+                        if self._has(following[-1], wanted):
+                            return _trimmed(following[-1].run.taken), left > 0
+            level = following
+            if not left:
+                return self._undone(best, wanted), False
+        return best, True
+
+    def _undone(self, choices: list[int], wanted: tuple[str, object]) -> list[int]:
+        """The choices without the switches that are not needed."""
+        at = 0
+        while at < len(choices) and time.monotonic() < self._end:
+            if choices[at]:
+                trial = self.attempt(_following([*choices[:at], 0, *choices[at + 1:]]))
+                fewer = _trimmed(trial.run.taken)
+                if _switches(fewer) < _switches(choices) and self._has(trial, wanted):
+                    choices, at = fewer, -1
+            at += 1
+        return choices
+
+    def _has(self, trial: _Trial, wanted: tuple[str, object]) -> bool:
+        fault = self.fault(trial)
+        return fault is not None and _key(trial.run, fault) == wanted
+
+
+def _key(run: Run, fault: _Fault) -> tuple[str, object]:
+    """Faults with the same key are one."""
+    if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
+        return fault.title, None
+    if fault.anomaly.kind is OTHER:
+        return fault.title, None
+    return fault.title, fault.anomaly.subject(run.steps).access.place
+
+
+def _raised(error: BaseException) -> str:
+    trace = error.__traceback__
+    place = ""
+    while trace is not None:
+        if not call_site.is_ours(trace.tb_frame.f_globals.get("__name__", "")):
+            place = f" ({call_site.of_one(trace.tb_frame.f_code, trace.tb_lasti)})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {str(error) or 'no message'}{place}"
+
+
+def _switches(choices: Sequence[int]) -> int:
+    return sum(map(bool, choices))
+
+
+def _trimmed(choices: Sequence[int]) -> list[int]:
+    end = max((i + 1 for i, one in enumerate(choices) if one), default=0)
+    return list(choices[:end])
+
+
+def _difference(first: _Trial, second: _Trial) -> str:
+    """In which step, or in what they came to, two runs of one schedule differ; "" if they do not."""
+    for number, (one, other) in enumerate(zip(first.run.steps, second.run.steps, strict=False)):
+        if (str(one), one.touch) != (str(other), other.touch):
+            return f"step {number} is {one} in the one run, and {other} in the other"
+    if len(first.run.steps) != len(second.run.steps):
+        return f"the one run has {len(first.run.steps)} steps, the other {len(second.run.steps)}"
+    if first.came is not None and second.came is not None and not same(first.came, second.came):
+        return f"the result is {first.came} in the one run, and {second.came} in the other"
+    return ""
+
+
+def _predicted(quiet: _Trial) -> list[Decide]:
+    """Schedules in which a function is overtaken between its read of a variable and its assignment to it."""
+    steps = quiet.run.steps
+    clocks = Clocks()
+    for step in steps:
+        # Only what is waited for orders functions here; races are what is looked for.
+        clocks.add(step, races=False)
+    first: dict[Process, int] = {}
+    last: dict[Process, int] = {}
+    own: dict[Process, list[int]] = {}
+    for i, step in enumerate(steps):
+        if step.process != PROGRAM:
+            first.setdefault(step.process, i)
+            last[step.process] = i
+            own.setdefault(step.process, []).append(i)
+    seen: set[object] = set()
+    found: list[Decide] = []
+    for f, mine in own.items():
+        for at, i in enumerate(mine):
+            read = steps[i].touch
+            if read is None or read.effect is not Effect.READ:
+                continue
+            writes = [touch for j in mine[at + 1:] if (touch := steps[j].touch) and touch.cell == read.cell]
+            if not any(write.effect is Effect.ASSIGN for write in writes) or steps[i].access.place in seen:
+                continue
+            for g, others in own.items():
+                apart = g != f and not clocks.ordered(last[f], first[g]) and not clocks.ordered(last[g], first[f])
+                if apart and any((touch := steps[j].touch) and touch.cell == read.cell and touch.writes
+                                 for j in others):
+                    seen.add(steps[i].access.place)
+                    found.append(_overtaken(f, at + 1, g))
+                    break
+    return found[:PREDICTIONS]
+
+
+def _overtaken(f: Process, steps: int, g: Process) -> Decide:
+    """`f` makes so many steps; then `g` runs whole; then all else."""
+
+    def decide(run: Run, processes: dict[Process, int]) -> int:
+        done = sum(step.process == f for step in run.steps)
+        order = [f] if done < steps else [g, *(one for one in processes if one != f)]
+        return next((processes[one] for one in order if one in processes), next(iter(processes.values())))
+
+    return decide

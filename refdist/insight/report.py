@@ -1,0 +1,161 @@
+"""What `refdist.explore` has found, and how it is shown.
+
+A report has no times in it, so that it is the same for the same program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from refdist.insight.anomalies import Anomaly
+from refdist.insight.commuting import Effect
+from refdist.insight.outcomes import Outcome, text
+from refdist.insight.schedules import PROGRAM, Run, Step
+
+SHOWN = 40  # lines of a schedule, and characters of a value
+
+
+class Finding:
+    """Something that is wrong in a schedule.
+
+    Attributes:
+        title: "LOST UPDATE", "TORN READ", "TORN WRITE", "STALE READ" or "NOT ONE AFTER THE OTHER", where the functions
+            could not have run whole; "CHECK" where the check fails, "RAISED" where the program does; "NOT REPEATABLE"
+            where one schedule had two results.
+        why: what is wrong, with the result.
+        choices: the schedule, as a list for `refdist.coordinator.interleaving`.
+        switches: how many of the choices are not the quiet one.
+    """
+
+    def __init__(self, title: str, why: str, choices: Sequence[int], lines: Sequence[str],
+                 anomaly: Anomaly | None = None, steps: Sequence[Step] = (), fewest: bool = False) -> None:
+        self.title = title
+        self.why = why
+        self.choices = list(choices)
+        self.switches = sum(map(bool, choices))
+        self._lines = list(lines)
+        self._anomaly = anomaly
+        self._steps = steps
+        self._fewest = fewest
+
+    def __str__(self) -> str:
+        head = self.title
+        advice = []
+        if self._anomaly is not None:
+            access = self._anomaly.subject(self._steps).access
+            known = "" if self.title == self._anomaly.kind.title else f", with a {self._anomaly.kind.title}"
+            head += f"{known} of {access.name} ({access.place})" if access.name else known
+            advice = [f"  write: {self._anomaly.kind.advice.format(name=access.name)}"]
+        if self._lines and self._steps:
+            head += f", {self.switches} switch{'es' * (self.switches != 1)}"
+            head += " and no schedule has it with fewer" * (self._fewest and self.switches > 0)
+        replay = [f"  replay: interleaving({self.choices}), or explore SCRIPT --choices "
+                  f"{','.join(map(str, self.choices)) or '0'}"] if self._steps else []
+        return "\n".join([head, f"  {self.why}", *(f"  {line}" for line in self._lines), *advice, *replay])
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.title}: {self.why}>"
+
+
+class Report:
+    """What came of an exploration; `print` shows it.
+
+    Attributes:
+        findings: what is wrong, one for each kind and line.
+        classes: how many classes of schedules were run to their end.
+        runs: how often the program was run in all.
+        results: (what the program came to, in how many classes).
+        reasons: why nothing is proved, where that is so although nothing was found.
+        interrupted: whether Ctrl-C ended it.
+    """
+
+    def __init__(self, checked: bool) -> None:
+        self.findings: list[Finding] = []
+        self.classes = 0
+        self.runs = 0
+        self.reasons: list[str] = []
+        self.interrupted = False
+        self._checked = checked
+        self._results: dict[str, int] = {}
+
+    @property
+    def proved(self) -> bool:
+        """Whether every schedule of accesses to refdist's variables was covered, and nothing is wrong in any."""
+        return not self.findings and not self.reasons
+
+    @property
+    def results(self) -> list[tuple[str, int]]:
+        return sorted(self._results.items(), key=lambda item: (-item[1], item[0]))
+
+    def assert_ok(self) -> None:
+        """For tests: nothing is wrong in what was run.  `assert report.proved` asks for all schedules.
+
+        Raises:
+            AssertionError: something is; its text is the report.
+        """
+        if self.findings:
+            raise AssertionError(str(self))
+
+    def _count(self, came: Outcome) -> None:
+        self.classes += 1
+        self._results[str(came)] = self._results.get(str(came), 0) + 1
+
+    def _end(self, runs: int, reasons: Sequence[str]) -> None:
+        self.runs = runs
+        self.reasons = list(reasons)
+
+    def __str__(self) -> str:
+        what = "the check" if self._checked else "that it is as if the functions ran whole, one after the other"
+        schedules = f"{self.classes} class{'es' * (self.classes != 1)} of schedules"
+        if self.proved:
+            lines = [f"proved {what}: {schedules}, all that there are",
+                     "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"]
+        elif self.findings:
+            lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}"]
+        else:
+            lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
+        lines += [f"  {reason}" for reason in self.reasons]
+        if self._results:
+            shown = [f"{_short(result)}  {count} class{'es' * (count != 1)}" for result, count in self.results[:8]]
+            lines.append(f"{len(self._results)} result{'s' * (len(self._results) != 1)}: " + ";  ".join(shown)
+                         + " ..." * (len(self._results) > 8))
+        return "\n".join([*lines, *(f"\n{finding}" for finding in self.findings)])
+
+    def __repr__(self) -> str:
+        return f"<Report of {self.classes} classes: " + (
+            "proved>" if self.proved else f"{len(self.findings)} findings, {len(self.reasons)} reasons>")
+
+
+def table(run: Run, anomaly: Anomaly | None) -> list[str]:
+    """The accesses of a run, with those that an anomaly is made of marked."""
+    marked = set() if anomaly is None else set(anomaly.marked)
+    versions: dict[int, int] = {}
+    read: dict[tuple[object, int], int] = {}
+    rows: list[tuple[str, str, str, str]] = []
+    for i, step in enumerate(run.steps):
+        touch, access = step.touch, step.access
+        if touch is None:
+            continue
+        who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  function {step.process[1]}"
+        version, note = versions.get(touch.cell, 0), ""
+        if touch.writes:
+            versions[touch.cell] = version + 1
+            since = read.get((step.process, touch.cell))
+            if i in marked and touch.effect is Effect.ASSIGN and since is not None and since != version:
+                note = f"<- made from version {since}, overwrites version {version}"
+        else:
+            read[step.process, touch.cell] = version
+        if i in marked:
+            note = note or "<-"
+        value = "" if step.value is None else _short(text(step.value))
+        rows.append((who, f"{access.operation} {access.name} = {value}", str(access.place or ""), note))
+    widths = [max((len(row[k]) for row in rows), default=0) for k in range(3)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip()
+             for row in rows]
+    if len(lines) > SHOWN:
+        lines = [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
+    return lines
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= SHOWN else f"{value[:SHOWN - 3]}..."

@@ -1,0 +1,286 @@
+"""One run of an asynchronous program under a schedule: which step was made when, by whom, and what it accessed.
+
+A *process* is the coordinator, or a function that was scheduled.  Functions are numbered in the order in which workers
+take them, which is the order in which they were scheduled; so a process has the same number in every schedule.  A step
+is what happens between two points at which another process could go on, and begins with at most one access.
+
+Workers are alike: where several rest, the one that has rested longest takes the function.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refdist.array.convert import to_numpy
+from refdist.coordinator.choices import COORDINATOR, GO_ON, TAKE, Option, Scheduler
+from refdist.coordinator.cluster import Cluster
+from refdist.core import call_site, context_stack
+from refdist.core.call_site import Place
+from refdist.insight.commuting import Touch, touch
+from refdist.variables.creation import variable_creator_scope
+from refdist.variables.served import Access, PerWorkerVariable, ServedVariable, here
+from refdist.variables.sharded import ShardedVariable
+from refdist.variables.variable import Variable
+
+LIMIT = 2500  # steps of a run; more than PATIENCE of `cluster`, after which what waits lets others go on
+
+Process = tuple[int, int]
+"""The number of the coordinator's cluster, from 0, and of its function, from 1; (0, 0) is the coordinator."""
+
+PROGRAM: Process = (0, 0)
+
+
+class Cut(BaseException):
+    """Ends a run of which no more has to be seen; not an Exception, so that no program swallows it."""
+
+
+class Pending(NamedTuple):
+    """An access that a process makes when it goes on."""
+
+    touch: Touch | None
+    operation: str
+    name: str
+    place: Place | None
+    variable: Variable | None
+
+
+_NOTHING = Pending(None, "", "", None, None)
+
+
+class Step:
+    """A step of a run.
+
+    Attributes:
+        process: whose.
+        worker: which one it ran on; None for the coordinator.
+        access: what it began with.
+        after: processes, all of whose steps so far came before this one: functions that were waited for.
+        starts: how many steps the coordinator had made when it scheduled the function that this step begins; else -1.
+        value: what the variable held after the access.
+    """
+
+    __slots__ = ("access", "after", "process", "starts", "value", "worker")
+
+    def __init__(self, process: Process, worker: int | None, access: Pending, after: bool, starts: int) -> None:
+        self.process = process
+        self.worker = worker
+        self.access = access
+        self.after = after
+        self.starts = starts
+        self.value: Any = None
+
+    @property
+    def touch(self) -> Touch | None:
+        return self.access.touch
+
+    def __str__(self) -> str:
+        access = self.access
+        what = f"{access.operation} of {access.name} ({access.place})" if access.operation else "no access"
+        return f"{name_of(self.process)}: {what}"
+
+
+def name_of(process: Process) -> str:
+    """A process in words."""
+    return "the coordinator" if process == PROGRAM else f"function {process[1]}" + (
+        f" of coordinator {process[0] + 1}" if process[0] else "")
+
+
+Decide = Callable[["Run", dict[Process, int]], int]
+"""Given the run, and the number of an option for each process that can go on; the quiet one first."""
+
+
+class Run(Scheduler):
+    """Follows a program through one schedule.
+
+    Args:
+        decide: who goes on.
+        values: whether to keep the values that variables held.
+
+    Attributes:
+        steps: what has happened.
+        taken: the choices, as `interleaving` takes them.
+        others: for each of them, which other ones would have let another process go on.
+        disturbances: why the schedule does not decide everything.
+        cut: why it was not followed to its end; "" if it was.
+        several: how many options there are at the point where `decide` is asked; 0 where there is only one.
+        cells: what held values, in the order in which it was made.
+    """
+
+    def __init__(self, decide: Decide, values: bool = False) -> None:
+        self.steps: list[Step] = []
+        self.taken: list[int] = []
+        self.others: list[list[int]] = []
+        self.disturbances: dict[str, None] = {}
+        self.cut = ""
+        self.several = 0
+        self.cells: list[Variable] = []
+        self._decide = decide
+        self._values = values
+        self._numbers: dict[int, int] = {}  # of the cells, by id
+        self._clusters: list[Cluster] = []
+        self._pending: dict[Process, Pending] = {}
+        self._on: dict[tuple[int, int], Process] = {}  # by cluster and worker
+        self._begun: list[int] = []  # by cluster: how many functions have begun
+        self._scheduled: list[list[int]] = []  # by cluster: how many steps the coordinator had made then
+        self._own_steps = 0
+        self._all_ended = False
+        self._open: Step | None = None
+
+    def carry_out(self, program: Callable[[], object], outcome: Callable[[object], Any]) -> Any:
+        """What `outcome` makes of what the program returns, while the run is still followed.
+
+        Raises:
+            Cut: it was not followed to its end.  Whatever the program raises.
+        """
+        try:
+            with self, variable_creator_scope(self._create):
+                found = outcome(program())
+                self._settle()
+                return found
+        finally:
+            if not self.cut:
+                self.cut = "ended"
+            for cluster in self._clusters:
+                cluster.abandon()
+            if self.cut == "ended":
+                self.cut = ""
+
+    def touch_of(self, process: Process) -> Touch | None:
+        """The access that a process makes when it goes on."""
+        return self._pending.get(process, _NOTHING).touch
+
+    def stop(self, why: str) -> Cut:
+        """The run need not go on."""
+        self.cut = why
+        return Cut(why)
+
+    # What a scheduler is told.
+
+    def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
+        if self.cut:  # soon at its end
+            return next((i for i, option in enumerate(options) if option.action == COORDINATOR), 0)
+        self._settle()
+        if len(self.steps) >= LIMIT:
+            raise self.stop(f"it went on for more than {LIMIT} steps")
+        number = self._number(cluster)
+        processes: dict[Process, int] = {}
+        for i, option in enumerate(options):
+            if option.action == COORDINATOR:
+                processes[PROGRAM] = i
+            elif option.action == GO_ON:
+                processes[self._on[number, int(option.task)]] = i
+            elif option.action == TAKE:
+                processes.setdefault((number, self._begun[number] + 1), i)
+        self.several = len(options) if len(options) > 1 else 0
+        chosen = self._decide(self, processes)
+        if len(options) > 1:  # as `interleaving` counts
+            self.taken.append(chosen)
+            self.others.append([i for i in processes.values() if i != chosen])
+        self._note(options[chosen], number)
+        return chosen
+
+    def _note(self, option: Option, number: int) -> None:
+        starts = -1
+        worker = None if option.action == COORDINATOR else int(option.task)
+        if worker is None:
+            process = PROGRAM
+            self._own_steps += 1
+        elif option.action == TAKE:
+            begun = self._begun[number] = self._begun[number] + 1
+            process = self._on[number, worker] = (number, begun)
+            known = self._scheduled[number]
+            starts = known[begun - 1] if begun <= len(known) else 0  # after a loss, a function begins again
+        else:
+            process = self._on[number, worker]
+        step = Step(process, worker, self._pending.pop(process, _NOTHING), self._all_ended and worker is None, starts)
+        if worker is None:
+            self._all_ended = False
+        self.steps.append(step)
+        self._open = step
+
+    def _settle(self) -> None:
+        step, self._open = self._open, None
+        if self._values and step is not None and step.access.variable is not None:
+            step.value = np.array(to_numpy(step.access.variable._primary._array))
+
+    def visit(self, cluster: Cluster, worker: int | None, access: Access | None) -> None:
+        if self.cut:
+            return
+        number = self._number(cluster)
+        process = PROGRAM if worker is None else self._on[number, worker]
+        if access is None:
+            self._scheduled[number].append(self._own_steps)
+        elif access.variable is not None:
+            if context_stack.frame().drafts is not None:
+                self.disturbed("an `extended.update` writes at its end")
+            place, used = _caller(access)
+            cell = self._numbers.get(id(access.variable))
+            if cell is None:
+                cell = self._add(access.variable)
+            shown = access.variable.name.removesuffix(":0")
+            self._pending[process] = Pending(touch(access, cell, used), access.operation, shown, place,
+                                             access.variable)
+
+    def ended(self, cluster: Cluster, waited: bool) -> None:
+        if waited:
+            self.steps[-1].after = True  # the one with which it went on
+        self._all_ended = True
+
+    def disturbed(self, why: str) -> None:
+        if not self.cut:
+            self.disturbances[why] = None
+
+    def _number(self, cluster: Cluster) -> int:
+        try:
+            return self._clusters.index(cluster)
+        except ValueError:
+            self._clusters.append(cluster)
+            self._begun.append(0)
+            self._scheduled.append([])
+            if len(self._clusters) > 1:
+                self.disturbed("the program has several coordinators")
+            return len(self._clusters) - 1
+
+    def _create(self, next_creator: Callable[..., Any], **kwargs: object) -> Any:
+        if here.worker is not None:
+            self.disturbed("a function makes a variable")
+        made = next_creator(**kwargs)
+        for one in made.variables if isinstance(made, ShardedVariable) else [made]:
+            if isinstance(one, PerWorkerVariable):
+                self.disturbed("a variable is each worker's own")
+            elif isinstance(one, ServedVariable):
+                self._add(one)
+        return made
+
+    def _add(self, variable: Variable) -> int:
+        if id(variable) not in self._numbers:
+            self._numbers[id(variable)] = len(self.cells)
+            self.cells.append(variable)
+        return self._numbers[id(variable)]
+
+
+def _caller(access: Access) -> tuple[Place | None, bool]:
+    """The line of the program that makes the access, and whether it may use what that returns."""
+    method = ""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and call_site.is_between(frame.f_globals.get("__name__", "")):
+        method, frame = frame.f_code.co_name, frame.f_back
+    if frame is None:
+        return None, True
+    place, used = _call(frame.f_code, frame.f_lasti)
+    return place, used or method != access.operation
+
+
+@lru_cache(maxsize=4096)
+def _call(code: CodeType, at: int) -> tuple[Place, bool]:
+    """The place of the call at this offset, and whether its result is kept: if not, the next instruction drops it."""
+    # The offset may lie in the inline caches behind the instruction.
+    following = next((instruction for instruction in dis.get_instructions(code) if instruction.offset > at), None)
+    return call_site.of_one(code, at), following is None or following.opname != "POP_TOP"

@@ -1,0 +1,489 @@
+"""`refdist.explore`: which schedules are run, what is found in them, and what is said of it."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.coordinator import ClusterCoordinator, experimental_get_current_worker_index, interleaving, stop_task
+from refdist.errors import RefdistError
+from refdist.insight import explorer, outcomes
+from refdist.insight.reduction import ASLEEP, Reduction, signature
+from refdist.insight.schedules import PROGRAM, Run
+
+Step = Callable[[Any, int], object]
+
+
+def program(step: Step, workers: int = 2, functions: int = 2, values: Any = (0.0,),
+            end: Callable[[Any], object] | None = None, partitioner: Any = None) -> Callable[[], object]:
+    """A program that schedules `step` with its variables and the number of the function, and returns their values."""
+    spec = refdist.train.ClusterSpec({"worker": [f"w{i}:1" for i in range(workers)], "ps": ["p0:1", "p1:1"]})
+    resolver = refdist.cluster_resolver.SimpleClusterResolver(spec)
+
+    def run() -> object:
+        strategy = refdist.ParameterServerStrategy(resolver, partitioner)
+        with strategy.scope():
+            variables = [refdist.Variable(value, name=f"v{i}") for i, value in enumerate(values)]
+        coordinator = ClusterCoordinator(strategy)
+        for k in range(functions):
+            coordinator.schedule(step, args=(variables, k))
+        coordinator.join()
+        return [np.asarray(v).tolist() for v in variables] if end is None else end(variables)
+
+    return run
+
+
+def increment(v: Any, k: int) -> None:
+    v[0].assign(v[0] + 1.0)
+
+
+def add(v: Any, k: int) -> None:
+    v[0].assign_add(1.0)
+
+
+def add_and_read(v: Any, k: int) -> None:
+    v[0].assign_add(1.0)
+    float(v[0])
+
+
+def add_and_return(v: Any, k: int) -> Any:
+    return v[0].assign_add(1.0)
+
+
+def own(v: Any, k: int) -> None:
+    v[k].assign(v[k] + 1.0)
+
+
+def read_first(v: Any, k: int) -> None:
+    x = float(v[0])
+    v[1 + k % 2].assign(v[1 + k % 2] + x)
+    v[0].assign_add(1.0)
+
+
+def branching(v: Any, k: int) -> None:
+    if float(v[0]) == 0.0:
+        v[0].assign(1.0 + k)
+    else:
+        v[1].assign_add(1.0)
+
+
+def rows(v: Any, k: int) -> None:
+    v[0].scatter_update(refdist.IndexedSlices(np.float32([k + 1.0]), np.int32([k % 3])))
+
+
+def scatter_and_assign(v: Any, k: int) -> None:
+    if k:
+        v[0].scatter_add(refdist.IndexedSlices(np.float32([1.0]), np.int32([0])))
+    else:
+        v[0].assign([5.0, 5.0])
+
+
+def opposite(v: Any, k: int) -> None:
+    v[k % 2].assign(float(k))
+    v[1 - k % 2].assign(float(k))
+
+
+def fetched_before() -> object:
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(
+        refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})))
+    with strategy.scope():
+        v = refdist.Variable(0.0)
+    coordinator = ClusterCoordinator(strategy)
+    first, _ = [coordinator.schedule(increment, args=([v], k)) for k in range(2)]
+    first.fetch()
+    v.assign_add(10.0)
+    coordinator.join()
+    return float(v)
+
+
+def joined_between() -> object:
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(
+        refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})))
+    with strategy.scope():
+        v = refdist.Variable(0.0)
+    coordinator = ClusterCoordinator(strategy)
+    for k in range(4):
+        coordinator.schedule(increment, args=([v], k))
+        if k == 1:
+            coordinator.join()
+            v.assign_add(10.0)
+    coordinator.join()
+    return float(v)
+
+
+def read_meanwhile() -> object:
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(
+        refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})))
+    with strategy.scope():
+        v = refdist.Variable(0.0)
+    coordinator = ClusterCoordinator(strategy)
+    coordinator.schedule(increment, args=([v], 0))
+    seen = float(v)
+    coordinator.schedule(increment, args=([v], 1))
+    coordinator.join()
+    return seen, float(v)
+
+
+PROGRAMS = {
+    "increments": program(increment),
+    "three increments": program(increment, 3, 3),
+    "more increments than workers": program(increment, 2, 3),
+    "additions": program(add, 3, 3),
+    "additions and reads": program(add_and_read, 3, 3),
+    "additions returned": program(add_and_return, 3, 3),
+    "each its own": program(own, 3, 3, (0.0,) * 3),
+    "reads of one, writes of others": program(read_first, 2, 2, (0.0,) * 3),
+    "branches": program(branching, 3, 3, (0.0,) * 2),
+    "rows": program(rows, 3, 3, (np.zeros(3, np.float32),)),
+    "scatter and assign": program(scatter_and_assign, 3, 3, (np.zeros(2, np.float32),)),
+    "opposite orders": program(opposite, 2, 3, (0.0,) * 2),
+    "one is fetched": fetched_before,
+    "a join between": joined_between,
+    "read meanwhile": read_meanwhile,
+}
+
+
+def classes_of_all(run_of: Callable[[], object]) -> tuple[set[Any], set[str]]:
+    """The classes and results of all schedules, every one of which is run."""
+    explored = explorer._Explorer(run_of, None, "60s")
+    count, classes, results = 0, set(), set()
+    prefix: list[int] = []
+    while True:
+        taken: list[int] = []
+        widths: list[int] = []
+
+        def decide(run: Run, processes: Any, prefix: Any = prefix, taken: Any = taken, widths: Any = widths) -> int:
+            if PROGRAM in processes and run.touch_of(PROGRAM) is None:
+                return int(processes[PROGRAM])  # it schedules and waits: nobody sees when
+            at = len(taken)
+            taken.append(prefix[at] if at < len(prefix) else 0)
+            widths.append(len(processes))
+            return int(list(processes.values())[taken[-1]])
+
+        trial = explored.attempt(decide)
+        count += 1
+        assert count <= 10_000
+        classes.add(signature(trial.run.steps))
+        results.add(str(trial.came))
+        while taken and taken[-1] + 1 >= widths[len(taken) - 1]:
+            taken.pop()
+        if not taken:
+            return classes, results
+        prefix = [*taken[:-1], taken[-1] + 1]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_reduction_runs_each_class_of_all_schedules(name: str) -> None:
+    classes, results = classes_of_all(PROGRAMS[name])
+    explored = explorer._Explorer(PROGRAMS[name], None, "60s")
+    reduction, runs = Reduction(), 0
+    found, came = set(), set()
+    while not reduction.finished:
+        trial = explored.attempt(reduction.decide)
+        reduction.learn(trial.run)
+        runs += 1
+        if trial.run.cut != ASLEEP:
+            found.add(signature(trial.run.steps))
+            came.add(str(trial.came))
+    assert found == classes
+    assert came == results
+    assert runs <= 2 * len(classes)
+
+
+# Mistakes of asynchronous training, each with a form without it.
+
+
+def slices(value: Any, row: int) -> Any:
+    return refdist.IndexedSlices(np.float32([value]), np.int32([row]))
+
+
+def count_and_sum(v: Any, k: int) -> None:
+    v[0].assign_add(1.0)
+    v[1].assign_add(4.0)
+
+
+def mean_of_parts(v: Any, k: int) -> Any:
+    if k == 0:
+        return count_and_sum(v, k)
+    return float(v[1]) / float(v[0])
+
+
+def epoch(v: Any, k: int) -> None:
+    done = float(v[0]) + 1.0
+    v[0].assign(done % 2.0)
+    if done == 2.0:
+        v[1].assign_add(1.0)
+
+
+def best_so_far(v: Any, k: int) -> None:
+    if float(v[0][0]) < k + 1.0:
+        v[0].assign([k + 1.0])
+
+
+def whole_table(v: Any, k: int) -> None:
+    table = np.array(v[0])
+    table[k] += 1.0
+    v[0].assign(table)
+
+
+def momentum(v: Any, k: int) -> None:
+    v[0].assign(0.5 * v[0] + 1.0)
+    v[1].assign_sub(v[0].read_value())
+
+
+def prepared_late(v: Any, k: int) -> None:
+    if float(v[0]) == 0.0:
+        v[1].assign(10.0)
+        v[0].assign(1.0)
+    v[1].assign_add(1.0)
+
+
+def replaced_or_read(v: Any, k: int) -> Any:
+    if k == 0:
+        v[0].assign([1.0, 1.0])
+        return None
+    return float(np.asarray(v[0]).sum())
+
+
+def moved(v: Any, k: int) -> None:
+    v[0].assign(v[0] - 1.0)
+    v[1].assign(v[1] + 1.0)
+
+
+def moved_by_additions(v: Any, k: int) -> None:
+    v[0].assign_sub(1.0)
+    v[1].assign_add(1.0)
+
+
+def claimed(v: Any, k: int) -> None:
+    row = int(v[0].read_value())
+    v[0].assign_add(1.0)
+    v[1].scatter_add(slices(1.0, row))
+
+
+def only_one_goes(v: Any, k: int) -> None:
+    if float(v[1 - k]) == 0.0:
+        v[k].assign(1.0)
+
+
+def tied(v: Any, k: int) -> None:
+    v[k].assign(float(k + 1))
+    v[1 - k].assign(float(k + 1))
+
+
+def decayed(v: Any, k: int) -> None:
+    rate = float(v[0])
+    v[0].assign(rate * 0.5)
+    v[1].assign_sub(rate)
+
+
+def returned(step: Step, **options: Any) -> Callable[[], object]:
+    """A program that returns what its functions have returned, too."""
+    kept: list[Any] = []
+
+    def noted(v: Any, k: int) -> None:
+        kept.append((k, step(v, k)))
+
+    def end(v: Any) -> object:
+        results = [result for _, result in sorted(kept)]
+        kept.clear()
+        return results
+
+    return program(noted, end=end, **options)
+
+
+halves = refdist.experimental.partitioners.FixedShardsPartitioner(2)
+ZERO, TWO_ZEROS = np.zeros(1, np.float32), np.zeros(2, np.float32)
+
+MISTAKES: dict[str, tuple[str, Callable[[], object], Callable[[], object]]] = {
+    "a counter is read and assigned": (
+        "LOST UPDATE", program(increment), program(add)),
+    "a metric is read between its two updates": (
+        "TORN READ", returned(mean_of_parts, values=(1.0, 2.0)),
+        program(lambda v, k: v[0].assign_add([1.0, 2.0], read_value=False), values=(TWO_ZEROS,))),
+    "an epoch is counted by whoever comes last": (
+        "LOST UPDATE", program(epoch, values=(0.0, 0.0)),
+        program(lambda v, k: v[1].assign_add(float(v[0].assign_add(1.0) == 2.0)), values=(0.0, 0.0))),
+    "the best value is compared, then assigned": (
+        "LOST UPDATE", program(best_so_far, values=(ZERO,)),
+        program(lambda v, k: v[0].scatter_max(slices(k + 1.0, 0)), values=(ZERO,))),
+    "a table of embeddings is assigned for one row": (
+        "LOST UPDATE", program(whole_table, values=(TWO_ZEROS,)),
+        program(lambda v, k: v[0].scatter_add(slices(1.0, k)), values=(TWO_ZEROS,))),
+    "momentum is a variable of its own": (
+        "LOST UPDATE", program(momentum, values=(0.0, 0.0)), program(momentum, 1, values=(0.0, 0.0))),
+    "what is missing is made by whoever comes first": (
+        "LOST UPDATE", program(prepared_late, values=(0.0, 0.0)),
+        program(lambda v, k: v[1].assign_add(1.0), values=(1.0, 10.0))),
+    "a variable of two shards is read while it is assigned": (
+        "TORN READ", returned(replaced_or_read, values=(TWO_ZEROS,), partitioner=halves),
+        returned(replaced_or_read, values=(TWO_ZEROS,))),
+    "something is moved from one variable to another": (
+        "LOST UPDATE", program(moved, values=(5.0, 0.0)),
+        program(moved_by_additions, values=(5.0, 0.0))),
+    "a number is read, then claimed": (
+        "STALE READ", program(claimed, values=(0.0, TWO_ZEROS)),
+        program(lambda v, k: v[1].scatter_add(slices(1.0, int(v[0].assign_add(1.0)) - 1)), values=(0.0, TWO_ZEROS))),
+    "each looks whether the other has begun": (
+        "STALE READ", program(only_one_goes, values=(0.0, 0.0)), program(only_one_goes, 1, values=(0.0, 0.0))),
+    "two variables that belong together are assigned": (
+        "TORN WRITE", program(tied, values=(0.0, 0.0)),
+        program(lambda v, k: v[0].assign([k + 1.0, k + 1.0]), values=(TWO_ZEROS,))),
+    "a learning rate decays in the functions": (
+        "LOST UPDATE", program(decayed, values=(1.0, 0.0)), program(decayed, 1, values=(1.0, 0.0))),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found_shortened_and_replayed(name: str) -> None:
+    title, wrong, _ = MISTAKES[name]
+    report = refdist.explore(wrong)
+    assert not report.proved
+    assert title in [finding.title for finding in report.findings]
+    for finding in report.findings:
+        right, shown = explorer.replay(wrong, finding.choices)
+        assert not right and finding.switches >= 1
+        assert shown.startswith(finding.title)
+        with interleaving(finding.choices):  # the list means the same there
+            assert shown.endswith(f"result: {outcomes.text(wrong())}")
+    assert str(report) == str(refdist.explore(wrong))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_form_without_the_mistake_is_proved(name: str) -> None:
+    report = refdist.explore(MISTAKES[name][2])
+    assert report.proved, report
+    report.assert_ok()
+    assert "proved that it is as if the functions ran whole" in str(report)
+
+
+def test_the_report_shows_who_overwrote_what_and_what_to_write() -> None:
+    report = refdist.explore(program(increment))
+    line = increment.__code__.co_firstlineno + 1
+    text = str(report)
+    assert f"LOST UPDATE of v0 ({__file__}:{line}), 1 switch and no schedule has it with fewer" in text
+    assert "<- made from version 0, overwrites version 1" in text
+    assert "write: `v0.assign_add(...)`" in text and "--choices 0,0,0,0,1" in text
+    with pytest.raises(AssertionError, match="LOST UPDATE"):
+        report.assert_ok()
+
+
+def test_a_lost_update_of_many_functions_is_found_within_a_small_budget() -> None:
+    report = refdist.explore(program(increment, 6, 6), check=lambda out: out == [6.0], budget=0.5)
+    assert report.findings[0].title == "CHECK" and report.findings[0].switches == 1
+    assert "with a LOST UPDATE of v0" in str(report) and "the budget was used up" in str(report)
+
+
+def test_checks_and_assertions_of_the_program_are_what_is_asked() -> None:
+    def asserts(v: Any) -> None:
+        assert float(v[0]) == 2.0, "one is missing"
+
+    assert refdist.explore(program(increment), check=lambda out: True).proved
+    assert refdist.explore(program(increment, end=asserts)).findings[0].title == "RAISED"
+    assert "one is missing" in str(refdist.explore(program(increment, end=asserts)))
+
+    def check(out: Any) -> None:
+        assert out == [2.0]
+
+    assert refdist.explore(program(increment), check=check).findings[0].title == "CHECK"
+    assert refdist.explore(program(add), check=check).proved
+
+
+def test_a_program_that_differs_from_itself_is_named_and_nothing_else() -> None:
+    runs = itertools.count()
+
+    def counted(v: Any, k: int) -> None:
+        v[0].assign(v[0] + float(next(runs)))
+
+    [finding] = refdist.explore(program(counted)).findings
+    assert finding.title == "NOT REPEATABLE" and "two runs of one schedule differ" in str(finding)
+
+
+@pytest.mark.parametrize("reason, step", [
+    ("which worker", lambda v, k: v[0].assign_add(float(experimental_get_current_worker_index()))),
+    ("a function fails", lambda v, k: 1 / 0),
+])
+def test_what_depends_on_more_than_accesses_is_not_called_proved(reason: str, step: Step) -> None:
+    report = refdist.explore(program(step), budget=2)
+    assert not report.proved and any(reason in one for one in report.reasons)
+
+
+def test_a_function_that_spins_is_bounded_and_nothing_is_proved() -> None:
+    def spins(v: Any, k: int) -> None:
+        while not v[0]:
+            pass
+
+    report = refdist.explore(program(spins), budget=0.5)
+    assert not report.proved and any("more than" in one for one in report.reasons)
+
+
+def test_a_task_that_is_lost_and_no_function_at_all_are_not_called_proved() -> None:
+    def lost() -> None:
+        strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(
+            refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})))
+        stop_task(ClusterCoordinator(strategy), "worker", 0, after=1)
+
+    assert "a task is lost" in refdist.explore(lost).reasons
+    assert not refdist.explore(lambda: 1).proved
+
+
+@pytest.mark.parametrize("options", [{"program": 1}, {"check": 1}, {"budget": "7x"}, {"budget": 0}, {"budget": True}])
+def test_bad_arguments_are_named_before_anything_runs(options: dict[str, Any]) -> None:
+    with pytest.raises(RefdistError, match="RD25.*" + next(iter(options))):
+        refdist.explore(**{"program": pytest.fail, **options})
+
+
+def test_an_interrupt_ends_it_with_what_is_known() -> None:
+    runs = itertools.count()
+    plain = program(increment, 3, 3)
+
+    def interrupted() -> object:
+        if next(runs) == 20:
+            raise KeyboardInterrupt
+        return plain()
+
+    report = refdist.explore(interrupted)
+    assert report.interrupted and "it was interrupted" in report.reasons
+    assert report.findings[0].title == "LOST UPDATE"
+
+
+SCRIPT = """
+import refdist
+spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+with strategy.scope():
+    v = refdist.Variable(0.0, name="v")
+coordinator = refdist.coordinator.ClusterCoordinator(strategy)
+def step():
+    STEP
+for _ in range(2):
+    coordinator.schedule(step)
+coordinator.join()
+print("printed")
+"""
+
+
+@pytest.mark.parametrize("step, arguments, status, text", [
+    ("v.assign(v + 1.0)", [], 1, "LOST UPDATE of v"),
+    ("v.assign_add(1.0)", [], 0, "proved that"),
+    ("refdist.coordinator.experimental_get_current_worker_index()", [], 3, "nothing is proved"),
+    ("v.assign(v + 1.0)", ["--choices", "0,0,0,0,1"], 1, "result: v = 1.0"),
+    ("v.assign(v + 1.0)", ["--choices", "0"], 0, "result: v = 2.0"),
+    ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD25"),
+])
+def test_the_command_says_it_with_its_status(tmp_path: Path, step: str, arguments: list[str], status: int,
+                                             text: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("STEP", step))
+    ended = subprocess.run([sys.executable, "-m", "refdist", "explore", str(script), *arguments],
+                           capture_output=True, text=True, check=False)
+    assert (ended.returncode, text in ended.stdout + ended.stderr) == (status, True), ended
+    assert ("printed" in ended.stdout) == bool(arguments and status < 2)
