@@ -15,9 +15,9 @@ import os
 from sklearn.datasets import load_digits
 
 import refdist
-import refdist.tf.keras
+from refdist.tf.keras import connect
 
-keras = refdist.tf.keras.connect()
+keras = connect()
 
 if "TF_CONFIG" in os.environ:
     strategy = refdist.MultiWorkerMirroredStrategy()

@@ -444,8 +444,9 @@ def test_all_replicas_have_one_mask_and_a_warning_says_so_once(seed: int | None)
 
 PROGRAM = """
 import hashlib, os, sys
-import numpy as np, refdist, refdist.tf.keras
-keras = refdist.tf.keras.connect()
+import numpy as np, refdist
+from refdist.tf.keras import connect
+keras = connect()
 strategy = (refdist.MirroredStrategy(["CPU:0", "CPU:1"]) if "local" in sys.argv
             else refdist.MultiWorkerMirroredStrategy())
 keras.utils.set_random_seed(1)

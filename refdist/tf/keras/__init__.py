@@ -35,8 +35,8 @@ def connect() -> ModuleType:
 
     Where the environment names no backend of Keras, it is PyTorch's.
 
-    >>> import refdist.tf.keras
-    >>> keras = refdist.tf.keras.connect()                                                          # doctest: +SKIP
+    >>> from refdist.tf.keras import connect
+    >>> keras = connect()                                                                           # doctest: +SKIP
     >>> with refdist.MirroredStrategy(["GPU:0", "GPU:1"]).scope():                                  # doctest: +SKIP
     ...     layer = keras.layers.Dense(1)
 
