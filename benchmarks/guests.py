@@ -91,7 +91,7 @@ def main() -> None:
     try:
         print("| library | gradients | replicas | library alone | with refdist | ratio | added per replica |")
         print("|---|---|---|---|---|---|---|")
-        # PyTorch alone first: once a library is loaded, its modes are saved at every rendezvous.
+        # PyTorch is measured first: once a library is loaded, its modes are saved at every rendezvous.
         for name, make in (("PyTorch", of_torch), ("JAX", of_jax)):
             for size, shapes in SHAPES.items():
                 for replicas in REPLICAS:
