@@ -11,7 +11,7 @@ PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults kills tensorflow tensorflow-2x2 random versions mutants lint wheel bench docs cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -77,12 +77,16 @@ tensorflow:
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
-	    tests/test_tensorflow_faults.py tests/test_tensorflow_keras.py
+	    tests/test_tensorflow_faults.py
 
 # The cases of two workers with two replicas each on TensorFlow, after `make tensorflow`; about ten minutes.
 tensorflow-2x2:
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow-2x2 -k 2x2 \
 	    --expected-failures conformance/expected/tensorflow-2x2.txt
+
+# Keras under refdist beside Keras on TensorFlow, after `make tensorflow` and `make interop`; about ten minutes.
+tensorflow-keras:
+	.venv-tensorflow/bin/python -m pytest -q tests/test_tensorflow_keras.py
 
 # Random programs against TensorFlow, after `make tensorflow`; SEED=... draws the same ones again.
 random:

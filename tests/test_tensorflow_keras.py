@@ -1,4 +1,4 @@
-"""Keras under refdist beside Keras on TensorFlow; `make tensorflow`, after `make interop`."""
+"""Keras under refdist beside Keras on TensorFlow; `make tensorflow-keras`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="`make tensorflow` installs it")
+pytest.importorskip("tensorflow", reason="`make tensorflow-keras` has it")
 
 ROOT = Path(__file__).parents[1]
 # Keras on PyTorch has a process, and an environment, of its own.
