@@ -84,7 +84,7 @@ tensorflow-2x2:
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow-2x2 -k 2x2 \
 	    --expected-failures conformance/expected/tensorflow-2x2.txt
 
-# Keras under refdist beside Keras on TensorFlow, after `make tensorflow` and `make interop`; about ten minutes.
+# Keras under refdist beside Keras on TensorFlow, after `make tensorflow` and `make interop`; a quarter of an hour.
 tensorflow-keras:
 	.venv-tensorflow/bin/python -m pytest -q tests/test_tensorflow_keras.py
 
