@@ -111,7 +111,7 @@ LIED_ABOUT = (random_values.all_gather, random_values.cross, random_values.cross
 
 def compared(other: session.Tester, count: int, start: int = 0, shrink: Callable[[Kind], bool] = lambda kind: False
              ) -> Comparison:
-    comparison = Comparison(InProcess(Simulated()), other)
+    comparison = Comparison(InProcess(Simulated()), other, bitwise=True)
     comparison.run(count, start, shrink)
     return comparison
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import refdist
-from refdist.array import transport
+from refdist.workers import transport
 
 SIZES = (3, 5000, 300_000)  # in the header, through slots, in shared memory
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.int64)
