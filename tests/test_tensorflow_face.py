@@ -93,6 +93,12 @@ def test_every_operation_of_the_table_has_a_call() -> None:
             if not any(f"tf.{path}(" in text for path in operation.paths)] == []
 
 
+def test_what_stands_in_for_a_function_of_refdist_is_found_through_tf(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refdist.tf.nn.compute_average_loss is refdist.nn.compute_average_loss
+    monkeypatch.setattr(refdist.nn, "compute_average_loss", "another")
+    assert refdist.tf.nn.compute_average_loss == "another"
+
+
 @needs_keras
 def test_all_paths_of_an_operation_are_one_function(tf: Any) -> None:
     for path, operation in OPERATIONS.items():

@@ -413,7 +413,7 @@ def test_bad_arguments_are_refused_before_anything_is_read(call: Any) -> None:
         raise AssertionError("read")
         yield
 
-    with pytest.raises((TypeError, ValueError), match="RD25"):
+    with pytest.raises((TypeError, ValueError), match=r"RD(25|34)"):
         call(Dataset.from_generator(never))
 
 

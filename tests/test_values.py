@@ -82,7 +82,7 @@ def test_constants_are_narrowed_as_tensorflow_does_and_arrays_keep_their_dtype()
     with pytest.raises(ValueError, match="RD05"):
         refdist.constant(np.zeros(0), "int32")
     for bad in (2**63, 2**64, [2**64], [1, "a"], [["a"], [1.0]], None, {1: 2}, [[1], [1, 2]], len):
-        with pytest.raises((ValueError, TypeError), match="RD25"):
+        with pytest.raises((ValueError, TypeError), match=r"RD(25|34)"):
             refdist.constant(bad)
 
 

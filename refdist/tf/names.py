@@ -44,13 +44,13 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = vars(self._base).get(name) if self._base else None
-        if found is None:
-            found = operations.find(f"{self._path}.{name}")
-        if found is None:
+        if self._base is not None and name in vars(self._base):
+            return vars(self._base)[name]
+        operation = operations.find(f"{self._path}.{name}")
+        if operation is None:
             return missing.refuse(self, name)
-        setattr(self, name, found)
-        return found
+        setattr(self, name, operation)
+        return operation
 
     def __dir__(self) -> list[str]:
         below = {path.rpartition(".")[2] for path in operations.OPERATIONS if path.rpartition(".")[0] == self._path}

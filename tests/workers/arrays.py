@@ -227,7 +227,7 @@ def compared(launch: Callable[..., subprocess.CompletedProcess[str]], workers: i
     devices = {"REFDIST_DEVICES": f"CPU:1,GPU:{replicas}"} if replicas > 1 else {}
     with tempfile.TemporaryDirectory() as folder:
         done = launch(workers, __file__, "--worker", folder, "--first", str(first), "--programs", str(count),
-                      limit=60 + count, **devices, **variant)
+                      **devices, **variant)
         assert done.returncode == 0, done.stderr
         real = [pickle.loads(Path(folder, str(rank)).read_bytes()) for rank in range(workers)]
     results, different = 0, []
