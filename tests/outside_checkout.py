@@ -16,10 +16,10 @@ for path in modules:
     parts = path.with_suffix("").parts
     parts = parts if parts[0] == "refdist" else ("refdist", *parts)
     name = ".".join(parts).removesuffix(".__init__")
-    # The adapters and backends of other libraries are there, and can be imported beside those.
+    # What needs another library is there, and can be imported beside that one.
     spec = importlib.util.find_spec(name)
     assert spec and Path(spec.origin or "").is_relative_to(place.parent), name
-    if not {"jax", "torch"} & set(parts):
+    if not {"jax", "torch"} & set(parts) and not name.startswith(("refdist.tf.computed", "refdist.tf.keras.")):
         importlib.import_module(name)
 data = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")
         for path in (checkout / folder).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]

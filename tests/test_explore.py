@@ -435,9 +435,11 @@ def test_a_task_that_is_lost_and_no_function_at_all_are_not_called_proved() -> N
     assert not refdist.explore(lambda: 1).proved
 
 
-@pytest.mark.parametrize("options", [{"program": 1}, {"check": 1}, {"budget": "7x"}, {"budget": 0}, {"budget": True}])
-def test_bad_arguments_are_named_before_anything_runs(options: dict[str, Any]) -> None:
-    with pytest.raises(RefdistError, match="RD25.*" + next(iter(options))):
+@pytest.mark.parametrize(("options", "code"), [
+    ({"program": 1}, "RD25"), ({"check": 1}, "RD25"), ({"budget": "7x"}, "RD34"), ({"budget": 0}, "RD34"),
+    ({"budget": True}, "RD34")])
+def test_bad_arguments_are_named_before_anything_runs(options: dict[str, Any], code: str) -> None:
+    with pytest.raises(RefdistError, match=f"{code}.*" + next(iter(options))):
         refdist.explore(**{"program": pytest.fail, **options})
 
 
@@ -477,7 +479,7 @@ print("printed")
     ("refdist.coordinator.experimental_get_current_worker_index()", [], 3, "nothing is proved"),
     ("v.assign(v + 1.0)", ["--choices", "0,0,0,0,1"], 1, "result: v = 1.0"),
     ("v.assign(v + 1.0)", ["--choices", "0"], 0, "result: v = 2.0"),
-    ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD25"),
+    ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD34"),
 ])
 def test_the_command_says_it_with_its_status(tmp_path: Path, step: str, arguments: list[str], status: int,
                                              text: str) -> None:

@@ -93,6 +93,16 @@ def test_every_operation_of_the_table_has_a_call() -> None:
             if not any(f"tf.{path}(" in text for path in operation.paths)] == []
 
 
+def test_a_tape_records_again_after_an_error_in_a_block_that_is_not_recorded(tf: Any) -> None:
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        with pytest.raises(KeyError), tape.stop_recording():
+            raise KeyError
+        y = x * x
+    assert tape.gradient(y, x).numpy() == 6.0
+
+
 def test_what_stands_in_for_a_function_of_refdist_is_found_through_tf(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refdist.tf.nn.compute_average_loss is refdist.nn.compute_average_loss
     monkeypatch.setattr(refdist.nn, "compute_average_loss", "another")
@@ -122,7 +132,7 @@ def test_operands_of_different_dtypes_are_refused(tf: Any) -> None:
 def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"assert_equal.*1 and 2.*they differ"):
         tf.debugging.assert_equal(1, 2, message="they differ")
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD25\].*not finite"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD34\].*not finite"):
         tf.debugging.check_numerics([np.inf], "")
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD04\].*\(2, 3\), not \(3, 3\)"):
         tf.ensure_shape(NAMES["f"], [3, 3])
@@ -326,7 +336,7 @@ def test_a_checkpoint_fills_a_model_when_it_is_built(tf: Any, tmp_path: Path) ->
 def test_texts_are_looked_up_in_a_vocabulary(tf: Any) -> None:
     layer = tf.keras.layers.StringLookup(vocabulary=["a", "b"])
     assert layer([["b", "z"]]).numpy().tolist() == [[2, 0]] and layer.get_vocabulary() == ["[UNK]", "a", "b"]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD25\] StringLookup: 'z' is not in the vocabulary"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD34\] StringLookup: 'z' is not in the vocabulary"):
         tf.keras.layers.StringLookup(["a"], num_oov_indices=0)(["z"])
 
 
@@ -413,7 +423,7 @@ def test_files_have_tensorflow_s_names(tmp_path: Path) -> None:
     with gfile.GFile(gfile.join(folder, "c.txt"), "w") as file:
         file.write("text")
     gfile.copy(gfile.join(folder, "c.txt"), gfile.join(folder, "d.txt"))
-    with pytest.raises(KeyError, match=r"\[RD25\].*overwrite=True"):
+    with pytest.raises(KeyError, match=r"\[RD34\].*overwrite=True"):
         gfile.copy(gfile.join(folder, "c.txt"), gfile.join(folder, "d.txt"))
     gfile.rename(gfile.join(folder, "c.txt"), gfile.join(folder, "e.txt"))
     assert [Path(path).name for path in gfile.glob(gfile.join(folder, "*.txt"))] == ["d.txt", "e.txt"]

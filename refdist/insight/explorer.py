@@ -83,7 +83,7 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
     True
 
     Raises:
-        RD25: bad arguments.  RD09: in a scheduled function.
+        RD25, RD34: bad arguments.  RD09: in a scheduled function.
     """
     not_on_a_worker("explore")
     return _Explorer(program, check, budget).explore()
@@ -93,7 +93,7 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None)
     """Runs a program under one schedule: whether it is without fault there, and what happened, in words.
 
     Raises:
-        RD25: bad arguments.
+        RD25, RD34: bad arguments.
     """
     given = [as_integer(one) for one in choices]
     if not all(one is not None and one >= 0 for one in given):
@@ -101,8 +101,8 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None)
     explorer = _Explorer(program, check, "20s")
     trial = explorer.attempt(_following([one or 0 for one in given]), values=True)
     if trial.run.cut.startswith(NO_OPTION):
-        raise errors.error("RD25", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
-                           "them.", kind=errors.InvalidValueError)
+        raise errors.error("RD34", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
+                           "them.")
     fault = explorer.fault(trial)
     title = f"{fault.title}: {fault.why}" if fault else "nothing is wrong in this schedule"
     came = trial.run.cut if trial.came is None else str(trial.came)
@@ -114,8 +114,8 @@ def _seconds(budget: object) -> float:
         return float(budget)
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min)", budget) if isinstance(budget, str) else None
     if match is None or not float(match[1]):
-        raise errors.error("RD25", "explore", f"budget is {budget!r}", 'Pass seconds, or a text such as "20s" or '
-                           '"2min".', kind=errors.InvalidValueError)
+        raise errors.error("RD34", "explore", f"budget is {budget!r}", 'Pass seconds, or a text such as "20s" or '
+                           '"2min".')
     return float(match[1]) * (60 if match[2] == "min" else 1)
 
 

@@ -251,10 +251,10 @@ def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any) -> None:
     """Raises unless it holds.
 
     Raises:
-        RD25: it does not hold.
+        RD34: it does not hold.
     """
     if not bool(holds):
-        raise errors.error("RD25", f"tf.debugging.{attempted}", f"it does not hold for {x} and {y}",
+        raise errors.error("RD34", f"tf.debugging.{attempted}", f"it does not hold for {x} and {y}",
                            message or "Correct what is checked.", kind=errors.InvalidArgumentError)
 
 
@@ -262,10 +262,10 @@ def finite(x: Any, message: str) -> Any:
     """The tensor, if all its numbers are finite.
 
     Raises:
-        RD25: one is not.
+        RD34: one is not.
     """
     if not bool(ops.all(ops.isfinite(x))):
-        raise errors.error("RD25", "tf.debugging.check_numerics", "the tensor has a number that is not finite",
+        raise errors.error("RD34", "tf.debugging.check_numerics", "the tensor has a number that is not finite",
                            message or "Correct what is computed.", kind=errors.InvalidArgumentError)
     return x
 

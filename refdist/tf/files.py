@@ -34,7 +34,7 @@ def glob(pattern: str | list[str]) -> list[str]:
 
 def _free(path: str, overwrite: bool, attempted: str) -> None:
     if not overwrite and os.path.exists(path):
-        raise errors.error("RD25", attempted, f"there is a file {path} already", "Pass overwrite=True.",
+        raise errors.error("RD34", attempted, f"there is a file {path} already", "Pass overwrite=True.",
                            kind=errors.DuplicateKeyError)
 
 
@@ -42,7 +42,7 @@ def rename(src: str, dst: str, overwrite: bool = False) -> None:
     """Renames a file, or moves it.
 
     Raises:
-        RD25: there is a file of the new name.
+        RD34: there is a file of the new name.
 
     Source: tf.io.gfile.rename.
     """
@@ -54,7 +54,7 @@ def copy(src: str, dst: str, overwrite: bool = False) -> None:
     """Copies a file.
 
     Raises:
-        RD25: there is a file of the new name.
+        RD34: there is a file of the new name.
 
     Source: tf.io.gfile.copy.
     """

@@ -28,8 +28,9 @@ class StringLookup:
     [2, 0]
 
     Raises:
-        RD25: a vocabulary that is not a list of different texts, or `num_oov_indices` other than 0 and 1.  In a call: a
-            text that is not in the vocabulary, where `num_oov_indices` is 0; or what is no text.
+        RD34: a vocabulary that is not a list of different texts, or `num_oov_indices` other than 0 and 1.  In a call: a
+            text that is not in the vocabulary, where `num_oov_indices` is 0.
+        RD25: in a call, what is not text.
 
     Source: tf.keras.layers.StringLookup.
     """
@@ -38,11 +39,10 @@ class StringLookup:
                  oov_token: str = "[UNK]", invert: bool = False) -> None:
         texts = [str(text) for text in vocabulary]
         if len(set(texts)) < len(texts) or isinstance(vocabulary, str):
-            raise errors.error("RD25", "StringLookup", f"the vocabulary is {vocabulary!r}",
-                               "Pass a list of different texts.", kind=errors.InvalidValueError)
+            raise errors.error("RD34", "StringLookup", f"the vocabulary is {vocabulary!r}",
+                               "Pass a list of different texts.")
         if num_oov_indices not in (0, 1):
-            raise errors.error("RD25", "StringLookup", f"num_oov_indices is {num_oov_indices!r}", "Pass 0 or 1.",
-                               kind=errors.InvalidValueError)
+            raise errors.error("RD34", "StringLookup", f"num_oov_indices is {num_oov_indices!r}", "Pass 0 or 1.")
         first = [] if mask_token is None else [mask_token]
         self._texts = [*first, *[oov_token] * num_oov_indices, *texts]
         self._unknown = len(first) if num_oov_indices else None
@@ -79,6 +79,6 @@ class StringLookup:
         text = text.decode() if isinstance(text, bytes) else str(text)
         found = self._numbers.get(text, self._unknown)
         if found is None:
-            raise errors.error("RD25", "StringLookup", f"{text!r} is not in the vocabulary, and num_oov_indices is 0",
+            raise errors.error("RD34", "StringLookup", f"{text!r} is not in the vocabulary, and num_oov_indices is 0",
                                "Add it, or pass num_oov_indices=1.", kind=errors.InvalidArgumentError)
         return found

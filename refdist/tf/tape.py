@@ -106,7 +106,7 @@ class GradientTape:
 
         Raises:
             RD09: the tape does not record.
-            RD25: it is neither, or has a dtype without gradients.
+            RD34: it is neither, or has a dtype without gradients.
 
         Source: tf.GradientTape.watch.
         """
@@ -142,9 +142,11 @@ class GradientTape:
                                "Call it in the block of the tape's `with`.", kind=errors.InvalidValueError)
         before = _recording.get()
         _set(tuple(tape for tape in before if tape is not self), self._torch)
-        with self._torch.no_grad():
-            yield
-        _set(before, self._torch)
+        try:
+            with self._torch.no_grad():
+                yield
+        finally:
+            _set(before, self._torch)
 
     def reset(self) -> None:
         """Forgets what was recorded and watched.
@@ -167,7 +169,8 @@ class GradientTape:
 
         Raises:
             RD09: a second call, of a tape that is not persistent.
-            RD25: a target or source that is neither tensor nor variable, or more or fewer `output_gradients`.
+            RD25: a target or source that is neither tensor nor variable.
+            RD34: more or fewer `output_gradients` than targets.
 
         Source: tf.GradientTape.gradient.
         """

@@ -40,28 +40,25 @@ share: ContextVar[Share | None] = ContextVar("share of the batch", default=None)
 
 def _scale(original: Callable[..., Any]) -> Callable[..., Any]:
     def scale(value: Any) -> Any:
-        here = context_stack.frame().strategy
-        if here is None:
-            return original(value)
-        replicas, part = here.num_replicas_in_sync, share.get()
-        if replicas == 1:
-            return value
-        return value * (1.0 / replicas if part is None else _ratio(part))
+        weight = _weight()
+        return original(value) if weight is None else value * weight
     return scale
 
 
 def _unscale(original: Callable[..., Any]) -> Callable[..., Any]:
     def unscale(value: Any) -> Any:
-        here = context_stack.frame().strategy
-        if here is None:
-            return original(value)
-        replicas, part = here.num_replicas_in_sync, share.get()
-        if replicas == 1:
-            return value
-        if part is None:
-            return value * replicas
-        return value / _ratio(part) if part.rows else value
+        weight = _weight()
+        return original(value) if weight is None else value / weight if weight else value
     return unscale
+
+
+def _weight() -> float | None:
+    # What the loss of this replica counts in that of the batch; None outside any strategy.
+    strategy = context_stack.frame().strategy
+    part = share.get()
+    if strategy is None:
+        return None
+    return 1.0 / strategy.num_replicas_in_sync if part is None else _ratio(part)
 
 
 def _ratio(part: Share) -> float:
