@@ -256,13 +256,13 @@ class _Launch:
         passed, self._looked = min(now - self._looked, 2 * STOPPED_SECONDS), now
         before, self._stopped = self._stopped, {}
         for pid in processes.started_by(self._mpiexec.pid):
-            found = processes.facts(pid)
-            if found is None or found.state != "T":
+            process = processes.facts(pid)
+            if process is None or process.state != "T":
                 continue
             self._stopped[pid] = before.get(pid, 0.0) + passed
             if self._stopped[pid] >= self._limit or self._told or self._kill_at < math.inf:
                 tasks = [task(state) for state in self._desk.states.values() if state["supervisor"] == pid]
-                who = f"the supervisor of {named(tasks)}" if tasks else found.name
+                who = f"the supervisor of {named(tasks)}" if tasks else process.name
                 seconds = f"{round(self._stopped[pid], 1):g} s"
                 write(prefixed("launcher", f"{who} (process {pid}) was stopped for {seconds}, and now goes on"))
                 processes.kill(pid, signal.SIGCONT)

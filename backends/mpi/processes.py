@@ -89,22 +89,22 @@ def with_variable(variable: str) -> list[int]:
 
 def started_by(launcher: int) -> list[int]:
     """A process of a launcher, with all that it has started: others of its kind, and what those have started."""
-    found = [launcher]
-    for pid in found:
+    pids = [launcher]
+    for pid in pids:
         here = facts(pid)
         if here is not None and here.name.startswith(_LAUNCHERS):
-            found += children(pid)
-    return found
+            pids += children(pid)
+    return pids
 
 
 def launchers() -> list[tuple[int, str]]:
     """The processes of a launcher above this one, nearest first, with their names."""
-    found: list[tuple[int, str]] = []
+    above: list[tuple[int, str]] = []
     pid = os.getppid()
     while pid > 1 and (here := facts(pid)) is not None and here.name.startswith(_LAUNCHERS):
-        found.append((pid, here.name))
+        above.append((pid, here.name))
         pid = here.parent
-    return found
+    return above
 
 
 def parent_that_goes_on(pid: int) -> int:

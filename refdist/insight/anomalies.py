@@ -93,9 +93,10 @@ def _pieces(steps: Sequence[Step]) -> list[_Piece]:
 def _circle(edges: dict[_Piece, dict[_Piece, tuple[int, int]]]) -> list[_Piece] | None:
     done: set[_Piece] = set()
     for root in edges:
-        path: list[_Piece] = []
-        stack = [(root, iter(edges.get(root, ())))] if root not in done else []
-        path = [root] if stack else []
+        if root in done:
+            continue
+        path = [root]
+        stack = [(root, iter(edges[root]))]
         while stack:
             following = stack[-1][1]
             other = next(following, None)
@@ -114,13 +115,13 @@ def _classified(steps: Sequence[Step], pieces: Sequence[_Piece]) -> Anomaly | No
     """A circle of two: a and d are accesses of one function, b and c of another, a before b and c before d."""
     conflicts = [(i, j) for j in range(len(steps)) for i in range(j)
                  if pieces[i] != pieces[j] and not commute(steps[i].touch, steps[j].touch)]
-    found = []
+    circles = []
     for a, b in conflicts:
         for c, d in conflicts:
             if pieces[a] == pieces[d] and pieces[b] == pieces[c] and a < d:
                 kind = _kind(*(steps[i].touch for i in (a, b, c, d)))  # type: ignore[arg-type]
-                found.append((_KINDS.index(kind), Anomaly(kind, tuple(sorted({a, b, c, d})))))
-    return min(found, default=(0, None), key=lambda pair: pair[0])[1]
+                circles.append((_KINDS.index(kind), Anomaly(kind, tuple(sorted({a, b, c, d})))))
+    return min(circles, default=(0, None), key=lambda pair: pair[0])[1]
 
 
 _KINDS = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ, OTHER)  # the plainest first

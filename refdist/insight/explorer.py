@@ -218,17 +218,17 @@ class _Explorer:
         came = trial.came
         if came is None:
             return None  # of a run that was cut nothing is known
-        found = anomaly(trial.run.steps)
+        circle = anomaly(trial.run.steps)
         if came.error is not None:
-            return _Fault("RAISED", _raised(came.error), found)
+            return _Fault("RAISED", _raised(came.error), circle)
         if self._check is not None:
             try:
                 passed = self._check(came.returned)
             except AssertionError as error:
-                return _Fault("CHECK", _raised(error), found)
+                return _Fault("CHECK", _raised(error), circle)
             wrong = passed is not None and not passed
-            return _Fault("CHECK", f"check({came}) is {passed!r}", found) if wrong else None
-        if found is None or any(same(came, other) for other in self._serial):
+            return _Fault("CHECK", f"check({came}) is {passed!r}", circle) if wrong else None
+        if circle is None or any(same(came, other) for other in self._serial):
             return None
         for other in self._orders:
             if not any(same(other, known) for known in self._serial):
@@ -236,9 +236,9 @@ class _Explorer:
             if same(came, other):
                 return None
         known = sorted({str(one) for one in self._serial})
-        tried = "" if self._all_orders else f"{self._tried} "
-        return _Fault(found.kind.title, f"the result is {came}; of whole functions, in all {tried}orders, it is "
-                      f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", found)
+        orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
+        return _Fault(circle.kind.title, f"the result is {came}; of whole functions, in {orders}, it is "
+                      f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
 
     def _note(self, trial: _Trial) -> None:
         fault = self.fault(trial)
@@ -330,7 +330,7 @@ class _Explorer:
 
 
 def _key(run: Run, fault: _Fault) -> tuple[str, object]:
-    """Faults with the same key are one."""
+    """What is wrong, and with which variable: of faults that agree in both one is reported."""
     if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
         return fault.title, None
     if fault.anomaly.kind is OTHER:
@@ -385,13 +385,13 @@ def _predicted(quiet: _Trial) -> list[Decide]:
             last[step.process] = i
             own.setdefault(step.process, []).append(i)
     seen: set[object] = set()
-    found: list[Decide] = []
-    for f, mine in own.items():
-        for at, i in enumerate(mine):
+    schedules: list[Decide] = []
+    for f, own_steps in own.items():
+        for at, i in enumerate(own_steps):
             read = steps[i].touch
             if read is None or read.effect is not Effect.READ:
                 continue
-            writes = [touch for j in mine[at + 1:] if (touch := steps[j].touch) and touch.cell == read.cell]
+            writes = [touch for j in own_steps[at + 1:] if (touch := steps[j].touch) and touch.cell == read.cell]
             if not any(write.effect is Effect.ASSIGN for write in writes) or steps[i].access.place in seen:
                 continue
             for g, others in own.items():
@@ -399,9 +399,9 @@ def _predicted(quiet: _Trial) -> list[Decide]:
                 if apart and any((touch := steps[j].touch) and touch.cell == read.cell and touch.writes
                                  for j in others):
                     seen.add(steps[i].access.place)
-                    found.append(_overtaken(f, at + 1, g))
+                    schedules.append(_overtaken(f, at + 1, g))
                     break
-    return found[:PREDICTIONS]
+    return schedules[:PREDICTIONS]
 
 
 def _overtaken(f: Process, steps: int, g: Process) -> Decide:

@@ -94,6 +94,6 @@ def text(value: Any) -> str:
         return value.__name__
     if isinstance(value, (np.ndarray, np.generic)):
         value = np.asarray(value)
-        found = repr(value.item()) if value.ndim == 0 else np.array2string(value, threshold=8, separator=", ")
-        return " ".join(found.split())
+        shown = repr(value.item()) if value.ndim == 0 else np.array2string(value, threshold=8, separator=", ")
+        return " ".join(shown.split())
     return repr(value)

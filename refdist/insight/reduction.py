@@ -151,14 +151,14 @@ class Clocks:
         if step.after:
             for other in self._last.values():
                 _merge(clock, self._clocks[other])
-        found: list[int] = []
+        raced: list[int] = []
         if access is not None and races:
             touching = self._touching.setdefault(access.cell, [])
             for k in reversed(touching):
                 earlier = self._steps[k]
                 if clock.get(earlier.process, 0) < self._numbers[k] and earlier.process != process and not commute(
                         earlier.touch, access):
-                    found.append(k)
+                    raced.append(k)
                     _merge(clock, self._clocks[k])
             touching.append(len(self._steps))
         number = clock[process] = clock.get(process, 0) + 1
@@ -168,7 +168,7 @@ class Clocks:
         self._steps.append(step)
         self._numbers.append(number)
         self._clocks.append(clock)
-        return found
+        return raced
 
 
 def _merge(clock: Clock, other: Clock) -> None:
@@ -181,12 +181,12 @@ def signature(steps: Iterable[Step]) -> frozenset[tuple[tuple[Process, int], tup
     """The class of a run: in which order the accesses are that do not commute."""
     counts: dict[Process, int] = {}
     named: list[tuple[tuple[Process, int], Touch]] = []
-    found = set()
+    ordered = set()
     for step in steps:
         if step.touch is not None:
             counts[step.process] = number = counts.get(step.process, 0) + 1
             own = (step.process, number)
-            found |= {(other, own) for other, access in named
-                      if other[0] != step.process and not commute(access, step.touch)}
+            ordered |= {(other, own) for other, access in named
+                        if other[0] != step.process and not commute(access, step.touch)}
             named.append((own, step.touch))
-    return frozenset(found)
+    return frozenset(ordered)

@@ -141,9 +141,9 @@ class Run(Scheduler):
         """
         try:
             with self, variable_creator_scope(self._create):
-                found = outcome(program())
+                result = outcome(program())
                 self._settle()
-                return found
+                return result
         finally:
             if not self.cut:
                 self.cut = "ended"
@@ -251,13 +251,13 @@ class Run(Scheduler):
     def _create(self, next_creator: Callable[..., Any], **kwargs: object) -> Any:
         if here.worker is not None:
             self.disturbed("a function makes a variable")
-        made = next_creator(**kwargs)
-        for one in made.variables if isinstance(made, ShardedVariable) else [made]:
-            if isinstance(one, PerWorkerVariable):
+        variable = next_creator(**kwargs)
+        for part in variable.variables if isinstance(variable, ShardedVariable) else [variable]:
+            if isinstance(part, PerWorkerVariable):
                 self.disturbed("a variable is each worker's own")
-            elif isinstance(one, ServedVariable):
-                self._add(one)
-        return made
+            elif isinstance(part, ServedVariable):
+                self._add(part)
+        return variable
 
     def _add(self, variable: Variable) -> int:
         if id(variable) not in self._numbers:

@@ -378,13 +378,13 @@ class Strategy(OneOfAKind):
                                "Pass a function of an InputContext.")
 
         def dataset_fn(context: InputContext) -> Any:
-            made = input_fn(context)
-            if callable(made):
-                return Calls(made)
-            if not hasattr(made, "__iter__"):
-                raise errors.error("RD34", "make_input_fn_iterator", f"input_fn returned {made!r}",
+            dataset = input_fn(context)
+            if callable(dataset):
+                return Calls(dataset)
+            if not hasattr(dataset, "__iter__"):
+                raise errors.error("RD34", "make_input_fn_iterator", f"input_fn returned {dataset!r}",
                                    "Return a refdist.data.Dataset, or a function.")
-            return made
+            return dataset
 
         with self.scope():
             return InputIterator(self.distribute_datasets_from_function(dataset_fn))

@@ -77,8 +77,8 @@ class StringLookup:
 
     def _number(self, text: Any) -> int:
         text = text.decode() if isinstance(text, bytes) else str(text)
-        found = self._numbers.get(text, self._unknown)
-        if found is None:
+        number = self._numbers.get(text, self._unknown)
+        if number is None:
             raise errors.error("RD34", "StringLookup", f"{text!r} is not in the vocabulary, and num_oov_indices is 0",
                                "Add it, or pass num_oov_indices=1.", kind=errors.InvalidArgumentError)
-        return found
+        return number

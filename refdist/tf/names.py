@@ -62,16 +62,16 @@ def later(face: ModuleType, name: str) -> Any:
     """A name of `tf` that is found when it is asked for: Keras or a part of it, the tape, an operation."""
     if name in _OF_TAPES:
         from refdist.tf import tape
-        found = getattr(tape, name)
+        value = getattr(tape, name)
     elif name == "keras" or name in _KERAS:
         library = tensors.keras()
-        found = library if name == "keras" else getattr(library, name)
+        value = library if name == "keras" else getattr(library, name)
     else:
-        found = tensors.torch().Tensor if name == "Tensor" else operations.find(name)
-    if found is None:
+        value = tensors.torch().Tensor if name == "Tensor" else operations.find(name)
+    if value is None:
         return missing.refuse(face, name)
-    setattr(face, name, found)
-    return found
+    setattr(face, name, value)
+    return value
 
 
 def printed(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: str = " ", end: str = "\n",

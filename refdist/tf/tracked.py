@@ -63,11 +63,11 @@ def connect(keras: Any) -> None:
 def _items(self: Any) -> dict[str, object]:
     if not getattr(self, "built", True):
         return {}
-    found: dict[str, object] = {"variables": [
+    items: dict[str, object] = {"variables": [
         variable._value if isinstance(variable._value, Variable) else Held(variable) for variable in self.variables]}
     if getattr(self, "optimizer", None) is not None:
-        found["optimizer"] = self.optimizer
-    return found
+        items["optimizer"] = self.optimizer
+    return items
 
 
 def _then_take_up(build: Callable[..., None]) -> Callable[..., None]:

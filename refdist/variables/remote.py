@@ -158,10 +158,10 @@ class RemoteVariable(ServedVariable):
     def _update(self, operation: str, value: object, attempted: str, read_value: bool) -> Any:
         prepared = self._prepared(operation, value, attempted)
         if context_stack.frame().drafts is None:
-            found = frozen(self._ask(operation, "update", operation, prepared, read_value))
+            updated = frozen(self._ask(operation, "update", operation, prepared, read_value))
         else:
-            found = self._change(lambda old: update(operation, old, prepared, devices.CPU, False))
-        return found if read_value else None
+            updated = self._change(lambda old: update(operation, old, prepared, devices.CPU, False))
+        return updated if read_value else None
 
     def _change(self, function: Callable[[Any], Any], at_once: bool = False) -> Any:
         drafts = None if at_once else context_stack.frame().drafts

@@ -116,8 +116,7 @@ def _run(model: Any, step: Callable[[Any], Any], element: Any, gradients: bool) 
         warn_of_weights(_SHARES, rows, told)
 
     def on_replica(part: Any) -> Any:
-        mine = Share(_rows(part), sum(rows), told)
-        token = share.set(mine)
+        token = share.set(Share(_rows(part), sum(rows), told))
         try:
             with torch.set_grad_enabled(gradients):
                 return tree.map_structure(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf,
