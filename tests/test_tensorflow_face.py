@@ -93,6 +93,7 @@ def test_every_operation_of_the_table_has_a_call() -> None:
             if not any(f"tf.{path}(" in text for path in operation.paths)] == []
 
 
+@needs_keras
 def test_a_tape_records_again_after_an_error_in_a_block_that_is_not_recorded(tf: Any) -> None:
     x = tf.constant(3.0)
     with tf.GradientTape() as tape:
