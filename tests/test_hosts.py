@@ -102,7 +102,8 @@ def test_the_status_is_that_of_the_lost_worker_whichever_host_ends_first(hosts: 
 ENDS = {
     "raise": r"\[worker 1\] KeyError: 'the rows of May are missing'",
     "return": r"\[RD02\] .*worker 1 at the end of the program",
-    "early absent": r"\[worker 0\] \[RD01\] starting: not all workers arrived within 6 s",
+    # The first of the two whose limit has passed may end the other one.
+    "early absent": r"\[workers? (0|2|0, 2)\] \[RD01\] starting: not all workers arrived within 6 s",
     "supervisor": "",
     "proxy": r"\[launcher\] hydra_pmi_proxy \(process \d+\) died",
 }
