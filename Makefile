@@ -52,11 +52,13 @@ SEED ?= $(shell date +%s)
 fuzz: $(VENV)/.made
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
-# The tests that need a large library of somebody else's.
+# The tests that need a large library of somebody else's; those of collectives ask JAX for 16 devices, which is heeded
+# in a process that has not used JAX yet.
 interop: $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
-	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_collectives.py \
-	    tests/test_guests.py tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
+	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
+	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
+	$(BIN)/python -m pytest tests/test_collectives.py
 	$(BIN)/python -m pytest tests/test_keras.py
 	$(BIN)/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
 

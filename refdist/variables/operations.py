@@ -193,7 +193,7 @@ def _prepare_parts(array: Array, computes: Computes, attempted: str, indices: ob
     with on_device_of(numbers):
         rows = xp_of(numbers).reshape(_places(array, numbers), (length,))
     with on_device_of(values):
-        return IndexedSlices(xp_of(values).reshape(values, (length, *array.shape[depth:])), rows, array.shape)
+        return IndexedSlices(xp_of(values).reshape(values, (length, *array.shape[depth:])), rows, tuple(array.shape))
 
 
 def _rows_now(array: Array, parts: IndexedSlices, attempted: str) -> Any:
