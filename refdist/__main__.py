@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
+    explore.add_argument("--faults", metavar="FAULTS", help=f'"{explorer.ANY_WORKER}": lose workers, too')
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
     for command in (run, launch):
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
@@ -106,11 +107,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
     try:
         if options.choices is not None:
-            right, text = explorer.replay(script, [int(one) for one in options.choices.split(",")])
+            right, text = explorer.replay(script, [int(one) for one in options.choices.split(",")],
+                                          faults=options.faults)
             print(text)
             return 0 if right else 1
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time
-            report = refdist.explore(script, budget=options.budget)
+            report = refdist.explore(script, budget=options.budget, faults=options.faults)
     except ValueError as error:
         print(f"python -m refdist explore: {error}", file=sys.stderr)
         return 2

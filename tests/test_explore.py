@@ -435,9 +435,73 @@ def test_a_task_that_is_lost_and_no_function_at_all_are_not_called_proved() -> N
     assert not refdist.explore(lambda: 1).proved
 
 
+def counts_then_marks(v: Any, k: int) -> None:
+    v[0].assign_add(1.0)
+    v[1].assign_add(np.float32([k == 0, k == 1]))
+
+
+def marks_then_counts(v: Any, k: int) -> None:
+    if not np.asarray(v[1])[k]:
+        v[1].assign_add(np.float32([k == 0, k == 1]))
+        v[0].assign_add(1.0)
+
+
+def counts_once(v: Any, k: int) -> None:
+    if not np.asarray(v[1])[k]:
+        v[1].assign_add(np.float32([k == 0, k == 1]))
+
+
+LOSSES = "any worker, once"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("step", "result", "written"), [
+    (counts_then_marks, [3.0, [1.0, 1.0]], "v0"), (marks_then_counts, [1.0, [1.0, 1.0]], "v1")])
+def test_a_function_that_is_lost_half_way_is_found_and_replayed(
+        step: Step, result: object, written: str, workers: int) -> None:
+    wrong = program(step, workers, values=(0.0, [0.0, 0.0]))
+    report = refdist.explore(wrong, faults=LOSSES)
+    [finding] = report.findings
+    assert finding.title == "NOT RESTART-SAFE" and finding.switches == 1
+    assert f"NOT RESTART-SAFE of {written}" in str(finding) and ", 1 loss\n" in str(finding)
+    right, shown = explorer.replay(wrong, finding.choices, faults=LOSSES)
+    assert not right and shown.endswith(f"result: {result}")
+    assert "is lost before assign_add of" in shown
+    assert not refdist.explore(wrong).findings  # nothing is wrong with the schedules
+
+
+def test_a_function_that_may_be_lost_anywhere_is_right_and_not_called_proved() -> None:
+    report = refdist.explore(program(counts_once, values=(0.0, [0.0, 0.0])), faults=LOSSES)
+    assert not report.findings and not report.proved
+    assert report.losses == 4 * report.classes  # before each access of each function
+    assert f"lost before an access of its function, in {report.losses} runs" in str(report)
+    assert "what comes after the loss of a worker was run in one order" in report.reasons
+
+
+def test_a_loss_is_looked_for_in_other_schedules_than_the_quiet_one() -> None:
+    def second_only(v: Any, k: int) -> None:  # the second function writes twice where the first has not written yet
+        if k == 1 and float(v[0]) == 0.0:
+            v[1].assign_add(1.0)
+            v[2].assign_add(1.0)
+        v[0].assign_add(1.0)
+
+    wrong = program(second_only, values=(0.0, 0.0, 0.0))
+    report = refdist.explore(wrong, faults=LOSSES)
+    [finding] = report.findings
+    assert finding.title == "NOT RESTART-SAFE" and ", 1 loss, " in str(finding)
+    assert not explorer.replay(wrong, finding.choices, faults=LOSSES)[0]
+
+
+def test_a_check_and_an_exception_are_asked_of_losses_too() -> None:
+    report = refdist.explore(program(counts_then_marks, values=(0.0, [0.0, 0.0])), lambda result: result[0] < 3.0,
+                             faults=LOSSES)
+    assert [finding.title for finding in report.findings] == ["CHECK"]
+    assert "CHECK, with a NOT RESTART-SAFE of v0" in str(report)
+
+
 @pytest.mark.parametrize(("options", "code"), [
     ({"program": 1}, "RD25"), ({"check": 1}, "RD25"), ({"budget": "7x"}, "RD34"), ({"budget": 0}, "RD34"),
-    ({"budget": True}, "RD34")])
+    ({"budget": True}, "RD34"), ({"faults": "ps 0"}, "RD34"), ({"faults": True}, "RD34")])
 def test_bad_arguments_are_named_before_anything_runs(options: dict[str, Any], code: str) -> None:
     with pytest.raises(RefdistError, match=f"{code}.*" + next(iter(options))):
         refdist.explore(**{"program": pytest.fail, **options})
@@ -473,6 +537,9 @@ print("printed")
 """
 
 
+TWICE = "v.assign_add(1.0); v.assign_add(1.0)"
+
+
 @pytest.mark.parametrize("step, arguments, status, text", [
     ("v.assign(v + 1.0)", [], 1, "LOST UPDATE of v"),
     ("v.assign_add(1.0)", [], 0, "proved that"),
@@ -480,6 +547,9 @@ print("printed")
     ("v.assign(v + 1.0)", ["--choices", "0,0,0,0,1"], 1, "result: v = 1.0"),
     ("v.assign(v + 1.0)", ["--choices", "0"], 0, "result: v = 2.0"),
     ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD34"),
+    (TWICE, ["--faults", LOSSES], 1, '--faults "any worker, once" --choices 0,0,0,0,2'),
+    (TWICE, ["--faults", LOSSES, "--choices", "0,0,0,0,2"], 1, "result: v = 5.0"),
+    ("v.assign_add(1.0)", ["--faults", LOSSES], 3, "in 2 runs"),
 ])
 def test_the_command_says_it_with_its_status(tmp_path: Path, step: str, arguments: list[str], status: int,
                                              text: str) -> None:
@@ -488,4 +558,4 @@ def test_the_command_says_it_with_its_status(tmp_path: Path, step: str, argument
     ended = subprocess.run([sys.executable, "-m", "refdist", "explore", str(script), *arguments],
                            capture_output=True, text=True, check=False)
     assert (ended.returncode, text in ended.stdout + ended.stderr) == (status, True), ended
-    assert ("printed" in ended.stdout) == bool(arguments and status < 2)
+    assert ("printed" in ended.stdout) == bool("--choices" in arguments and status < 2)

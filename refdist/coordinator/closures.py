@@ -83,13 +83,18 @@ class Fault:
     Attributes:
         task: "worker" or "ps", and the number.
         left: after how many accesses; None for whenever the choices say so.
+        returns: whether it is started again at once.
     """
 
-    __slots__ = ("left", "task")
+    __slots__ = ("left", "returns", "task")
 
-    def __init__(self, task: tuple[str, int], left: int | None) -> None:
+    def __init__(self, task: tuple[str, int], left: int | None, returns: bool) -> None:
         self.task = task
         self.left = left
+        self.returns = returns
+
+    def __str__(self) -> str:
+        return "{} {}".format(*self.task)
 
 
 def settled(result: object) -> Any:

@@ -198,7 +198,7 @@ class Cluster(Functions):
         if self._tired:
             options.sort(key=lambda option: self._tired.index(option) + 1 if option in self._tired else 0)
         if options:
-            options += [Option(LOSE, "{} {}".format(*fault.task)) for fault in self._faults if fault.left is None]
+            options += [Option(LOSE, str(fault)) for fault in self._faults if fault.left is None]
         return options
 
     def _chosen(self, first: Sequence[Option]) -> Option | None:
@@ -208,8 +208,8 @@ class Cluster(Functions):
             number = source.choose(options, self) if source is not None and options else 0
             if not options or options[number].action != LOSE:
                 return options[number] if options else None
-            kind, _, task = str(options[number].task).partition(" ")
-            self.lose((kind, int(task)))
+            fault = next(fault for fault in self._faults if str(fault) == options[number].task)
+            self.lose(fault.task, fault.returns)
             mine = _mine.closure
             if mine is not None and mine.fate:
                 return None
@@ -287,9 +287,8 @@ class Cluster(Functions):
 
     # Tasks that are lost.
 
-    def lose(self, task: tuple[str, int]) -> None:
-        """The task is lost now."""
-        disturbed("a task is lost")
+    def lose(self, task: tuple[str, int], returns: bool = False) -> None:
+        """The task is lost now; a worker that `returns` is started again at once, with nothing of what it had."""
         self._faults = [fault for fault in self._faults if fault.task != task]
         kind, number = task
         if kind == "ps":
@@ -298,17 +297,16 @@ class Cluster(Functions):
         worker = self._workers[number]
         if not worker.alive:
             return
-        worker.alive = False
+        worker.alive = returns
         self._extended.lives[number] += 1
-        if worker in self._rested:
+        if worker in self._rested and not returns:
             self._rested.remove(worker)
         if worker.closure is not None:
             self._stop(worker.closure, LOST)
 
-    def add_fault(self, task: tuple[str, int], left: int | None) -> None:
+    def add_fault(self, task: tuple[str, int], left: int | None, returns: bool = False) -> None:
         """The task will be lost after so many accesses, or when the choices say so."""
-        disturbed("a task is lost")
-        self._faults.append(Fault(task, left))
+        self._faults.append(Fault(task, left, returns))
 
     def restart(self, number: int) -> None:
         """The worker is there again, with nothing of what it had."""
@@ -324,7 +322,7 @@ class Cluster(Functions):
         for fault in list(self._faults):
             if fault.left is not None and fault.task in (ps, worker):
                 if fault.left <= 0:
-                    self.lose(fault.task)
+                    self.lose(fault.task, fault.returns)
                 fault.left -= 1
         if mine is not None and mine.fate:
             raise Stopped

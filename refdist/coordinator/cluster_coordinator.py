@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refdist import errors, nest
+from refdist.coordinator.choices import disturbed
 from refdist.coordinator.closures import Closure
 from refdist.coordinator.cluster import Cluster
 from refdist.coordinator.functions import Functions
@@ -214,6 +215,7 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
     accesses = as_integer(after)
     if after is not None and (accesses is None or accesses < 0):
         raise errors.error("RD25", "stop_task", f"after is {after!r}", "Pass an int of 0 or more, or None.")
+    disturbed("a task is lost")
     with cluster.lock:
         if accesses == 0:
             cluster.lose(task)

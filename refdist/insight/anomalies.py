@@ -8,6 +8,9 @@ says what went wrong: it is a row of KINDS.
 Source: K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger, "The notions of consistency and predicate locks in a
 database system", CACM 1976 (the graph); H. Berenson and others, "A critique of ANSI SQL isolation levels", SIGMOD 1995
 (the names of the anomalies).
+
+A function whose worker is lost runs again from its start.  What it wrote before stays, so that a run can come to what
+no order of whole functions comes to.
 """
 
 from __future__ import annotations
@@ -39,27 +42,34 @@ TORN_READ = Kind("TORN READ", "keep in one variable, on one server, what has to 
 TORN_WRITE = Kind("TORN WRITE", "keep in one variable, on one server, what has to be written together")
 STALE_READ = Kind("STALE READ", "nothing holds what was read until it is used; read and write in one access, or accept "
                   "it and pass a `check`")
+NOT_RESTART_SAFE = Kind("NOT RESTART-SAFE", "all that the function writes in one access, its last one; or look first "
+                        "at what says that it was done, and write that in the same access")
 OTHER = Kind("NOT ONE AFTER THE OTHER", "let one function do it, or `join` between them")
 
 
 class Anomaly(NamedTuple):
-    """A circle of two functions, or of more.
+    """A circle of two functions, or of more; or a function that was lost when it had written something.
 
     Attributes:
         kind: what it is.
-        marked: the steps that make it, by their numbers, in their order.
+        marked: the steps that make it, by their numbers; the last one shows which variable is wrong.
     """
 
     kind: Kind
     marked: tuple[int, ...]
 
     def subject(self, steps: Sequence[Step]) -> Step:
-        """The step that shows it: the last of the function that was overtaken."""
+        """The step that shows it: the last of the function that was overtaken, or was lost."""
         return steps[self.marked[-1]]
 
 
 def anomaly(steps: Sequence[Step]) -> Anomaly | None:
-    """The first circle of a run; None where it is as if the functions had run whole."""
+    """What a run has that no run of whole functions has: a function that was lost half-way, or else a circle."""
+    lost = next((i for i, step in enumerate(steps) if step.lost), None)
+    if lost is not None:
+        written = [i for i in range(lost) if steps[i].process == steps[lost].process
+                   and (access := steps[i].touch) and access.writes]
+        return Anomaly(NOT_RESTART_SAFE, (lost, *written))
     pieces = _pieces(steps)
     edges: dict[_Piece, dict[_Piece, tuple[int, int]]] = {}
 

@@ -2,8 +2,9 @@
 
 In this order: the quiet schedule, twice, because nothing can be said of a program that differs from itself; one more
 run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
-(`reduction`), to the end or for as long as the budget lasts.  What is found is made shorter, and run again for the
-report.
+(`reduction`), to the end or for as long as the budget lasts.  Where workers can be lost, each of these runs is followed
+by those in which the worker of a function is lost before one of its accesses; what comes after a loss has one order.
+What is found is made shorter, and run again for the report.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core import call_site
 from refdist.core.integers import as_integer
-from refdist.insight.anomalies import OTHER, Anomaly, anomaly
+from refdist.insight.anomalies import NOT_RESTART_SAFE, OTHER, Anomaly, anomaly
 from refdist.insight.commuting import Effect
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
@@ -32,6 +33,7 @@ ORDERS = 1000  # orders of whole functions that are tried
 PREDICTIONS = 10  # runs that confirm them
 NO_OPTION = "there is no such option"
 KEPT = 5  # findings of different kinds that are reported
+ANY_WORKER = "any worker, once"
 
 
 class _Trial(NamedTuple):
@@ -45,7 +47,8 @@ class _Fault(NamedTuple):
     anomaly: Anomaly | None
 
 
-def explore(program: Program, check: Check | None = None, budget: float | str = "20s") -> Report:
+def explore(program: Program, check: Check | None = None, budget: float | str = "20s",
+            faults: str | None = None) -> Report:
     """Runs a program of a ClusterCoordinator under every schedule that matters.
 
     A schedule says which function makes the next access to a variable, wherever several could.  Two schedules in which
@@ -58,6 +61,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
             has to come to what it comes to when its functions run whole, one after the other, in some order; that
             compares what it returns and what its variables hold, but for the rounding of sums.
         budget: how long it may take: seconds, or a text such as "20s" or "2min".
+        faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
+            accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
 
     Returns:
         What was found, what was tried and what is proved.  An exception that the program raises is found, too.
@@ -86,10 +91,11 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         RD25, RD34: bad arguments.  RD09: in a scheduled function.
     """
     not_on_a_worker("explore")
-    return _Explorer(program, check, budget).explore()
+    return _Explorer(program, check, budget, faults).explore()
 
 
-def replay(program: Program, choices: Sequence[int], check: Check | None = None) -> tuple[bool, str]:
+def replay(program: Program, choices: Sequence[int], check: Check | None = None, faults: str | None = None
+           ) -> tuple[bool, str]:
     """Runs a program under one schedule: whether it is without fault there, and what happened, in words.
 
     Raises:
@@ -98,7 +104,7 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None)
     given = [as_integer(one) for one in choices]
     if not all(one is not None and one >= 0 for one in given):
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
-    explorer = _Explorer(program, check, "20s")
+    explorer = _Explorer(program, check, "20s", faults)
     trial = explorer.attempt(_following([one or 0 for one in given]), values=True)
     if trial.run.cut.startswith(NO_OPTION):
         raise errors.error("RD34", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
@@ -136,12 +142,16 @@ def _following(choices: Sequence[int]) -> Decide:
 
 
 class _Explorer:
-    def __init__(self, program: Program, check: Check | None, budget: float | str) -> None:
+    def __init__(self, program: Program, check: Check | None, budget: float | str,
+                 faults: str | None = None) -> None:
         for name, value in (("program", program), ("check", check)):
             if not callable(value) and (name == "program" or value is not None):
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
+        if faults not in (None, ANY_WORKER):
+            raise errors.error("RD34", "explore", f"faults is {faults!r}", f'Pass None or "{ANY_WORKER}".')
         self._program = program
         self._check = check
+        self._faulty = faults
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
         self._faults: dict[tuple[str, object], tuple[_Trial, _Fault]] = {}
@@ -181,6 +191,10 @@ class _Explorer:
             self._serial.append(quiet.came)
         for trial in [quiet, *map(self.attempt, _predicted(quiet))]:
             self._note(trial)
+        classes: list[_Trial] = []
+        if self._faulty:
+            self._reasons["what comes after the loss of a worker was run in one order"] = None
+            self._lose(report, quiet)
         reduction = Reduction()
         while not reduction.finished and time.monotonic() < self._end:
             trial = self.attempt(reduction.decide)
@@ -190,14 +204,27 @@ class _Explorer:
             if trial.came is not None:
                 report._count(trial.came)
                 self._note(trial)
-        if not reduction.finished:
+                if self._faulty and trial.run.taken != quiet.run.taken:
+                    classes.append(trial)
+        for trial in classes:
+            self._lose(report, trial)
+        if not reduction.finished or time.monotonic() >= self._end:
             self._reasons["the budget was used up"] = None
         return ""
+
+    def _lose(self, report: Report, trial: _Trial) -> None:
+        """Makes a run again, with the worker of a function lost before an access, for each access; not a wrong run."""
+        if trial.came is None or self.fault(trial) is not None:
+            return
+        for at, losing in enumerate(trial.run.losing):
+            if losing is not None and time.monotonic() < self._end:
+                report.losses += 1
+                self._note(self.attempt(_following([*trial.run.taken[:at], losing])))
 
     def attempt(self, decide: Decide, values: bool = False) -> _Trial:
         """One run of the program."""
         self._runs += 1
-        run = Run(decide, values)
+        run = Run(decide, values, self._faulty is not None)
         try:
             came: Outcome | None = run.carry_out(self._program, lambda returned: outcome(run, returned))
         except Cut:
@@ -284,11 +311,13 @@ class _Explorer:
         shown = self.attempt(_following(choices), values=True)
         fault = self.fault(shown) or fault
         return Finding(fault.title, fault.why, choices, table(shown.run, fault.anomaly), fault.anomaly, shown.run.steps,
-                       fewest)
+                       fewest, self._faulty)
 
     def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
         """Choices with as few switches as were found, and whether there are none with fewer."""
         best = _trimmed(trial.run.taken)
+        if any(step.lost for step in trial.run.steps):
+            return self._undone(best, wanted), False
         level = [quiet]
         left = SHORTENING
         for switches in range(_switches(best)):
@@ -333,7 +362,7 @@ def _key(run: Run, fault: _Fault) -> tuple[str, object]:
     """What is wrong, and with which variable: of faults that agree in both one is reported."""
     if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
         return fault.title, None
-    if fault.anomaly.kind is OTHER:
+    if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE):
         return fault.title, None
     return fault.title, fault.anomaly.subject(run.steps).access.place
 

@@ -20,15 +20,16 @@ class Finding:
 
     Attributes:
         title: "LOST UPDATE", "TORN READ", "TORN WRITE", "STALE READ" or "NOT ONE AFTER THE OTHER", where the functions
-            could not have run whole; "CHECK" where the check fails, "RAISED" where the program does; "NOT REPEATABLE"
-            where one schedule had two results.
+            could not have run whole; "NOT RESTART-SAFE", where one was lost and ran again; "CHECK" where the check
+            fails, "RAISED" where the program does; "NOT REPEATABLE" where one schedule had two results.
         why: what is wrong, with the result.
         choices: the schedule, as a list for `refdist.coordinator.interleaving`.
         switches: how many of the choices are not the quiet one.
     """
 
     def __init__(self, title: str, why: str, choices: Sequence[int], lines: Sequence[str],
-                 anomaly: Anomaly | None = None, steps: Sequence[Step] = (), fewest: bool = False) -> None:
+                 anomaly: Anomaly | None = None, steps: Sequence[Step] = (), fewest: bool = False,
+                 faults: str | None = None) -> None:
         self.title = title
         self.why = why
         self.choices = list(choices)
@@ -37,6 +38,7 @@ class Finding:
         self._anomaly = anomaly
         self._steps = steps
         self._fewest = fewest
+        self._faults = faults
 
     def __str__(self) -> str:
         head = self.title
@@ -47,10 +49,15 @@ class Finding:
             head += f"{known} of {access.name} ({access.place})" if access.name else known
             advice = [f"  write: {self._anomaly.kind.advice.format(name=access.name)}"]
         if self._lines and self._steps:
-            head += f", {self.switches} switch{'es' * (self.switches != 1)}"
+            losses = sum(step.lost for step in self._steps)
+            switches = self.switches - losses
+            head += f", {losses} loss{'es' * (losses != 1)}" * bool(losses)
+            head += f", {switches} switch{'es' * (switches != 1)}" * bool(switches or not losses)
             head += " and no schedule has it with fewer" * (self._fewest and self.switches > 0)
-        replay = [f"  replay: interleaving({self.choices}), or explore SCRIPT --choices "
-                  f"{','.join(map(str, self.choices)) or '0'}"] if self._steps else []
+        choices = f"--choices {','.join(map(str, self.choices)) or '0'}"
+        how = f'explore SCRIPT --faults "{self._faults}" {choices}' if self._faults else (
+            f"interleaving({self.choices}), or explore SCRIPT {choices}")
+        replay = [f"  replay: {how}"] if self._steps else []
         return "\n".join([head, f"  {self.why}", *(f"  {line}" for line in self._lines), *advice, *replay])
 
     def __repr__(self) -> str:
@@ -64,6 +71,7 @@ class Report:
         findings: what is wrong, one for each kind and line.
         classes: how many classes of schedules were run to their end.
         runs: how often the program was run in all.
+        losses: in how many runs a worker was lost.
         results: (what the program came to, in how many classes).
         reasons: why nothing is proved, where that is so although nothing was found.
         interrupted: whether Ctrl-C ended it.
@@ -73,6 +81,7 @@ class Report:
         self.findings: list[Finding] = []
         self.classes = 0
         self.runs = 0
+        self.losses = 0
         self.reasons: list[str] = []
         self.interrupted = False
         self._checked = checked
@@ -114,6 +123,8 @@ class Report:
             lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}"]
         else:
             lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
+        if self.losses:
+            lines.append(f"  and with a worker lost before an access of its function, in {self.losses} runs")
         lines += [f"  {reason}" for reason in self.reasons]
         if self._results:
             shown = [f"{_short(result)}  {count} class{'es' * (count != 1)}" for result, count in self.results[:8]]
@@ -134,9 +145,12 @@ def table(run: Run, anomaly: Anomaly | None) -> list[str]:
     rows: list[tuple[str, str, str, str]] = []
     for i, step in enumerate(run.steps):
         touch, access = step.touch, step.access
+        who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  function {step.process[1]}"
+        if step.lost:
+            before = f"is lost before {access.operation} of {access.name}" if access.operation else "is lost"
+            rows.append((who, before, str(access.place or ""), "<- its function begins again"))
         if touch is None:
             continue
-        who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  function {step.process[1]}"
         version, note = versions.get(touch.cell, 0), ""
         if touch.writes:
             versions[touch.cell] = version + 1

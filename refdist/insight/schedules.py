@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refdist.array.convert import to_numpy
-from refdist.coordinator.choices import COORDINATOR, GO_ON, TAKE, Option, Scheduler
+from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, Scheduler
 from refdist.coordinator.cluster import Cluster
 from refdist.core import call_site, context_stack
 from refdist.core.call_site import Place
@@ -62,11 +62,12 @@ class Step:
         worker: which one it ran on; None for the coordinator.
         access: what it began with.
         after: processes, all of whose steps so far came before this one: functions that were waited for.
+        lost: whether the worker was lost instead of making the access; the function begins again.
         starts: how many steps the coordinator had made when it scheduled the function that this step begins; else -1.
         value: what the variable held after the access.
     """
 
-    __slots__ = ("access", "after", "process", "starts", "value", "worker")
+    __slots__ = ("access", "after", "lost", "process", "starts", "value", "worker")
 
     def __init__(self, process: Process, worker: int | None, access: Pending, after: bool, starts: int) -> None:
         self.process = process
@@ -74,11 +75,12 @@ class Step:
         self.access = access
         self.after = after
         self.starts = starts
+        self.lost = False
         self.value: Any = None
 
     @property
     def touch(self) -> Touch | None:
-        return self.access.touch
+        return None if self.lost else self.access.touch
 
     def __str__(self) -> str:
         access = self.access
@@ -102,27 +104,31 @@ class Run(Scheduler):
     Args:
         decide: who goes on.
         values: whether to keep the values that variables held.
+        losses: whether each worker can be lost once, and is started again at once.
 
     Attributes:
         steps: what has happened.
         taken: the choices, as `interleaving` takes them.
         others: for each of them, which other ones would have let another process go on.
+        losing: for each of them, the one that loses the worker of the function that went on; None for other steps.
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
     """
 
-    def __init__(self, decide: Decide, values: bool = False) -> None:
+    def __init__(self, decide: Decide, values: bool = False, losses: bool = False) -> None:
         self.steps: list[Step] = []
         self.taken: list[int] = []
         self.others: list[list[int]] = []
+        self.losing: list[int | None] = []
         self.disturbances: dict[str, None] = {}
         self.cut = ""
         self.several = 0
         self.cells: list[Variable] = []
         self._decide = decide
         self._values = values
+        self._losses = losses
         self._numbers: dict[int, int] = {}  # of the cells, by id
         self._clusters: list[Cluster] = []
         self._pending: dict[Process, Pending] = {}
@@ -183,15 +189,20 @@ class Run(Scheduler):
         if len(options) > 1:  # as `interleaving` counts
             self.taken.append(chosen)
             self.others.append([i for i in processes.values() if i != chosen])
+            lost = Option(LOSE, f"worker {options[chosen].task}")
+            self.losing.append(options.index(lost) if options[chosen].action == GO_ON and lost in options else None)
         self._note(options[chosen], number)
         return chosen
 
     def _note(self, option: Option, number: int) -> None:
         starts = -1
-        worker = None if option.action == COORDINATOR else int(option.task)
+        kind, _, task = str(option.task).rpartition(" ")
+        worker = None if option.action == COORDINATOR or kind == "ps" else int(task)
         if worker is None:
             process = PROGRAM
-            self._own_steps += 1
+            self._own_steps += option.action == COORDINATOR
+        elif option.action == LOSE:
+            process = self._on.get((number, worker), PROGRAM)
         elif option.action == TAKE:
             begun = self._begun[number] = self._begun[number] + 1
             process = self._on[number, worker] = (number, begun)
@@ -199,8 +210,10 @@ class Run(Scheduler):
             starts = known[begun - 1] if begun <= len(known) else 0  # after a loss, a function begins again
         else:
             process = self._on[number, worker]
-        step = Step(process, worker, self._pending.pop(process, _NOTHING), self._all_ended and worker is None, starts)
-        if worker is None:
+        step = Step(process, worker, self._pending.pop(process, _NOTHING),
+                    self._all_ended and option.action == COORDINATOR, starts)
+        step.lost = option.action == LOSE
+        if option.action == COORDINATOR:
             self._all_ended = False
         self.steps.append(step)
         self._open = step
@@ -244,6 +257,9 @@ class Run(Scheduler):
             self._clusters.append(cluster)
             self._begun.append(0)
             self._scheduled.append([])
+            if self._losses:
+                for worker in range(cluster.workers):
+                    cluster.add_fault(("worker", worker), None, returns=True)
             if len(self._clusters) > 1:
                 self.disturbed("the program has several coordinators")
             return len(self._clusters) - 1
