@@ -52,23 +52,27 @@ SEED ?= $(shell date +%s)
 fuzz: $(VENV)/.made
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
+# PyTorch and JAX have an environment of their own, because other tests say what refdist does where they are not installed.
+.venv-interop/.made: setup.cfg setup.py
+	$(PYTHON) -m venv .venv-interop
+	.venv-interop/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop]'
+	touch $@
+
 # The tests that need a large library of somebody else's; those of collectives ask JAX for 16 devices, which is heeded
 # in a process that has not used JAX yet.
-interop: $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
-	$(BIN)/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
+interop: .venv-interop/.made
+	.venv-interop/bin/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
 	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
-	$(BIN)/python -m pytest tests/test_collectives.py
-	$(BIN)/python -m pytest tests/test_keras.py
-	$(BIN)/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
+	.venv-interop/bin/python -m pytest tests/test_collectives.py
+	.venv-interop/bin/python -m pytest tests/test_keras.py
+	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
 
-# The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; after `make interop`,
-# seven minutes.
-guests:
+# The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; seven minutes.
+guests: .venv-interop/.made
 	set -e; for adapter in guests_world:OnTorch guests_world:OnJax; do \
-	    PYTHONPATH=tests $(BIN)/python -m refdist.conformance --in-process --bitwise --adapter $$adapter \
+	    PYTHONPATH=tests .venv-interop/bin/python -m refdist.conformance --in-process --bitwise --adapter $$adapter \
 	        --expected-failures tests/expected/guests.txt; \
-	    PYTHONPATH=tests $(BIN)/python -m refdist.conformance random --bitwise --programs 500 --seed $(SEED) \
+	    PYTHONPATH=tests .venv-interop/bin/python -m refdist.conformance random --bitwise --programs 500 --seed $(SEED) \
 	        --against $$adapter; \
 	done
 
@@ -86,8 +90,8 @@ tensorflow-2x2:
 	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow-2x2 -k 2x2 \
 	    --expected-failures conformance/expected/tensorflow-2x2.txt
 
-# Keras under refdist beside Keras on TensorFlow, after `make tensorflow` and `make interop`; a quarter of an hour.
-tensorflow-keras:
+# Keras under refdist beside Keras on TensorFlow, after `make tensorflow`; a quarter of an hour.
+tensorflow-keras: .venv-interop/.made
 	.venv-tensorflow/bin/python -m pytest -q tests/test_tensorflow_keras.py
 
 # Random programs against TensorFlow, after `make tensorflow`; SEED=... draws the same ones again.

@@ -15,7 +15,7 @@ pytest.importorskip("tensorflow", reason="`make tensorflow-keras` has it")
 
 ROOT = Path(__file__).parents[1]
 # Keras on PyTorch has a process, and an environment, of its own.
-OTHER = os.environ.get("REFDIST_KERAS_PYTHON", str(ROOT / ".venv" / "bin" / "python"))
+OTHER = os.environ.get("REFDIST_KERAS_PYTHON", str(ROOT / ".venv-interop" / "bin" / "python"))
 CASES = [(program, replicas, "float32") for replicas in (1, 2, 4) for program in (
     "dense", "adam", "batchnorm", "embedding", "fit", "fit-batchnorm", "fit-embedding", "fit-weighted")]
 CASES += [(program, 2, "float64") for program in ("dense", "batchnorm", "fit-batchnorm")]
