@@ -186,6 +186,21 @@ def test_a_variable_from_elsewhere_is_shared_as_it_was_and_the_generator_has_its
         one.run(lambda: words(generator, 1))
 
 
+def test_replicas_of_central_storage_advance_a_state_from_elsewhere_together() -> None:
+    central, plain = refdist.experimental.CentralStorageStrategy(["GPU:0", "GPU:1"], "CPU:0"), Generator.from_seed(42)
+    with central.scope():
+        generator = Generator.from_state(plain.state, "philox")
+    assert lists(central.run(lambda: words(generator, 2))) == [[3621202046, 3406854068], [3706008806, 2106100093]]
+    central.run(lambda: words(generator, [1, 3][refdist.get_replica_context().replica_id_in_sync_group]))
+    assert plain.state.numpy().tolist() == [42 + 3 * 256, 0, 0]
+    assert generator.skip(1).tolist() == [42 + 3 * 256, 0, 0] and plain.state.numpy().tolist() == [42 + 4 * 256, 0, 0]
+    with central.scope():
+        state = Generator.from_seed(42).state
+    in_turn, alone = Generator.from_state(state, "philox"), Generator.from_seed(42)
+    assert lists(central.run(lambda: words(in_turn, 2))) == [words(alone, 2).tolist(), words(alone, 2).tolist()]
+    assert state.numpy().tolist() == alone.state.numpy().tolist() == [42 + 1024, 0, 0]
+
+
 def test_split_generators_are_tensorflow_s() -> None:
     generator = Generator.from_seed(5)
     one, other = generator.split(2)

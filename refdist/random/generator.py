@@ -14,6 +14,8 @@ nothing else to keep, save or send, which decides how generators behave under a 
 * So that replicas draw different numbers from equal states, each derives its own key: the first 64 bits of the stream
   at the counter of its global replica id.  The numbers of a replica depend on the seed, its id and how many it has
   drawn, and not on the worker or device that it runs on, nor on how many replicas there are.
+* Made in the scope of a CentralStorageStrategy, it has one state, which the replicas advance together: once, for all
+  of them, by what replica 0 draws.
 * Across replicas, `skip` and drawing advance all copies, with the key as it is: a stream that belongs to none of the
   replicas.
 
@@ -39,6 +41,7 @@ from refdist.array.types import Array
 from refdist.core import context_stack, lockstep
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, contribution_of
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
+from refdist.core.rules.variables import Keeps
 from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
@@ -91,6 +94,8 @@ class Generator:
     def __init__(self, copy_from: Generator | None = None, state: object = None, alg: object = None) -> None:
         attempted = "Generator"
         self._strategy = context_stack.frame().strategy
+        # Whether all replicas advance one state at once.
+        self._together = self._strategy is not None and self._strategy.extended._keeps is Keeps.CENTRAL
         if copy_from is not None:
             if state is not None or alg is not None or not isinstance(copy_from, Generator):
                 raise errors.error("RD34", attempted, f"copy_from is {copy_from!r}, state {state!r}, alg {alg!r}",
@@ -195,14 +200,14 @@ class Generator:
                 raise errors.error("RD10", "drawing random numbers", f"the generator belongs to a "
                                    f"{type(owner).__name__}, and the code runs {context_stack.describe()}",
                                    "Make the generator in the scope of the strategy that uses it.")
-        replica = context_stack.frame().replica if strategy is not None else None
-        if isinstance(state, (MirroredVariable, AggregatingVariable)):
-            if replica is None:
-                return _advance_together(state, count)
+        replica = context_stack.frame().replica if strategy is not None or self._strategy is not None else None
+        if replica is not None and (self._together or isinstance(state, MirroredVariable)):
             call = CollectiveCall("drawing random numbers", NOTHING_TO_COMPARE, (state, count), _agree)
             return lockstep.rendezvous(context_stack.frame().run, call)
+        if replica is None and isinstance(state, (MirroredVariable, AggregatingVariable)):
+            return _advance_together(state, count)
         if strategy is None or replica is not None:
-            # The replica's own state; or, outside strategies, one for all callers, in the order of the calls.
+            # The replica's own state; or one for all callers, in the order of the calls.
             return _advance(state._local_copy() if isinstance(state, SyncOnReadVariable) else state._primary, count)
         return strategy.extended.update(state, _advance, (count,))
 
@@ -358,6 +363,8 @@ def _agree(calls: list[CollectiveCall]) -> Sequence[Any]:
                                "`from_seed`.")
         drawn = np.array(counts[:1])
         state._strategy.extended.transport.check_same_bits(calls[0], drawn, str)
+    if not isinstance(state, (MirroredVariable, AggregatingVariable)):
+        return [_advance(state._primary, counts[0])] * len(calls)
     before = _advance_together(state, counts[0])
     return before.values if isinstance(before, Mirrored) else [before] * len(calls)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -453,3 +454,12 @@ def _() -> None:
     def from_state(right: Any, cls: Any, state: Any, alg: Any) -> Any:
         is_shared = isinstance(state, Variable) and refdist.has_strategy()
         return right(cls, state.numpy() if is_shared else state, alg)
+
+
+@slip("a generator belongs to the central storage of its state", "random_numbers.given-variables-under-central-storage")
+def _() -> None:
+    @instead(Generator, "from_state")
+    def from_state(right: Any, cls: Any, state: Any, alg: Any) -> Any:
+        strategy = getattr(state, "distribute_strategy", None)
+        with strategy.scope() if isinstance(strategy, refdist.experimental.CentralStorageStrategy) else nullcontext():
+            return right(cls, state, alg)
