@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from refdist.array.backend import Backend
 from refdist.array.convert import dtype_of, frozen, kind_of, library_of, read_only, to_numpy
-from refdist.array.float_errors import Reported, reported
+from refdist.array.float_errors import Reported, reporting
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
 
 T = TypeVar("T", bound=Callable[..., Any])
 
 _AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum}
+_sum = reporting("add", ordered_sum)
+_difference = reporting("subtract", Backend.difference)
 
 
 def on_host(method: T) -> T:
@@ -78,7 +80,7 @@ class Simulated(Backend):
 
     @on_host
     def sum(self, arrays: Sequence[Array]) -> Any:
-        return reported("add", ordered_sum, arrays)
+        return _sum(arrays)
 
     def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
         guest = None if type(array) is np.ndarray else library_of(array)
@@ -109,7 +111,7 @@ class Simulated(Backend):
 
     @on_host
     def difference(self, array: Array, other: Array) -> Any:
-        return reported("subtract", super().difference, array, other)
+        return _difference(self, array, other)
 
     @on_host
     @np.errstate(all="ignore")

@@ -81,6 +81,7 @@ array_types: Field[dict[type, Library | None]] = Field(
 _NARROW: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 _INT32 = np.iinfo(np.int32)
+_NUMBERS = frozenset((bool, int, float, complex))
 _KINDS = "buifc"
 _FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
 # The standard's dtypes have NumPy's names, but do not say them.
@@ -228,7 +229,7 @@ def is_text(value: object) -> bool:
 
 def has_dtype(value: object) -> bool:
     """True for values that have a dtype of their own; Python numbers and lists of them do not."""
-    return is_array(value) or hasattr(value, "__array__")
+    return type(value) not in _NUMBERS and (is_array(value) or hasattr(value, "__array__"))
 
 
 def to_array(value: object, dtype: object = None, argument: str = "value",
@@ -249,8 +250,8 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     if dtype is None:
         if type(value) in array_types.value:
             return value
-        if type(value) is float:
-            return np.array(value, _FLOAT32)
+    if type(value) is float and (dtype is None or dtype == _FLOAT32):
+        return np.array(value, _FLOAT32)
     if isinstance(value, HoldsArray):
         return to_array(value._read(), dtype, argument, attempted)
     if isinstance(value, np.generic) and dtype is None:
@@ -405,8 +406,17 @@ def _in_range(array: Array, dtype: np.dtype[np.generic]) -> bool:
         if "V" in (dtype.kind, own.kind):
             # NumPy does not know their limits.
             return bool(xp.all(astype(astype(array, dtype), _INT64) == astype(array, _INT64)))
-        limits = np.iinfo(dtype.name)
-        return int(xp.min(array)) >= limits.min and int(xp.max(array)) <= limits.max
+        lowest, highest = _limits(dtype)
+        if array.ndim == 0:
+            return lowest <= int(array) <= highest
+        return int(xp.min(array)) >= lowest and int(xp.max(array)) <= highest
+
+
+@functools.cache
+def _limits(dtype: np.dtype[np.generic]) -> tuple[int, int]:
+    # Of an integer dtype.
+    limits = np.iinfo(dtype.name)
+    return int(limits.min), int(limits.max)
 
 
 def _narrow(array: NDArray[np.generic], value: object, attempted: str) -> NDArray[np.generic]:

@@ -76,22 +76,22 @@ class Reported(Noted):
             report(self._errors.bits, self._operation)
 
 
-def reported(operation: str, compute: Callable[..., T], *arguments: object) -> T:
-    """`compute(*arguments)`, which changes nothing, with its errors reported.
+def reporting(operation: str, compute: Callable[..., T]) -> Callable[..., T]:
+    """The function `compute`, which changes nothing, with its errors reported.
 
     There hardly ever are any, and to note them costs more than a small sum: NumPy raises at the first, and only then
     is the result computed again, with notes.
     """
-    try:
-        return _raising(compute, *arguments)
-    except FloatingPointError:
-        with Reported(operation):
-            return compute(*arguments)
+    raising: Callable[..., T] = np.errstate(all="raise")(compute)
 
+    def reported(*arguments: object) -> T:
+        try:
+            return raising(*arguments)
+        except FloatingPointError:
+            with Reported(operation):
+                return compute(*arguments)
 
-@np.errstate(all="raise")
-def _raising(compute: Callable[..., T], *arguments: object) -> T:
-    return compute(*arguments)
+    return reported
 
 
 def report(bits: int, operation: str) -> None:

@@ -72,8 +72,9 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
     dtype = current.dtype
     array = value
     if type(value) is not type(current) or value.dtype != dtype:
-        array = cast(to_array(value, None if has_dtype(value) else dtype, attempted=attempted), dtype, attempted)
-        array = beside(array, current)
+        array = to_array(value, None if has_dtype(value) else dtype, attempted=attempted)
+        if type(array) is not type(current) or array.dtype != dtype:
+            array = beside(cast(array, dtype, attempted), current)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
         raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
@@ -233,8 +234,9 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, 
     """
     _, takes, computes = OPERATIONS[operation]
     backend = current_backend()
-    there = collectives.put(backend, new, device)
     if takes is _VALUE:
+        value: Any = new
+        there = backend.put(value, device)
         if computes is _UPDATE:
             return frozen(there)
         if there.shape != old.shape:  # since `prepare` has compared them
@@ -245,6 +247,7 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, 
         if computes is Computes.SUB:
             return backend.difference(old, there)
         raise errors.InternalError(f"{operation} of a value")
+    there = collectives.put(backend, new, device)
     if dtype_of(old).kind in "US":
         old = astype(old, np.result_type(dtype_of(old), dtype_of(there.values)))  # a longer string must not be cut
     kind, rows, values = computes.value, there.indices, there.values

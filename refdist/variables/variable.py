@@ -396,7 +396,9 @@ class ResourceVariable(Variable):
         prepared = self._prepared(operation, value, attempted)
         fixed = None not in self._shape
         new = self._change(lambda old: update(operation, old, prepared, self._device, fixed))
-        return read_only(new) if read_value else None
+        if not read_value:
+            return None
+        return new if type(new) is np.ndarray else read_only(new)
 
     def _prepared(self, operation: str, value: object, attempted: str) -> Any:
         return prepare(self, operation, value, attempted)
