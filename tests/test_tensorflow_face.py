@@ -20,6 +20,7 @@ import pytest
 
 import refdist
 import refdist.tf
+from limits import HANG
 from refdist.runtime import process
 from refdist.tf import notebooks
 from refdist.tf.operations import OPERATIONS, find
@@ -597,7 +598,7 @@ def test_a_command_runs_the_program_unchanged(tmp_path: Path, arguments: list[st
         path = _notebook(tmp_path / "program.ipynb", *source.split("strategy =", 1)[:1],
                          "strategy =" + source.split("strategy =", 1)[1])
     finished = subprocess.run([sys.executable, "-m", "refdist", *arguments, str(path), "--option"], text=True,
-                              capture_output=True, timeout=300)
+                              capture_output=True, timeout=HANG)
     workers = 1 if arguments[-1] == "--tensorflow" else 2
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.splitlines() == [f"total {workers}.0 --option"] * workers

@@ -83,6 +83,6 @@ def launch(count: int, *arguments: str, **environment: str) -> list[subprocess.C
             one.close()
     finished = []
     for process in running:
-        out, err = process.communicate(timeout=100)  # which a launch that ends never reaches
+        out, err = process.communicate(timeout=300)  # as limits.HANG; workers have this file alone
         finished.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
     return finished
