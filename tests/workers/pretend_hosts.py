@@ -63,7 +63,8 @@ def main() -> None:
     for turn in range(TURNS):
         draw = np.random.default_rng([seed, turn, 0, 0])
         replicas = int(draw.integers(1, 4))
-        reducer._chunk = 64 * lanes * int(draw.integers(1, 40))  # small, so that there are many
+        # Small, so that there are many; of what grows, of which each sum is large, not as many.
+        reducer._chunk = (1024 if turn < GROWING else 64) * lanes * int(draw.integers(1, 40))
         if turn >= FULL_FROM and sys.argv[3:] == [hosts[rank]]:
             os.posix_fallocate = no_memory
         everyone = [columns_of(seed, turn, other, replicas) for other in range(size)]
