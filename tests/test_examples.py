@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_workers import mpiexec
 
@@ -16,13 +17,40 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PYTHONPATH with the digits and the split of scikit-learn, whose import takes longer than a short training.
+
+    The training of 40 epochs is with scikit-learn itself.
+    """
+    folder = tmp_path_factory.mktemp("quick")
+    datasets, selection = (pytest.importorskip(f"sklearn.{name}") for name in ("datasets", "model_selection"))
+    x, y = datasets.load_digits(return_X_y=True)
+    options = {"test_size": 0.2, "random_state": 0}
+    np.savez(folder / "digits.npz", x=x, y=y, order=np.concatenate(
+        selection.train_test_split(np.arange(len(y)), **options)))
+    package = folder / "sklearn"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "datasets.py").write_text(
+        f"import numpy\nwith numpy.load({str(folder / 'digits.npz')!r}) as file:\n    x, y = file['x'], file['y']\n"
+        "def load_digits(return_X_y):\n    return x, y\n")
+    (package / "model_selection.py").write_text(
+        f"import numpy\nwith numpy.load({str(folder / 'digits.npz')!r}) as file:\n    order = file['order']\n"
+        "def train_test_split(x, y, **options):\n"
+        f"    assert options == {options}\n"
+        "    training, held_out = order[:len(y) * 4 // 5], order[len(y) * 4 // 5:]\n"
+        "    return x[training], x[held_out], y[training], y[held_out]\n")
+    return f"{folder}{os.pathsep}{ROOT}"
+
+
 @pytest.mark.parametrize(("replicas", "epochs"), [(1, 2), (3, 2), (4, 40)])
-def test_digits_gives_the_weights_of_one_device_on_any_number_of_replicas(replicas: int, epochs: int,
+def test_digits_gives_the_weights_of_one_device_on_any_number_of_replicas(replicas: int, epochs: int, quick: str,
                                                                           tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "digits.py"), "--replicas", str(replicas), "--epochs", str(epochs),
          "--no-progress", "--out", str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)})
+        env={**os.environ, "PYTHONPATH": quick if epochs == 2 else str(ROOT)})
     assert done.returncode == 0, done.stdout + done.stderr
     differences = [float(text) for text in re.findall(r"and on one: ([\d.e+-]+)", done.stdout)]
     assert len(differences) == 2 and max(differences) <= 1e-5
@@ -33,7 +61,8 @@ def test_digits_gives_the_weights_of_one_device_on_any_number_of_replicas(replic
 
 
 DIGITS = str(ROOT / "examples" / "digits.py")
-SHORT = ["--epochs", "2", "--no-progress"]
+# Of the last batch only one replica has a row.
+SHORT = ["--epochs", "2", "--batch", "359", "--no-progress"]
 
 
 def weights(output: str) -> list[str]:
@@ -42,22 +71,22 @@ def weights(output: str) -> list[str]:
     return found
 
 
-def alone(*arguments: str) -> list[str]:
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, check=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
-    return weights(done.stdout)
-
-
-def test_workers_train_the_same_bits_in_every_world(tmp_path: Path) -> None:
+def test_workers_train_the_same_bits_in_every_world(tmp_path: Path, quick: str) -> None:
     """Two replicas of one process, of two simulated workers and of two real ones; and two workers of two."""
     out = [*SHORT, "--out", str(tmp_path)]
-    two = mpiexec(2, DIGITS, *out)
+
+    def alone(*arguments: str) -> list[str]:
+        done = subprocess.run([sys.executable, *arguments, *out], capture_output=True, text=True, cwd=ROOT, check=True,
+                              env={**os.environ, "PYTHONPATH": quick})
+        return weights(done.stdout)
+
+    two = mpiexec(2, DIGITS, *out, PYTHONPATH=quick)
     assert two.returncode == 0, two.stderr
-    assert weights(two.stdout) == alone(DIGITS, "--replicas", "2", *out) == alone(
-        "-m", "refdist", "run", "--workers", "2", DIGITS, *out)
-    four = mpiexec(2, DIGITS, *out, REFDIST_DEVICES="CPU:1,GPU:2")
+    assert weights(two.stdout) == alone(DIGITS, "--replicas", "2") == alone(
+        "-m", "refdist", "run", "--workers", "2", DIGITS)
+    four = mpiexec(2, DIGITS, *out, REFDIST_DEVICES="CPU:1,GPU:2", PYTHONPATH=quick)
     assert weights(four.stdout) == alone(
-        "-m", "refdist", "run", "--workers", "2", "--replicas-per-worker", "2", DIGITS, *out)
+        "-m", "refdist", "run", "--workers", "2", "--replicas-per-worker", "2", DIGITS)
 
 
 ASYNC = str(ROOT / "examples" / "async_digits.py")
@@ -69,8 +98,8 @@ def shares(done: subprocess.CompletedProcess[str]) -> float:
     return float(share)
 
 
-def test_async_digits_learns_simulated_and_in_processes() -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+def test_async_digits_learns_simulated_and_in_processes(quick: str) -> None:
+    env = {**os.environ, "PYTHONPATH": quick}
     steps = ["--steps", "400"]
     simulated = [subprocess.run([sys.executable, ASYNC, *steps], capture_output=True, text=True, cwd=ROOT, env=env)
                  for _ in range(2)]
