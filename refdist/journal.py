@@ -49,8 +49,8 @@ class Sink(Protocol):
             What `leave` is called with.
         """
 
-    def leave(self, entered: Any, error: BaseException | None = None) -> None:
-        """The replica has ended, by an error where there is one."""
+    def leave(self, entered: Any, error: BaseException | None = None, returned: object = None) -> None:
+        """The replica has ended, by an error where there is one, or with what its function has returned."""
 
     def tell(self, error: BaseException) -> None:
         """An exception was raised; told more than once, it is one event."""

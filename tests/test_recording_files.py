@@ -97,7 +97,7 @@ def test_the_environment_records_a_program_whatever_ends_it(tmp_path: Path, scri
     done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, timeout=HANG, cwd=ROOT,
                           env={**os.environ, "REFDIST_RECORD": str(tmp_path / "a"), "PYTHONPATH": str(ROOT)})
     assert done.returncode == {"": 0, "raises": 1, "killed": -signal.SIGKILL}[how], done.stderr
-    one_run = ["run", "replica", "print", "meet", "combine", "end", "receive", "end", "end"]
+    one_run = ["run", "replica", "print", "meet", "combine", "end", "receive", "return", "end", "end"]
     shown = ["print"] * done.stderr.count("\n")
     assert kinds(load(tmp_path / "a")) == {"": one_run * 2, "killed": one_run,
                                           "raises": [*one_run, "error", *shown]}[how]
@@ -175,7 +175,7 @@ def test_half_a_line_and_a_part_that_is_missing_are_left_out(tmp_path: Path) -> 
     ("[" * 100_000 + "\n", "not that of a recording"),
     # As version 2 was written, which had no checksums.
     ('{"format":"refdist recording","version":2,"rank":0,"size":1}\n{"complete":true}\n',
-     r"it is a recording of version 2, and this refdist reads version 3\. Record the program again"),
+     r"it is a recording of version 2, and this refdist reads version 4\. Record the program again"),
     (files.sealed(b'{"format":"refdist recording","version":99,"rank":0,"size":1}').decode() + "\n",
      "it is a recording of version 99"),
 ])

@@ -82,6 +82,7 @@ def test_what_stands_out_of_a_lost_worker() -> None:
 @pytest.mark.parametrize("program", [recorded, of_workers, of_uneven_workers])
 def test_slots_say_what_comes_after_what(program: Callable[[], Recording]) -> None:
     events = program().events
+    lanes = layout.lane_of_each(events)
     slots = layout.slots_of(events)
     ends = {event["of"]: event.id for event in events if event.kind == "end"}
     places: dict[Any, set[int]] = {}
@@ -90,7 +91,7 @@ def test_slots_say_what_comes_after_what(program: Callable[[], Recording]) -> No
         if event.kind in ("meet", "combine", "exchange"):
             number = event["exchange"] if event.kind == "exchange" else (event.worker, event["rendezvous"])
             places.setdefault(number, set()).add(slot)
-        lane = layout.lane_of(event)
+        lane = lanes[event.id]
         assert last.get(lane, -1) <= slot - (event.kind not in ("end", "transfer", "combine"))
         last[lane] = slot
         if event.parent is not None and event.kind != "end":
@@ -128,8 +129,9 @@ def test_processes_that_are_recorded_one_after_another_are_shown_together() -> N
     order = np.cumsum(shown["columns"]["id"])
     assert sorted(order) == list(range(len(events))) and list(order) != sorted(order)
     position = {k: i for i, k in enumerate(order)}
+    lanes = layout.lane_of_each(events)
     for event in events:
         for cause in (event.parent, event.fields.get("of")):
             assert cause is None or position[cause] < position[event.id]
-    lane = [event.id for event in events if layout.lane_of(event) == (1, 2)]
+    lane = [event.id for event in events if lanes[event.id] == layout.Lane(1, replica=2)]
     assert [k for k in order if k in set(lane)] == lane

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,10 @@ from refdist.insight import Recording, layout, page
 from refdist.insight.findings import findings
 
 WIDE, NARROW = (1280, 1000), (390, 844)
+# The page unpacks its data before it draws anything.
+BUILT = """new Promise(done => (function look() {
+  if (performance.getEntriesByName("built").length) done(); else setTimeout(look, 5);
+})())"""
 HOSTILE = "</script><img src=x onerror='window.hacked=1'><!--<script>window.hacked=1</script>"
 # Two processes that reduce twice, or one of which is killed before the second time.
 PROCESSES = """
@@ -43,7 +49,8 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert len(own) < 100_000
     assert not re.search(r"https?:|\bsrc=|<link|@import|url\(|innerHTML|insertAdjacent|eval|fetch\(", own)
     inlined = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
-    assert inlined and "<" not in inlined[1] and json.loads(inlined[1])["lanes"][0] == [0, None, ""]
+    assert inlined and "<" not in inlined[1]
+    assert json.loads(zlib.decompress(base64.b64decode(inlined[1])))["lanes"][0] == [0, None, "", "worker 0"]
 
 
 def test_a_page_grows_little_with_each_event() -> None:
@@ -61,6 +68,7 @@ def shown(browser: Browser, tmp_path: Path):
         recording.html(tmp_path / "page.html")
         browser.size(*size, dark)
         browser.open((tmp_path / "page.html").as_uri())
+        browser.value(BUILT)
         return browser
 
     browser.errors.clear()
@@ -74,7 +82,7 @@ def text(browser: Browser, selector: str) -> str:
 
 def drawn(browser: Browser) -> tuple[str, int]:
     browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    found = browser.value("(one => [one.slots, Number(one.events)])(document.querySelector('canvas').dataset)")
+    found = browser.value("(one => [one.slots, Number(one.events)])(document.querySelector('#view canvas').dataset)")
     return found[0], found[1]
 
 
@@ -349,3 +357,43 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(browser: Browser, tmp_p
     assert browser.value("document.querySelector('iframe').title") == f"Recording of {len(recorded())} events"
     assert browser.value("document.querySelector('iframe').srcdoc").startswith("<!doctype html>")
     assert browser.errors == []
+
+
+def test_the_numbers_of_a_loss_are_a_curve_that_leads_to_the_step(shown) -> None:
+    strategy = broken.mirrored(2)
+    with refdist.record() as recording:
+        for step in range(20):
+            strategy.reduce("MEAN", strategy.run(lambda step=step: np.float32(np.nan if step == 15 else 20 - step)), None)
+    browser = shown(recording)
+    assert texts(browser, "#few figcaption b")[0].startswith("Strategy.reduce MEAN at test_recording_page.py")
+    assert "20 numbers, 1 to 20, at first 20, here 20" in texts(browser, "#few figcaption")[0]
+    browser.value("(one => one.onclick({clientX: one.getBoundingClientRect().right - 3}))"
+                  "(document.querySelector('#few svg'))")
+    assert text(browser, "#now").partition(": ")[2].startswith("program returns float32 [] from Strategy.reduce MEAN")
+    assert "here 1" in texts(browser, "#few figcaption")[0]
+    assert browser.value("document.querySelectorAll('#few figure:first-child circle').length") == 1
+
+
+def test_a_long_recording_is_seen_as_a_whole_and_at_any_size(shown) -> None:
+    recording = steps(60)
+    browser = shown(recording)
+    first = browser.value("view.scrollWidth")
+    browser.value("at('narrower').click(), at('narrower').click()")
+    assert browser.value("view.scrollWidth") < first / 2
+    browser.value("(one => one.onclick({clientX: one.getBoundingClientRect().right - 2}))(at('overview'))")
+    drawn(browser)
+    assert int(text(browser, "#now").split()[1]) > len(recording) * 0.95
+    assert browser.value("at('seen').getBoundingClientRect().right") > WIDE[0] * 0.9
+
+
+def test_a_name_is_not_cut_where_there_is_room(shown) -> None:
+    strategy = broken.mirrored(2)
+    with strategy.scope():
+        v = refdist.Variable(0.0, name="layer_of_some_depth/kernel", aggregation=refdist.VariableAggregation.SUM)
+    with refdist.record() as recording:
+        strategy.run(lambda: v.assign_add(1.0))
+    browser = shown(recording)
+    name = "assign_add layer_of_some_depth/kernel:0"
+    assert browser.value("(pen.font = '12px system-ui, sans-serif', "
+                         f"[fitting({json.dumps(name)}, 240), pen.measureText({json.dumps(name)}).width * .83 < HEAD])"
+                         ) == [name, True]

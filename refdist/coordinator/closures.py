@@ -29,6 +29,7 @@ class Closure:
         snapshot: the state that it begins with: that of the code that scheduled it, in the strategy's scope.
         name: of the function, for messages.
         made: the line that scheduled it.
+        number: among those of the coordinator, from 1.
         done, value, error: what came of it.
         worker: the simulated one that carries it out, while it does.
         fate: why it was stopped: CANCELLED, LOST, or "".
@@ -36,13 +37,14 @@ class Closure:
         asker: who goes on when it has been stopped; None where it goes on to the next choice.
     """
 
-    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "snapshot", "turn", "value", "worker")
+    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "number", "snapshot", "turn", "value", "worker")
 
     def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
                  made: Place | None) -> None:
         self.call: Callable[[int], object] | bytes | None = call
         self.name = name
         self.made = made
+        self.number = 0
         with context_stack.pushed(frame):
             self.snapshot = inherited.Snapshot()
         self.done = False

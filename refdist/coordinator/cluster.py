@@ -20,7 +20,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 
-from refdist import errors, nest
+from refdist import errors, journal, nest
 from refdist.coordinator import strands
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, current, disturbed
 from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stopped, Worker, settled
@@ -248,8 +248,16 @@ class Cluster(Functions):
         assert worker is not None and callable(closure.call)
         _mine.closure, here.worker = closure, worker.number
         call, number = closure.call, worker.number
+
+        def carried_out() -> object:
+            with journal.span("function", function=closure.name, scheduled=closure.number, task=number):
+                value = settled(call(number))
+                if journal.recording.value is not None:
+                    journal.recording.value.write("return", returned=value)
+            return value
+
         try:
-            value = closure.snapshot.call(lambda: settled(call(number)))
+            value = closure.snapshot.call(carried_out)
             if not closure.fate:
                 closure.finish(value, None)
         except Stopped:

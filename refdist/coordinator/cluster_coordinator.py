@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from refdist import errors, nest
+from refdist import errors, journal, nest
 from refdist.coordinator.choices import disturbed
 from refdist.coordinator.closures import Closure
 from refdist.coordinator.cluster import Cluster
@@ -114,6 +114,10 @@ class ClusterCoordinator:
             cluster.check(attempted)
             if len(cluster.queue) >= QUEUE_LIMIT:
                 cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
+            cluster.count += 1
+            closure.number = cluster.count
+            if journal.recording.value is not None:
+                journal.recording.value.write("schedule", function=closure.name, scheduled=closure.number, site=site)
             cluster.queue.append(closure)
             cluster.raise_error()
             cluster.scheduled()

@@ -32,6 +32,7 @@ class Functions(ABC):
         workers: how many there were at the start.
         lock: held by the thread that plays the coordinator.
         queue: the functions that wait.
+        count: how many were scheduled.
         error: the first one of a function, until it is raised.
     """
 
@@ -39,6 +40,7 @@ class Functions(ABC):
         self.workers = workers
         self.lock = threading.RLock()
         self.queue: deque[Closure] = deque()
+        self.count = 0
         self.error: BaseException | None = None
 
     @property

@@ -29,7 +29,8 @@ from refdist import notebook
 
 _PACKAGE = __name__.partition(".")[0]
 # Modules of Python and NumPy through which refdist calls itself, or a program refdist.
-_BETWEEN = ("contextlib", "functools", "numpy.lib.mixins")
+_OPERATORS = "numpy.lib.mixins"  # those of variables and distributed values
+_BETWEEN = ("contextlib", "functools", _OPERATORS)
 # Keras, and what it calls itself through: they call refdist for a program.
 _KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
 
@@ -111,7 +112,8 @@ def of(frame: FrameType | None) -> Site:
         code = frame.f_code
         entry = known.get(id(code))
         if entry is None:
-            entry = known[id(code)] = (_OURS if _is_library(frame.f_globals.get("__name__", "")) else {}), code
+            module = frame.f_globals.get("__name__", "")
+            entry = known[id(code)] = (_OURS if _is_library(module) or module == _OPERATORS else {}), code
         places = entry[0]
         if type(places) is dict:
             at = frame.f_lasti

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-VERSION = 3
+VERSION = 4
 
 COMMON = {
     "id": "the position in the recording, from 0; in a file that was written as things happened, a number that orders "
@@ -48,6 +48,7 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "strategy": "the class of the strategy",
         "first": "the number of the first replica of this worker",
         "replicas": "how many replicas run on this worker",
+        "devices": "where each of them runs",
         "site": "as for `meet`",
     }),
     "replica": ("A replica begins.", {
@@ -67,6 +68,15 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "rendezvous": "which one",
         "of": "the `id` of the `meet`",
         "received": "a summary of each array that the replica gets",
+    }),
+    "return": ("The arrays that a replica's function, or a `reduce`, has returned.", {
+        "returned": "a summary of each array, where it has returned any",
+    }),
+    "reduce": ("A call that reduces or gathers outside replicas begins: `strategy.reduce`, `gather`, `reduce_to` or "
+               "`batch_reduce_to`.", {
+        **_CALL,
+        "contributed": "a summary of each array that the replicas of this worker contribute, of one replica after "
+                       "another; of a nest those of its first leaf, then those of the next",
     }),
     "exchange": ("This worker arrives at a collective call of all workers.", {
         "exchange": "which one",
@@ -104,6 +114,23 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "copies": "a summary of each copy on this worker that was written",
         "site": "as for `meet`",
     }),
+    "read": ("A variable was read.", {
+        "variable": "its name",
+        "number": "its number on the worker",
+        "copy": "which copy was read, from 0; null where the value was computed from several",
+        "received": "a summary of the value, in a list",
+        "site": "as for `meet`",
+    }),
+    "schedule": ("A coordinator puts a function at the end of its queue.", {
+        "function": "its name",
+        "scheduled": "its number among those of the coordinator, from 1",
+        "site": "as for `meet`",
+    }),
+    "function": ("A worker of a coordinator begins a function. One whose worker was lost begins again.", {
+        "function": "its name",
+        "scheduled": "its number",
+        "task": "the number of the worker among those of the coordinator",
+    }),
     "step": ("An element of a distributed dataset was taken.", {
         "rows": "for each replica of this worker the rows that it gets, as [first, last] pairs; null where they cannot "
                 "be followed from their source",
@@ -125,14 +152,16 @@ KINDS: dict[str, tuple[str, dict[str, str]]] = {
         "text": "its message",
         "site": "the lines of the program in its traceback and those that led there, in a list as for `meet`",
     }),
-    "end": ("What began has ended: a program, run, replica, combine, exchange, merge or update.", {
+    "end": ("What began has ended: a program, run, replica, combine, exchange, reduce, function, merge or update.", {
         "of": "the `id` of the event that began it",
-        "how": '"returned", "raised", or "stopped" where another replica failed',
+        "how": '"returned", "raised", or "stopped" where another replica or function failed, or a worker was lost',
     }),
 }
-BEGINNINGS = ("program", "run", "replica", "combine", "exchange", "merge", "update")
+BEGINNINGS = ("program", "run", "replica", "combine", "exchange", "reduce", "function", "merge", "update")
 _NAMED = {*BEGINNINGS, "meet"}
 
+# The fields that hold summaries of arrays.
+ARRAYS = ("contributed", "received", "returned", "copies")
 # What a summary of an array says.
 SUMMARY = {
     "shape": "the shape, a list",

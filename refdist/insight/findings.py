@@ -12,16 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from refdist.insight.events import BEGINNINGS, Event
+from refdist.insight.events import ARRAYS, BEGINNINGS, Event
 from refdist.insight.layout import in_order, place_of, slots_of
 
 # By how the replica's function ended.
 _ABSENCE = {"returned": "never arrives, as its function has returned",
             "raised": "never arrives, as its function has raised",
             "stopped": "had not arrived when the run was stopped", None: "has not arrived"}
-
-
-_ARRAYS = ("contributed", "received", "copies")
+# What has been done with the arrays of an event.
+_NANS = {"meet": "contributed to", "exchange": "contributed to", "reduce": "contributed to",
+         "receive": "received from", "return": "returned from", "write": "wrote to", "variable": "put into the new",
+         "read": "read of"}
 
 
 class Finding(NamedTuple):
@@ -42,7 +43,7 @@ def findings(events: Sequence[Event]) -> list[Finding]:
     """What stands out, in the order in which it is shown."""
     events = in_order(events, slots_of(events))
     position = {event.id: i for i, event in enumerate(events)}
-    found = [one for look in (_rendezvous, _exchanges, _errors, _not_numbers, _without_rows, _unfinished)
+    found = [one for look in (_rendezvous, _exchanges, _errors, _warnings, _not_numbers, _without_rows, _unfinished)
              for one in look(events)]
     return sorted(found, key=lambda one: (position[one.event], not one.wrong))
 
@@ -133,6 +134,14 @@ def _errors(events: Sequence[Event]) -> Iterator[Finding]:
             yield Finding(event.id, True, f"{who} raises {event['type']}{where}: {event['text']}")
 
 
+def _warnings(events: Sequence[Event]) -> Iterator[Finding]:
+    told = set()
+    for event in events:
+        if event.kind == "warning" and event["text"].startswith("[RD") and event["text"] not in told:
+            told.add(event["text"])
+            yield Finding(event.id, False, event["text"])
+
+
 def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
     first = next((event for event in events if _nans(event)), None)
     if first is None:
@@ -140,19 +149,23 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
     same = [event for event in events if event.kind == first.kind == "meet" and place_of(event) == place_of(first)]
     having = [event for event in same if _nans(event)] or [first]
     count = sum(map(_nans, having))
-    what = {"meet": "contributed to", "exchange": "contributed to", "receive": "received from", "write": "wrote to",
-            "variable": "put into the new"}[first.kind]
-    origin = next(event for event in events if event.id == first.fields.get("of", first.id))
-    name = f"variable {first['variable']}" if "variable" in first.fields else origin["call"]
+    by_id = {event.id: event for event in events}
+    origin = by_id[first.fields.get("of", first.id)]
+    if first.kind == "return" and first.parent is not None:
+        origin = by_id[first.parent]
+    name = next((text for text in (f"variable {first['variable']}" if "variable" in first.fields else "",
+                                   origin.fields.get("call"), origin.fields.get("function")) if text), "a function")
+    while origin.kind == "replica" and origin.parent is not None:
+        origin = by_id[origin.parent]
     others = max(len(same) - len(having), 0)  # a write has no contributions
     rest = ("", "; the other replica contributes none", f"; the other {others} replicas contribute none")
-    yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having)} {what} {name} at "
+    yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having)} {_NANS[first.kind]} {name} at "
                                   f"{place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
 
 
 def _index(event: Event) -> str:
     # Where in the first array that has NaN.
-    having = [one for name in _ARRAYS for one in event.fields.get(name, ()) if one["nans"]]
+    having = [one for name in ARRAYS for one in event.fields.get(name, ()) if one["nans"]]
     who = "" if event.replica is None else f" of replica {event.replica}'s array"
     return f", the first at {having[0]['nan']}{who}" if having[0]["nan"] else ""
 
@@ -216,8 +229,8 @@ def _sentence(text: str) -> str:
 
 def _nans(event: Event) -> int:
     # The copies of a variable are alike, so the one with the most NaNs counts.
-    found = [[one["nans"] for one in event.fields.get(name, ())] for name in _ARRAYS]
-    return sum(map(sum, found[:2])) + max(found[2], default=0)
+    *apart, copies = ([one["nans"] for one in event.fields.get(name, ())] for name in ARRAYS)
+    return sum(map(sum, apart)) + max(copies, default=0)
 
 
 def _call(event: Event) -> str:

@@ -14,22 +14,70 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from refdist.insight.events import Event
 
-Lane = tuple[int, int | None]
+class Lane(NamedTuple):
+    """What has a row of its own.
+
+    Attributes:
+        worker: the number of the worker.
+        task: of a coordinator's worker, its number, and -1 for anything else.
+        strategy: which of the worker's strategies the replica belongs to, in the order of their first runs.
+        replica: its number; None for what concerns all replicas of the worker.
+    """
+
+    worker: int
+    task: int = -1
+    strategy: int = 0
+    replica: int | None = None
 
 
-def lane_of(event: Event) -> Lane:
-    """The worker and the replica, None for what concerns all replicas of the worker."""
-    return event.worker, event.replica
+def lane_of_each(events: Sequence[Event]) -> list[Lane]:
+    """The lane of each event; `events[i].id` is i."""
+    tasks, strategies = [-1] * len(events), [0] * len(events)
+    known: dict[tuple[int, int], dict[tuple[object, ...], int]] = defaultdict(dict)
+    lanes = []
+    for event in events:
+        i, parent = event.id, event.parent
+        if parent is not None:
+            tasks[i], strategies[i] = tasks[parent], strategies[parent]
+        if event.kind == "function":
+            tasks[i] = event["task"]
+        elif event.kind == "run":
+            here = known[event.worker, tasks[i]]
+            strategies[i] = here.setdefault((event["strategy"], *event["devices"]), len(here))
+        elif event.kind == "end":
+            # Of what it ends; the first replica of another strategy is another one.
+            tasks[i], strategies[i] = tasks[event["of"]], strategies[event["of"]]
+        lanes.append(Lane(event.worker, tasks[i], 0 if event.replica is None else strategies[i], event.replica))
+    return lanes
 
 
-def lanes_of(events: Sequence[Event]) -> list[Lane]:
+def lanes_of(each: Iterable[Lane]) -> list[Lane]:
     """All lanes from top to bottom: of each worker its own, and then those of its replicas."""
-    found = {lane_of(event) for event in events} | {(event.worker, None) for event in events}
-    return sorted(found, key=lambda lane: (lane[0], -1 if lane[1] is None else lane[1]))
+    found = {*each}
+    found |= {Lane(lane.worker, lane.task) for lane in found} | {Lane(lane.worker) for lane in found}
+    return sorted(found, key=lambda lane: (*lane[:3], -1 if lane.replica is None else lane.replica))
+
+
+def names_of(lanes: Sequence[Lane], events: Iterable[Event]) -> list[str]:
+    """What each lane is called."""
+    workers = len({lane.worker for lane in lanes})
+    coordinators = {event.worker for event in events if event.kind == "schedule"}
+    found = []
+    for lane in lanes:
+        if lane.replica is not None:
+            found.append(f"replica {lane.replica}")
+        elif lane.task >= 0:
+            found.append(f"worker {lane.task}")
+        elif lane.worker in coordinators:
+            found.append("coordinator")
+        else:
+            found.append(f"worker {lane.worker}" if workers > 1 else "program")
+    return found
 
 
 def place_of(event: Event) -> tuple[object, ...]:
@@ -46,14 +94,15 @@ def slots_of(events: Sequence[Event]) -> list[int]:
     number: dict[tuple[object, ...], int] = {}
     before: dict[Lane, Event] = {}
     nodes: list[int] = []
+    lanes = lane_of_each(events)
     for event in events:
-        last = before.get(lane_of(event))
+        last = before.get(lanes[event.id])
         if last is not None and last.kind == event.kind == "transfer" and last.parent == event.parent:
             nodes.append(nodes[last.id])
         else:
             nodes.append(number.setdefault(place_of(event), len(number)))
-        before[lane_of(event)] = event
-    after = _edges(events, nodes)
+        before[lanes[event.id]] = event
+    after = _edges(events, nodes, lanes)
     waiting = [0] * len(number)
     for edges in after.values():
         for node, _ in edges:
@@ -88,7 +137,7 @@ def in_order(events: Sequence[Event], slots: Sequence[int]) -> list[Event]:
     return sorted(events, key=lambda event: (slots[event.id], event.id))
 
 
-def _edges(events: Sequence[Event], nodes: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+def _edges(events: Sequence[Event], nodes: Sequence[int], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:
     """By node the nodes that come after it, each with how many slots later at least."""
     after: dict[int, list[tuple[int, int]]] = defaultdict(list)
     last: dict[Lane, int] = {}
@@ -100,11 +149,11 @@ def _edges(events: Sequence[Event], nodes: Sequence[int]) -> dict[int, list[tupl
             after[nodes[first]].append((nodes[second], distance))
 
     for event in events:
-        here, distance = lane_of(event), int(event.kind != "end")
+        here, distance = lanes[event.id], int(event.kind != "end")
         follow(last.get(here), event.id, distance)
         if event.kind == "error":
             for lane, before in last.items():
-                if lane[0] == event.worker:
+                if lane.worker == event.worker:
                     follow(before, event.id, 1)
         last[here] = event.id
         follow(event.parent, event.id, distance)

@@ -19,7 +19,7 @@ from typing import Any
 from refdist import notebook
 from refdist.core import devices
 from refdist.insight import summaries
-from refdist.insight.events import Event, Told
+from refdist.insight.events import ARRAYS, Event, Told
 from refdist.insight.stream import Moves, Places, Raw, Where, places_of, site_of, told_of, transferred
 
 encoded = json.JSONEncoder(separators=(",", ":")).encode
@@ -43,7 +43,7 @@ class Lines:
         self._moves: dict[object, list[str]] = {}
         self._often: dict[str, Callable[..., str]] = {
             "replica": self._replica, "meet": self._meet, "receive": self._receive, "end": self._end,
-            "write": self._write, "transfers": self._transfers}
+            "return": self._return, "write": self._write, "transfers": self._transfers}
 
     def of(self, raw: Raw) -> str:
         """The lines of what happened."""
@@ -101,6 +101,9 @@ class Lines:
         return (f'{self._begin(number, kind, at, where)},"rendezvous":{rendezvous},"of":{of},'
                 f'"received":{summaries.packed(kept)}}}\n')
 
+    def _return(self, number: int, kind: str, at: int, where: Where, kept: summaries.Taken) -> str:
+        return f'{self._begin(number, kind, at, where)},"returned":{summaries.packed(kept)}}}\n'
+
     def _end(self, number: int, kind: str, at: int, where: Where, of: int, how: str) -> str:
         return f'{self._begin(number, kind, at, where)},"of":{of},"how":"{how}"}}\n'
 
@@ -132,7 +135,7 @@ def event_of(found: Mapping[str, Any]) -> Event:
         KeyError, TypeError, ValueError: it is none.
     """
     told = dict(found)
-    for name in ("contributed", "received", "copies"):
+    for name in ARRAYS:
         if name in told:
             told[name] = [summaries.unpacked(one) for one in told[name]]
     return Event.of_json(told)

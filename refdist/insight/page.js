@@ -1,5 +1,5 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = window.recorded;
 const at = id => document.getElementById(id);
 
 // The columns; differences become what they are differences of.
@@ -28,7 +28,7 @@ function get(i, name) {
   const found = column.numbers[nth[i]];
   return column.indices ? values[found] : found;
 }
-const [WORKER, REPLICA, DEVICE] = [0, 1, 2];
+const [WORKER, REPLICA, DEVICE, NAME] = [0, 1, 2, 3];
 const workers = new Set(lanes.map(one => one[WORKER])).size;
 const [TYPE, TEXT, NANS, NAN_TEXT] = [0, 1, 2, 3];
 /** The position of the last number of an ascending list that is at most `most`; -1 where none is. */
@@ -93,22 +93,32 @@ function make(tag, attributes, ...children) {
   made.append(...children.flat().filter(one => one !== null));
   return made;
 }
-const plural = (count, word) => count.toLocaleString("en") + " " + word + (count === 1 ? "" : "s");
-function laneName(n) {
-  const [worker, replica] = lanes[n];
-  if (replica === null) return workers > 1 ? "worker " + worker : "program";
-  return "replica " + replica;
+/** A function of one argument that computes each answer once: a long recording asks for the same ones again and again. */
+function once(compute) {
+  const known = new Map();
+  return key => {
+    let found = known.get(key);
+    if (found === undefined) known.set(key, found = compute(key));
+    return found;
+  };
 }
+const grouped = once(count => count.toLocaleString("en"));
+const plural = (count, word) => grouped(count) + " " + word + (count === 1 ? "" : "s");
+const laneName = n => lanes[n][NAME];
+const shortDevice = name => name.replace(/^worker:\d+ /, "");
 const typeName = k => values[data.summaries[k][TYPE]];
-const typeNames = list => list.length > 3 ? plural(list.length, "array") : list.map(typeName).join(", ");
+const typeNames = once(list => list.length > 3 ? plural(list.length, "array") : list.map(typeName).join(", "));
 // "file:line", or "Cell In[3], line 5".
 const fileOf = place => place.replace(/(:|, line )\d+$/, "");
 const lineOf = place => Number(place.match(/\d+$/));
 const shortFile = file => file.split(/[\\/]/).pop() || file;
-const shortPlace = place => shortFile(fileOf(place)) + place.slice(fileOf(place).length);
+const shortPlace = once(place => shortFile(fileOf(place)) + place.slice(fileOf(place).length));
 const callName = i => [get(i, "call"), get(i, "op")].filter(Boolean).join(" ");
-const nansOf = i => ["contributed", "received", "copies"].reduce((sum, name) =>
-  sum + (get(i, name) || []).reduce((some, k) => some + data.summaries[k][NANS], 0), 0);
+const ARRAYS = ["contributed", "received", "returned", "copies"];
+const arraysOf = kinds.map(name => ARRAYS.filter(field => (fields[name] || {})[field]));
+const nansIn = once(list => list.reduce((some, k) => some + data.summaries[k][NANS], 0));
+const nansOf = i => arraysOf[kind[i]].reduce((sum, name) => sum + nansIn(get(i, name)), 0);
+const copyOf = i => get(i, "copy") === null ? "" : ", copy " + get(i, "copy");
 const copyName = i => get(i, "copy") === null ? "" : ", copy " + get(i, "copy") + " only";
 const WORDS = {
   program: i => "begins, one of " + plural(get(i, "workers"), "worker"),
@@ -127,6 +137,11 @@ const WORDS = {
     (get(i, "times") > 1 ? " in " + plural(get(i, "times"), "piece") : ""),
   variable: i => "creates variable " + get(i, "variable") + ": " + typeNames(get(i, "copies").slice(0, 1)),
   write: i => "writes variable " + get(i, "variable") + copyName(i),
+  return: i => "returns " + typeNames(get(i, "returned")) + (parent[i] < 0 ? "" : " from " + beginning(parent[i])),
+  reduce: i => "calls " + callName(i) + " of " + typeNames(get(i, "contributed")),
+  read: i => "reads variable " + get(i, "variable") + copyOf(i),
+  schedule: i => "schedules function " + get(i, "scheduled") + ", " + get(i, "function"),
+  function: i => "begins function " + get(i, "scheduled") + ", " + get(i, "function"),
   step: i => "takes an element of a dataset: " + get(i, "counts").join(", ") + " rows",
   print: i => "prints " + get(i, "text"),
   warning: i => "warns: " + get(i, "category") + ": " + get(i, "text"),
@@ -136,7 +151,7 @@ const WORDS = {
 
 const beginning = i => ({run: () => "run(" + get(i, "function") + ")", replica: () => get(i, "function"),
   combine: () => get(i, "call"), exchange: () => "exchange " + get(i, "exchange"), update: () => "the update of copy " +
-  get(i, "copy")}[kindOf(i)] || (() => kindOf(i)))();
+  get(i, "copy"), reduce: () => callName(i), function: () => get(i, "function")}[kindOf(i)] || (() => kindOf(i)))();
 function words(i) {
   const nans = nansOf(i), places = get(i, "site") || [];
   return laneName(lane[i]) + " " + WORDS[kindOf(i)](i) + (nans ? " (" + nans + " NaN)" : "") +
@@ -144,11 +159,21 @@ function words(i) {
 }
 
 // Which events are stepped through.
-let matching = Int32Array.from({length: COUNT}, (_, i) => i), current = 0, texts = null;
+let matching = Int32Array.from({length: COUNT}, (_, i) => i), current = 0;
+const texts = [];
+/** Makes the texts that are searched, up to an event. */
+function learn(end) {
+  while (texts.length < end) texts.push(words(texts.length).toLowerCase());
+}
+/** Makes all of them a few at a time, before anybody searches. */
+function learnSlowly() {
+  learn(Math.min(COUNT, texts.length + 2000));
+  if (texts.length < COUNT) setTimeout(learnSlowly, 0);
+}
 function filter() {
   const wanted = at("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const [k, w, r] = ["kind", "worker", "replica"].map(name => at(name).value);
-  if (wanted.length && !texts) texts = Array.from({length: COUNT}, (_, i) => words(i).toLowerCase());
+  if (wanted.length) learn(COUNT);
   const found = [];
   for (let i = 0; i < COUNT; i++) {
     const [worker, replica] = lanes[lane[i]];

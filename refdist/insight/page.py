@@ -2,8 +2,9 @@
 
 `page.html` is the page.  Its script is `page.js`, which reads the events, `page_draw.js`, which draws the lanes, and
 `page_panels.js` for all that is beside them.  What a program printed, or called its variables, is text to the page: it
-stands there as JSON in which no tag can begin, the script makes text of it and nothing else, and the policy in the
-page's head allows no other script and no address.
+stands there compressed, in letters in which no tag can begin, the script makes text of it and nothing else, and the
+policy in the page's head allows no other script and no address.  Nothing is left out of a long recording: compressed,
+a hundred thousand events are about a megabyte.
 
 The data is in columns, as a recording has many events that are alike.  What all events have is a list of differences
 from one event to the next.  Each kind has its own fields: a column of whole numbers is a list of differences, too, and
@@ -14,20 +15,22 @@ equally fast.
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refdist.insight import findings, summaries
-from refdist.insight.events import KINDS, Event
-from refdist.insight.layout import in_order, lane_of, lanes_of, slots_of
+from refdist.insight.curves import curves_of
+from refdist.insight.events import ARRAYS, KINDS, Event
+from refdist.insight.layout import in_order, lane_of_each, lanes_of, names_of, slots_of
 
 _HERE = Path(__file__).parent
-_SUMMARIES = ("contributed", "received", "copies")
 _SCRIPTS = ("page.js", "page_draw.js", "page_panels.js")
 _HEIGHT = 760  # pixels of a page inside another
 
@@ -41,8 +44,9 @@ def render(events: Sequence[Event], sources: Mapping[str, str]) -> str:
     """The page of a recording."""
     page = (_HERE / "page.html").read_text(encoding="utf-8")
     script = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    text = json.dumps(data(events, sources), separators=(",", ":")).replace("<", "\\u003c")
-    return page.replace("__SCRIPT__", script).replace("__DATA__", text)
+    text = json.dumps(data(events, sources), separators=(",", ":")).encode()
+    packed = base64.b64encode(zlib.compress(text, 6)).decode("ascii")
+    return page.replace("__SCRIPT__", script).replace("__DATA__", packed)
 
 
 def framed(events: Sequence[Event], sources: Mapping[str, str]) -> str:
@@ -56,15 +60,16 @@ def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
     slots = slots_of(events)
     shown = in_order(events, slots)
     position = {event.id: i for i, event in enumerate(shown)}
-    lanes = lanes_of(events)
+    each = lane_of_each(events)
+    lanes = lanes_of(each)
     number = {lane: i for i, lane in enumerate(lanes)}
-    devices = {lane_of(event): event.device for event in reversed(shown) if event.kind == "replica"}
+    devices = {each[event.id]: event.device for event in reversed(shown) if event.kind == "replica"}
     values, kinds = _Once(), list(KINDS)
     start = shown[0].time if shown else 0
     columns = {
         "id": [event.id for event in shown],
         "kind": [kinds.index(event.kind) for event in shown],
-        "lane": [number[lane_of(event)] for event in shown],
+        "lane": [number[each[event.id]] for event in shown],
         "slot": [slots[event.id] for event in shown],
         "time": [(event.time - start) // 1000 for event in shown],
         "run": [event.run for event in shown],
@@ -74,10 +79,13 @@ def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
     fields, arrays = _fields(shown, values, position)
     bad = findings.not_carried_out(events)
     return {
-        "kinds": kinds, "lanes": [(*lane, devices.get(lane, "")) for lane in lanes],
+        "kinds": kinds, "lanes": [(lane.worker, lane.replica, devices.get(lane, ""), name)
+                                  for lane, name in zip(lanes, names_of(lanes, events), strict=True)],
         "columns": {name: _differences(column) for name, column in columns.items()},
         "fields": fields, "values": values.found, "summaries": arrays,
         "bad": sorted(position[i] for i in bad),
+        "curves": [(curve.name, _differences([position[i] for i in curve.events]), curve.numbers)
+                   for curve in curves_of(events)],
         "findings": [(position[one.event], one.wrong, one.text) for one in findings.findings(events)],
         "sources": dict(sources)}
 
@@ -108,7 +116,7 @@ def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int])
             value = event[name]
             if name == "of":
                 value = position[value]
-            elif name in _SUMMARIES:
+            elif name in ARRAYS:
                 value = [arrays.index(one) for one in value]
             column.append(value)
     found: dict[str, Any] = defaultdict(dict)

@@ -1,12 +1,24 @@
 
 // The lanes: only what is visible is drawn.
-const SLOT = 24, LANE = 30, HEAD = 96, LABEL = innerWidth < 600 ? 76 : 150, LOST = 12;
+const LANE = 30, LOST = 12, WIDTHS = [1, 2, 4, 8, 14, 24, 40], SMALL = 8;
+let SLOT = 24;
 const view = at("view"), canvas = view.querySelector("canvas"), pen = canvas.getContext("2d");
+function widest(font, texts, least, most) {
+  pen.font = font;
+  return Math.min(most, [...new Set(texts)].reduce((wide, text) => Math.max(wide, pen.measureText(text).width), least));
+}
+const headName = i => callName(i).replace(" of variable", "");
+// Room for the longest name there is, of lanes and of calls.
+const NAMES = widest("bold 13px system-ui, sans-serif", lanes.map(one => one[NAME]), 40, innerWidth / 4) + 18;
+const LABEL = NAMES + (innerWidth < 600 ? 8 : widest("11px system-ui, sans-serif", lanes.map(one => shortDevice(one[DEVICE])),
+                                                      0, innerWidth / 4) + 16);
+const HEAD = 34 + .83 * widest("12px system-ui, sans-serif",
+                               groupList.filter(one => one.members.length).map(one => headName(one.members[0])), 60, 240);
 const spacer = make("div", {"aria-hidden": "true"});
 view.append(spacer);
 const middle = s => LABEL + s * SLOT + SLOT / 2 - view.scrollLeft;
 const height = n => HEAD + n * LANE + LANE / 2 - view.scrollTop;
-const WIDE = {program: 24, run: 22, replica: 18, combine: 18, exchange: 14, merge: 14, update: 10};
+const WIDE = {program: 24, run: 22, function: 22, replica: 18, combine: 18, reduce: 16, exchange: 14, merge: 14, update: 10};
 let asked = false;
 function draw() {
   if (!asked) {
@@ -81,7 +93,8 @@ function drawNow() {
     if (from !== to && !moved.has(key)) { moved.add(key); arrow(middle(slot[i]), height(from), height(to), color("moved")); }
   }
 
-  for (const i of some) glyph(i, middle(slot[i]), height(lane[i]), color);
+  for (const i of some)
+    if (SLOT >= SMALL || kindOf(i) === "error" || nansOf(i)) glyph(i, middle(slot[i]), height(lane[i]), color);
   if (COUNT) {
     const x = middle(slot[current]);
     pen.strokeStyle = color("text");
@@ -96,6 +109,39 @@ function drawNow() {
   }
   heads(seen, width, color);
   labels(width, high, color);
+  const all = at("overview").clientWidth, seenFrom = view.scrollLeft / (slots * SLOT || 1);
+  at("seen").style.left = seenFrom * all + "px";
+  at("seen").style.width = Math.max(3, Math.min(1, (width - LABEL) / (slots * SLOT || 1)) * all) + "px";
+}
+/** All of the recording in one strip: how much happens, and where something is wrong. */
+function overview() {
+  const box = at("overview"), canvas = box.querySelector("canvas"), width = Math.max(1, box.clientWidth), high = 30;
+  canvas.width = width;
+  canvas.height = high;
+  const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+  const counts = new Int32Array(width), marks = new Array(width).fill("");
+  for (let i = 0; i < COUNT; i++) {
+    const x = Math.min(width - 1, Math.floor(slot[i] / slots * width));
+    counts[x]++;
+    if (bad.has(i) || kindOf(i) === "error") marks[x] = "bad";
+    else if (!marks[x] && nansOf(i)) marks[x] = "odd";
+  }
+  const most = counts.reduce((a, b) => Math.max(a, b), 1);
+  for (let x = 0; x < width; x++) {
+    pen.fillStyle = style.getPropertyValue("--" + (marks[x] || "column"));
+    const tall = marks[x] ? high : Math.ceil(counts[x] / most * (high - 6));
+    pen.fillRect(x, high - tall, marks[x] ? 2 : 1, tall);
+  }
+}
+function zoom(by) {
+  const next = WIDTHS[WIDTHS.indexOf(SLOT) + by];
+  if (!next) return;
+  SLOT = next;
+  at("narrower").disabled = SLOT === WIDTHS[0];
+  at("wider").disabled = SLOT === WIDTHS[WIDTHS.length - 1];
+  spacer.style.width = LABEL + slots * SLOT + "px";
+  if (COUNT) view.scrollLeft = slot[current] * SLOT - (view.clientWidth - LABEL) / 2;
+  draw();
 }
 function line(x, y, toX, toY) {
   pen.beginPath();
@@ -129,8 +175,8 @@ function glyph(i, x, y, color) {
   pen.lineWidth = 1.6;
   pen.beginPath();
   if (name === "error") return cross(x, y, color("bad"));
-  if (name === "meet") { pen.arc(x, y, 5, 0, 7); pen.fill(); }
-  else if (name === "receive") { pen.arc(x, y, 4, 0, 7); pen.stroke(); }
+  if (name === "meet" || name === "reduce") { pen.arc(x, y, 5, 0, 7); pen.fill(); }
+  else if (name === "receive" || name === "return") { pen.arc(x, y, 4, 0, 7); pen.stroke(); }
   else if (name === "exchange") { pen.moveTo(x - 6, y); pen.lineTo(x, y - 6); pen.lineTo(x + 6, y); pen.lineTo(x, y + 6); pen.fill(); }
   else if (name === "write" || name === "variable") {
     pen.rect(x - 4, y - 4, 8, 8);
@@ -152,17 +198,26 @@ function heads(seen, width, color) {
   pen.fillRect(0, 0, width, HEAD - 6);
   pen.font = "12px system-ui, sans-serif";
   pen.textAlign = "left";
-  for (const found of seen) {
+  let free = -Infinity;
+  for (const found of [...seen].sort((a, b) => a.slot - b.slot)) {
     // An exchange that a rendezvous leads to has its name.
     if (!found.members.length || found.exchange && groupOf[parent[found.members[0]]] >= 0) continue;
-    const name = callName(found.members[0]).replace(" of variable", "");
+    const x = middle(found.slot) + 4, name = headName(found.members[0]);
+    if (x < free && !found.bad) continue;
+    free = x + 13;
     pen.fillStyle = found.bad ? color("bad") : color("text");
     pen.save();
-    pen.translate(middle(found.slot) + 4, HEAD - 10);
+    pen.translate(x, HEAD - 10);
     pen.rotate(-Math.PI / 3.2);
-    pen.fillText(name.length > 14 ? name.slice(0, 13) + "…" : name, 0, 0);
+    pen.fillText(fitting(name, 240), 0, 0);
     pen.restore();
   }
+}
+/** A text, or as much of it as there is room for. */
+function fitting(text, room) {
+  if (pen.measureText(text).width <= room) return text;
+  while (text && pen.measureText(text + "…").width > room) text = text.slice(0, -1);
+  return text + "…";
 }
 function labels(width, high, color) {
   pen.fillStyle = color("back");
@@ -178,11 +233,11 @@ function labels(width, high, color) {
   lanes.forEach(([, replica, device], n) => {
     pen.font = (replica === null ? "bold " : "") + "13px system-ui, sans-serif";
     pen.fillStyle = color("text");
-    pen.fillText(laneName(n), replica === null ? 4 : 10, height(n) + 4);
-    if (device && LABEL > 100) {
+    pen.fillText(fitting(laneName(n), NAMES - 12), replica === null ? 4 : 10, height(n) + 4);
+    if (device && LABEL > NAMES + 8) {
       pen.fillStyle = color("soft");
       pen.font = "11px system-ui, sans-serif";
-      pen.fillText(shortDevice(device), 84, height(n) + 4);
+      pen.fillText(fitting(shortDevice(device), LABEL - NAMES - 12), NAMES, height(n) + 4);
     }
   });
   pen.restore();

@@ -7,7 +7,6 @@ function shown(k) {
               one[NANS] ? make("b", {class: "bad"}, " " + one[NAN_TEXT]) : null);
 }
 const MOST = 60;
-const shortDevice = name => name.replace(/^worker:\d+ /, "");
 function several(list) {
   return list.length ? [...list.slice(0, 8).map(shown), list.length > 8 ? make("div", {class: "soft"},
     "and " + (list.length - 8) + " more") : null] : "–";
@@ -91,8 +90,19 @@ function callOf(i) {
   }
   return null;
 }
+/** What a `reduce`, a read or the end of a function has: arrays of one event. */
+function showArrays(i) {
+  const of = kindOf(i) === "return" && parent[i] >= 0 && kindOf(parent[i]) === "reduce" ? parent[i] : i;
+  const rows = [["contributed", of], ["received", i], ["returned", i]].flatMap(([name, one]) =>
+    (get(one, name) || []).slice(0, MOST).map((k, n) => ({changed: false, cells: [name + " " + n, shown(k)]})));
+  at("call").hidden = !rows.length;
+  at("call-title").textContent = rows.length ? WORDS[kindOf(of)](of) : "";
+  at("call-title").className = "";
+  if (rows.length) fill(at("call").querySelector("table"), ["array", "value"], rows);
+}
 function showCall() {
   const found = callOf(current);
+  if (["reduce", "return", "read"].includes(kindOf(current))) return showArrays(current);
   at("call").hidden = !found || !found.members.length;
   if (at("call").hidden) return;
   const one = found.members[0];
@@ -190,6 +200,7 @@ function show() {
     told.push([one, get(current, one)]);
   at("detail").textContent = (name === "error" || name === "warning" || name === "print" ? get(current, "text") + "\n\n" : "") +
     told.map(([one, value]) => one + ": " + value).join("\n") + (get(current, "site") || []).map(place => "\n" + place).join("");
+  for (const one of curves) one.update();
   showCall();
   showVariables();
   showSource();
@@ -201,6 +212,55 @@ function show() {
 }
 
 // What is there from the beginning, and what the reader does.
+/** A curve, thinned out to what the eye can tell apart: of each column its smallest and its largest number. */
+function drawnCurve([name, differences, numbers]) {
+  const events = summed(differences), finite = numbers.filter(one => typeof one === "number");
+  const low = finite.reduce((a, b) => Math.min(a, b), Infinity), high = finite.reduce((a, b) => Math.max(a, b), -Infinity), end = numbers.length - 1 || 1;
+  const x = n => 4 + n / end * 592, y = value => high > low ? 74 - (value - low) / (high - low) * 64 : 42;
+  const columns = new Map();
+  numbers.forEach((value, n) => {
+    if (typeof value !== "number") return;
+    const column = columns.get(Math.round(x(n))) || [n, n];
+    if (value < numbers[column[0]]) column[0] = n;
+    if (value > numbers[column[1]]) column[1] = n;
+    columns.set(Math.round(x(n)), column);
+  });
+  const path = [...columns.values()].flatMap(([a, b]) => a === b ? [a] : [Math.min(a, b), Math.max(a, b)])
+    .map(n => x(n).toFixed(1) + "," + y(numbers[n]).toFixed(1)).join(" ");
+  const drawing = at("curve").content.firstElementChild.cloneNode(true), [points, line] = drawing.children;
+  points.setAttribute("points", path);
+  numbers.forEach((value, n) => {
+    if (typeof value === "number" || n && typeof numbers[n - 1] !== "number") return;
+    const mark = document.createElementNS(drawing.namespaceURI, "circle");
+    for (const [key, at] of [["cx", x(n)], ["cy", 8], ["r", 4]]) mark.setAttribute(key, at);
+    drawing.append(mark);
+  });
+  const number = value => typeof value === "number" ? Number(value.toPrecision(6)).toString() : value;
+  const caption = make("figcaption", {}, make("b", {}, name), make("span", {class: "soft"}, " " +
+    plural(numbers.length, "number") + (finite.length ? ", " + number(low) + " to " + number(high) : "") +
+    ", at first " + number(numbers[0]) + ", "), make("span", {}, ""));
+  drawing.onclick = event => {
+    const box = drawing.getBoundingClientRect();
+    const n = Math.round(((event.clientX - box.left) / box.width * 600 - 4) / 592 * end);
+    choose(events[Math.max(0, Math.min(numbers.length - 1, n))]);
+  };
+  const figure = make("figure", {}, caption, drawing);
+  return {figure, update() {
+    const n = Math.max(0, last(events, current));
+    line.setAttribute("x1", x(n));
+    line.setAttribute("x2", x(n));
+    caption.lastChild.textContent = "here " + number(numbers[n]);
+  }};
+}
+const FEW = 4, curves = data.curves.map(drawnCurve);
+/** Goes to an event, also where the search leaves it out. */
+function choose(event) {
+  if (last(matching, event) < 0 || matching[last(matching, event)] !== event) {
+    document.querySelector("form").reset();
+    filter();
+  }
+  go(event);
+}
 function choices(select, list) { at(select).append(...list.map(([value, text]) => make("option", {value}, text))); }
 choices("kind", [...new Set(kind)].map(k => kinds[k]).sort().map(name => [name, name]));
 choices("worker", [...new Set(lanes.map(one => one[WORKER]))].map(n => [n, "worker " + n]));
@@ -209,21 +269,20 @@ const replicas = [...new Set(lanes.map(one => one[REPLICA]).filter(one => one !=
 choices("replica", replicas.map(n => [n, "replica " + n]));
 choices("file", files.map(file => [file, shortFile(file)]));
 at("worker").parentElement.hidden = workers < 2;
+at("curves").hidden = !curves.length;
+at("few").append(...curves.slice(0, FEW).map(one => one.figure));
+at("rest").hidden = curves.length <= FEW;
+at("rest").firstChild.textContent = (curves.length - FEW) + " more";
+at("rest").lastChild.append(...curves.slice(FEW).map(one => one.figure));
 at("about").textContent = [plural(COUNT, "event"), plural(workers, "worker"), plural(replicas.length, "replica"),
   plural(variables.size, "variable")].join(", ");
-at("legend").textContent = "● arrives at a rendezvous, ○ goes on, ◆ exchange between workers, ■ write, □ new variable, " +
+at("legend").textContent = "● arrives at a rendezvous or reduces, ○ goes on or returns, ◆ exchange between workers, ■ write, □ new variable, " +
   "▶ element of a dataset, “ printed, ✕ error; green: bytes move between devices; red: not carried out";
 at("standing-out").hidden = !data.findings.length;
 at("findings").append(...data.findings.map(([event, wrong, text]) => {
   const button = make("button", {type: "button", class: wrong ? "wrong" : ""},
-    make("span", {class: "soft"}, "event " + id[event] + " "), text.length > 400 ? text.slice(0, 400) + "…" : text);
-  button.onclick = () => {
-    if (last(matching, event) < 0 || matching[last(matching, event)] !== event) {
-      document.querySelector("form").reset();
-      filter();
-    }
-    go(event);
-  };
+    make("span", {class: "soft"}, "event " + id[event] + " "), text.length > 1000 ? text.slice(0, 1000) + "…" : text);
+  button.onclick = () => choose(event);
   return make("li", {}, button);
 }));
 spacer.style.width = LABEL + slots * SLOT + "px";
@@ -242,8 +301,19 @@ view.addEventListener("click", event => {
   const found = here.find(i => kindOf(i) !== "end") ?? here[0];
   if (found !== undefined) go(found);
 });
-addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+addEventListener("resize", () => { overview(); draw(); });
+at("overview").onclick = event => {
+  const box = at("overview").getBoundingClientRect(), s = Math.floor((event.clientX - box.left) / box.width * slots);
+  if (COUNT) choose(bySlot[Math.min(COUNT - 1, slotStart[Math.max(0, Math.min(slots - 1, s))])]);
+};
+at("narrower").onclick = () => zoom(-1);
+at("wider").onclick = () => zoom(1);
+view.addEventListener("wheel", event => {
+  if (!event.ctrlKey) return;
+  event.preventDefault();
+  zoom(event.deltaY < 0 ? 1 : -1);
+}, {passive: false});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { overview(); draw(); });
 at("list").addEventListener("scroll", showList, {passive: true});
 at("back").onclick = () => stepBy(-1);
 at("on").onclick = () => stepBy(1);
@@ -261,4 +331,6 @@ document.addEventListener("keydown", event => {
   }
 });
 filter();
+overview();
 performance.mark("built");
+setTimeout(learnSlowly, 0);

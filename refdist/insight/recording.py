@@ -16,6 +16,7 @@ from refdist.insight import files, page
 from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
 from refdist.insight.events import Event, renumbered
+from refdist.insight.findings import Finding, findings
 from refdist.insight.picture import picture_of
 from refdist.insight.stream import Places, Raw, Stream, each_of, told_of
 from refdist.insight.summary import Summary, summary_of
@@ -61,6 +62,19 @@ class Recording:
             if file not in self._sources:
                 self._sources[file] = notebook.source_of(file)
         return self._sources
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What stands out, as the page begins with it: where to look first.
+
+        >>> import numpy as np, refdist
+        >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        >>> with refdist.record() as recording:
+        ...     _ = strategy.run(lambda: np.nan)
+        >>> [one.text[:13] for one in recording.findings]
+        ['The first NaN']
+        """
+        return findings(self.events)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the recording to a file, which `refdist.insight.load` reads."""
@@ -139,7 +153,7 @@ class record(_Taking):  # noqa: N801 - used like a function
     >>> with refdist.record() as recording:
     ...     _ = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
     >>> [event.kind for event in recording.events if event.replica == 1]
-    ['replica', 'meet', 'receive', 'end']
+    ['replica', 'meet', 'receive', 'return', 'end']
 
     Recording changes no result.
     """

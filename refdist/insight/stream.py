@@ -27,11 +27,12 @@ from time import monotonic_ns
 from typing import Any
 
 from refdist import journal
+from refdist.coordinator.closures import Stopped
 from refdist.core import call_site, context_stack, devices
 from refdist.core.lockstep import ReplicaStopped
 from refdist.errors import RefdistError
 from refdist.insight import summaries
-from refdist.insight.events import KINDS, Told
+from refdist.insight.events import ARRAYS, KINDS, Told
 
 Site = call_site.Site
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -48,7 +49,7 @@ Raw = tuple[Any, ...]
 _COMMON = 4
 _NAMES = {
     "replica": ("function",), "meet": ("rendezvous", "call", "op", "axis", "site", "contributed"),
-    "combine": ("rendezvous", "call", "replicas"), "receive": ("rendezvous", "of", "received"), "end": ("of", "how"),
+    "combine": ("rendezvous", "call", "replicas"), "receive": ("rendezvous", "of", "received"), "return": ("returned",), "end": ("of", "how"),
     "write": ("variable", "number", "copy", "copies", "site")}
 _sites: dict[int, Site] = {}
 Moves = Callable[[], Iterable[tuple[str, str, int]]]
@@ -57,7 +58,7 @@ _frame, _worker, _taken = context_stack.frame, journal.worker, summaries.taken
 # The places of sites by their id, with the site, so that the id stays its own.
 Places = dict[int, tuple[tuple[object, ...], list[str]]]
 # Kinds whose fields are not as they are handed on.
-_COMPLETED = {"run", "exchange", "variable", "write", "step"}
+_COMPLETED = {"run", "exchange", "reduce", "return", "variable", "write", "read", "schedule", "step"}
 
 
 class _Counts:
@@ -136,6 +137,7 @@ class Stream:
             site = fields["site"]
             fields["site"] = id(site)
             _sites[id(site)] = site
+        if kind in _NAMES:
             self._hand_on(kind, where, *map(fields.__getitem__, _NAMES[kind]))
         else:
             self._hand_on(kind, where, fields)
@@ -145,7 +147,7 @@ class Stream:
             worker = self._here()
             if kind == "run":
                 worker.run = worker.counts.next_run()
-            else:
+            elif kind == "exchange":
                 fields["exchange"] = worker.counts.next_exchange()
             fields = self._completed(kind, fields)
         return self._open(kind, self._where(within), fields)
@@ -172,11 +174,15 @@ class Stream:
         self._wheres[frame] = here, replica, device, runs, step, number
         return number, where, stack, worker
 
-    def leave(self, begun: Begun, error: BaseException | None = None) -> None:
+    def leave(self, begun: Begun, error: BaseException | None = None, returned: object = None) -> None:
         of, where, stack, _ = begun
         how = "returned"
+        kept = () if returned is None else _returned(returned)
+        if type(kept) is not tuple or kept:
+            number = self._next_number()
+            self._take((number, "return", monotonic_ns(), (*where[:5], of), kept))
         if error is not None:
-            how = "stopped" if isinstance(error, ReplicaStopped) else "raised"
+            how = "stopped" if isinstance(error, (ReplicaStopped, Stopped)) else "raised"
             if how == "raised":
                 self.tell(error)
         if of in stack:
@@ -253,7 +259,13 @@ class Stream:
         variable = fields.get("variable")
         if variable is not None:
             fields["variable"], fields["number"] = variable.name, self._number_of(variable)
-            fields["copies"] = summaries.taken_each(fields["copies"], self._known)
+            name = "received" if kind == "read" else "copies"
+            fields[name] = summaries.taken_each(fields[name], self._known)
+        if kind == "reduce":
+            fields["axis"] = _axis(fields["axis"])
+            fields["contributed"] = summaries.taken(fields["contributed"])
+        elif kind == "return":
+            fields["returned"] = summaries.taken(fields["returned"])
         if "site" not in fields and "site" in KINDS[kind][1]:
             fields["site"] = self._here().site or call_site.of(sys._getframe(2))
         return fields
@@ -288,6 +300,14 @@ class Stream:
         number = self._next_number()
         self._take((number, kind, monotonic_ns(), where, *fields))
         return number
+
+
+def _returned(value: object) -> summaries.Taken:
+    # What is no nest that results can be put together from, the run itself will refuse.
+    try:
+        return _taken(value)
+    except RefdistError:
+        return ()
 
 
 def _places(error: BaseException) -> Site:
@@ -341,7 +361,7 @@ def told_of(raw: Raw, known: Places) -> list[Told]:
     if kind == "transfers":
         return [{**told, "kind": "transfer", "source": source, "destination": destination, "bytes": nbytes,
                  "times": times} for source, destination, nbytes, times in transferred(told.pop("moves"))]
-    for name in ("contributed", "received", "copies"):
+    for name in ARRAYS:
         if name in told:
             told[name] = summaries.of(told[name])
     if "site" in told:

@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refdist.insight.events import BEGINNINGS, Event
-from refdist.insight.layout import Lane, lane_of, lanes_of
+from refdist.insight.layout import Lane, lane_of_each, lanes_of
 
-_INSTANTS = ("receive", "transfer", "variable", "write", "step", "print", "warning", "error")
+_INSTANTS = ("receive", "return", "transfer", "variable", "write", "read", "schedule", "step", "print", "warning", "error")
 _ARROW = "rendezvous"
 
 
@@ -33,12 +33,13 @@ def trace_of(events: Sequence[Event]) -> dict[str, Any]:
     start = min((event.time for event in events), default=0)
     stop = max((event.time for event in events), default=0)
     ends: dict[int | None, int] = {event["of"]: event.time for event in events if event.kind in ("end", "receive")}
-    numbers = {lane: i for i, lane in enumerate(lanes_of(events), 1)}
+    each = lane_of_each(events)
+    numbers = {lane: i for i, lane in enumerate(lanes_of(each), 1)}
 
     def at(event: Event) -> dict[str, Any]:
-        return {"pid": numbers[event.worker, None], "tid": numbers[lane_of(event)], "ts": _micro(event.time - start)}
+        return {"pid": numbers[Lane(event.worker)], "tid": numbers[each[event.id]], "ts": _micro(event.time - start)}
 
-    found, arrows = _names(events, numbers), []
+    found, arrows = _names(events, each, numbers), []
     combined = {(event.worker, event["rendezvous"]): event for event in events if event.kind == "combine"}
     for event in events:
         named = {"name": _name(event), "cat": event.kind, "args": _args(event)}
@@ -61,14 +62,15 @@ def _micro(nanoseconds: int) -> float:
     return found if int(found * 1000) == nanoseconds else math.nextafter(found, math.inf)
 
 
-def _names(events: Sequence[Event], numbers: dict[Lane, int]) -> list[dict[str, Any]]:
-    devices = {lane_of(event): event.device for event in reversed(events)}
+def _names(events: Sequence[Event], each: Sequence[Lane], numbers: dict[Lane, int]) -> list[dict[str, Any]]:
+    devices = {each[event.id]: event.device for event in reversed(events)}
     found = []
-    for (worker, replica), number in numbers.items():
-        here = {"ph": "M", "pid": numbers[worker, None], "tid": number}
-        if replica is None:
-            found.append({"name": "process_name", **here, "args": {"name": f"worker {worker}"}})
-        name = "all replicas" if replica is None else f"replica {replica} on {devices[worker, replica]}"
+    for lane, number in numbers.items():
+        here = {"ph": "M", "pid": numbers[Lane(lane.worker)], "tid": number}
+        if lane == Lane(lane.worker):
+            found.append({"name": "process_name", **here, "args": {"name": f"worker {lane.worker}"}})
+        name = (f"replica {lane.replica} on {devices[lane]}" if lane.replica is not None
+                else f"functions of worker {lane.task}" if lane.task >= 0 else "all replicas")
         found.append({"name": "thread_name", **here, "args": {"name": name}})
         found.append({"name": "thread_sort_index", **here, "args": {"sort_index": number}})
     return found

@@ -23,6 +23,7 @@ from refdist.input import distributed as datasets
 from refdist.input.options import InputContext, InputOptions
 from refdist.missing import Missing
 from refdist.strategies.deprecated import Calls, InputIterator
+from refdist.strategies.reduction import recorded
 from refdist.strategies.replica_context import call_arguments
 
 if TYPE_CHECKING:
@@ -207,9 +208,13 @@ class Strategy(OneOfAKind):
         require(self, Call.REDUCE)
         op = reduce_op_of(reduce_op, "Strategy.reduce")
         axes = None if axis is None else collectives.reduction_axes(axis, "Strategy.reduce")
-        if not nest.is_nested(value):
-            return self._reduce_leaf(op, value, axes)
-        return nest.map_structure(lambda leaf: self._reduce_leaf(op, leaf, axes), value)
+
+        def reduced() -> Any:
+            if not nest.is_nested(value):
+                return self._reduce_leaf(op, value, axes)
+            return nest.map_structure(lambda leaf: self._reduce_leaf(op, leaf, axes), value)
+
+        return recorded("Strategy.reduce", op, axis, value, reduced)
 
     def _reduce_leaf(self, op: ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
         reduction = self._extended.reduction
@@ -238,7 +243,8 @@ class Strategy(OneOfAKind):
         require(self, Call.GATHER)
         axis = integer(axis, "axis", "Strategy.gather")
         gather = self._extended.reduction.gather_value
-        return nest.map_structure(lambda leaf: gather(leaf, axis, "Strategy.gather"), value)
+        return recorded("Strategy.gather", None, axis, value, lambda: nest.map_structure(
+            lambda leaf: gather(leaf, axis, "Strategy.gather"), value))
 
     def experimental_local_results(self, value: object) -> tuple[Any, ...]:
         """The components of `value` on this worker; of a nest, one nest per replica.

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from refdist import config, errors, journal, nest
 from refdist.array.backend import Backend, current_backend
-from refdist.core import context_stack, inherited, lockstep
+from refdist.core import context_stack, devices, inherited, lockstep
 from refdist.core.callers import require
 from refdist.core.drafts import Drafts
 from refdist.core.rules.calls import Call
@@ -25,7 +25,7 @@ from refdist.data.dataset import Dataset
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
-from refdist.strategies.reduction import Reduction
+from refdist.strategies.reduction import Reduction, recorded
 from refdist.strategies.replica_context import ReplicaContext, call_arguments, function_name
 from refdist.variables import creation
 from refdist.variables.access import different, foreign
@@ -195,7 +195,8 @@ class StrategyExtended(OneOfAKind):
         sink = journal.recording.value
         name = "" if sink is None else function_name(fn)
         event = None if sink is None else sink.begin(
-            "run", function=name, strategy=type(strategy).__name__, first=first, replicas=layout.count)
+            "run", function=name, strategy=type(strategy).__name__, first=first, replicas=layout.count,
+            devices=[devices.short(name) for name in names])
         error: BaseException | None = None
 
         def body(i: int, run: lockstep.LockstepRun | None) -> Any:
@@ -217,7 +218,7 @@ class StrategyExtended(OneOfAKind):
             except BaseException as error:
                 sink.leave(entered, error)
                 raise
-            sink.leave(entered)
+            sink.leave(entered, None, result)
             return result
 
         try:
@@ -270,8 +271,8 @@ class StrategyExtended(OneOfAKind):
         op = reduce_op_of(reduce_op, "reduce_to")
         check_options(options, "reduce_to")
         target = destinations_of(destinations, "reduce_to")
-        return nest.map_structure(
-            lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value)
+        return recorded("reduce_to", op, None, value, lambda: nest.map_structure(
+            lambda leaf: self.reduction.reduce_value(op, leaf, target, "reduce_to", options), value))
 
     def batch_reduce_to(self, reduce_op: ReduceOp | str,
                         value_destination_pairs: Sequence[tuple[object, object]],
@@ -293,7 +294,8 @@ class StrategyExtended(OneOfAKind):
             if nest.is_nested(value):
                 raise errors.error("RD34", "batch_reduce_to", f"a value is {errors.type_of(value)}",
                                    "Pass one pair for each array.")
-        return self.reduction.reduce_pairs(op, pairs, "batch_reduce_to", options)
+        return recorded("batch_reduce_to", op, None, [value for value, _ in pairs], lambda: self.reduction.reduce_pairs(
+            op, pairs, "batch_reduce_to", options))
 
     def broadcast_to(self, tensor: object, destinations: object) -> Any:
         """An array on all devices of `destinations`.

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, assert_never
 
-from refdist import errors, journal
+from refdist import errors, journal, nest
 from refdist.array import collectives
 from refdist.array.backend import Backend, current_backend
 from refdist.array.collectives import Part
@@ -292,6 +292,35 @@ class Reduction:
                 return value
             case _:
                 assert_never(cell)
+
+
+def recorded(attempted: str, op: ReduceOp | None, axis: object, value: object, carry_out: Callable[[], Any]) -> Any:
+    """Carries out a call that reduces or gathers outside replicas; a recording has what it is given and returns."""
+    sink = journal.recording.value
+    if sink is None:
+        return carry_out()
+    begun = sink.begin("reduce", call=attempted, op=op and op.name, axis=axis, contributed=_parts_of(value))
+    try:
+        result = carry_out()
+    except BaseException as error:
+        sink.end(begun, error)
+        raise
+    sink.write("return", returned=_parts_of(result))
+    sink.end(begun)
+    return result
+
+
+def _parts_of(value: object) -> list[Any]:
+    # The arrays of each leaf on this worker, one after another.
+    found: list[Any] = []
+    for leaf in nest.flatten(value):
+        if isinstance(leaf, DistributedVariable):
+            found += leaf._held()
+        elif isinstance(leaf, DistributedValues):
+            found += leaf.values
+        else:
+            found.append(leaf._primary._array if isinstance(leaf, Variable) else leaf)
+    return found
 
 
 def _leaves(calls: Sequence[CollectiveCall]) -> list[list[Any]]:

@@ -108,22 +108,30 @@ class _Shared(Variable):
         cell = self._reads[context_stack.situation(self._strategy)]
         if cell is _READ_OWN_COPY:
             own = self._local_copy()
-            return own._to_current_device(own._array)
+            return own._to_current_device(self._recorded(own._array, own._index))
         if cell is _READ_FIRST_COPY:
-            return self._to_current_device(self._copies[0]._array)
+            return self._to_current_device(self._recorded(self._copies[0]._array, 0))
         match cell:
             case Read.SUM:
-                return self._reduced(ReduceOp.SUM)
+                return self._recorded(self._reduced(ReduceOp.SUM), None)
             case Read.MEAN:
-                return self._reduced(ReduceOp.MEAN)
+                return self._recorded(self._reduced(ReduceOp.MEAN), None)
             case Read.REPLICA_0:
                 transport, array = self._strategy.extended.transport, self._copies[0]._array
                 call = transport.call(f"reading variable {self.name}", self.name, like=array)
-                return self._to_current_device(beside(transport.broadcast(call, array), array))
+                array = beside(transport.broadcast(call, array), array)
+                return self._to_current_device(self._recorded(array, 0))
             case Refusal(code):
                 raise refused(code, f"reading variable {self.name}", self)
             case _:
                 assert_never(cell)
+
+    def _recorded(self, array: Any, copy: int | None) -> Any:
+        # What a read gives, after it has been told.
+        sink = journal.recording.value
+        if sink is not None:
+            sink.write("read", variable=self, copy=copy, received=[array])
+        return array
 
     def _stored(self) -> Any:
         cell = self._reads[context_stack.situation(self._strategy)]

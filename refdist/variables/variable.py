@@ -375,7 +375,12 @@ class ResourceVariable(Variable):
         self._cell.change(functools.partial(_with_item, self._place, lambda _: array))
 
     def _read(self) -> Any:
-        return self._to_current_device(self._array)
+        array = self._array
+        sink = journal.recording.value
+        if sink is not None:
+            owner = self._owner
+            sink.write("read", variable=self if owner is None else owner, copy=self._index, received=[array])
+        return self._to_current_device(array)
 
     def _stored(self) -> Any:
         return self._array

@@ -1,0 +1,137 @@
+"""What a recording tells beside the rendezvous: reductions outside replicas, what functions return, reads, coordinators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.insight import Recording, layout, load
+from refdist.insight.curves import curves_of
+
+
+def mirrored(count: int) -> refdist.MirroredStrategy:
+    return refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
+
+
+def number() -> int:
+    return int(refdist.get_replica_context().replica_id_in_sync_group)
+
+
+def items(event: refdist.insight.Event, name: str) -> list[object]:
+    return [one["items"] for one in event[name]]
+
+
+def of_kind(recording: Recording, kind: str) -> list[refdist.insight.Event]:
+    return [event for event in recording.events if event.kind == kind]
+
+
+def test_a_loss_is_in_the_recording_from_the_replicas_to_the_printed_number() -> None:
+    strategy = mirrored(2)
+    with refdist.record() as recording:
+        losses = strategy.run(lambda: np.float32([1, np.nan][number()]))
+        strategy.reduce("MEAN", losses, axis=None)
+    [reduce] = of_kind(recording, "reduce")
+    assert (reduce["call"], reduce["op"], items(reduce, "contributed")) == ("Strategy.reduce", "MEAN", [1.0, "NaN"])
+    assert reduce["site"][0].startswith(__file__)
+    assert [(event.replica, items(event, "returned")) for event in of_kind(recording, "return")] == [
+        (0, [1.0]), (1, ["NaN"]), (None, ["NaN"])]
+    [first] = [one for one in recording.findings if "NaN" in one.text]
+    assert "replica 1 returned from" in first.text and "test_recording_story.py" in first.text and first.wrong
+
+
+def test_every_reduction_outside_replicas_is_told() -> None:
+    strategy = mirrored(2)
+    value = strategy.run(lambda: np.full(2, number(), np.float32))
+    with refdist.record() as recording:
+        strategy.reduce("SUM", value, axis=0)
+        strategy.gather(value, axis=0)
+        strategy.extended.reduce_to("MEAN", value, "GPU:1")
+        strategy.extended.batch_reduce_to("SUM", [(value, "GPU:0"), (value, "GPU:1")])
+        with pytest.raises(refdist.errors.RefdistError):
+            strategy.reduce("SUM", 1.0, axis=None)
+    assert [(event["call"], event["op"], event["axis"]) for event in of_kind(recording, "reduce")] == [
+        ("Strategy.reduce", "SUM", 0), ("Strategy.gather", None, 0), ("reduce_to", "MEAN", None),
+        ("batch_reduce_to", "SUM", None), ("Strategy.reduce", "SUM", None)]
+    assert items(of_kind(recording, "return")[1], "returned") == [[0.0, 0.0, 1.0, 1.0]]
+    assert [event["how"] for event in of_kind(recording, "end")] == ["returned"] * 4 + ["raised"]
+
+
+@pytest.mark.parametrize(("synchronization", "inside", "outside"), [
+    (refdist.VariableSynchronization.AUTO, [(0, 0.0), (1, 0.0)], (0, 0.0)),
+    (refdist.VariableSynchronization.ON_READ, [(0, 1.0), (1, 2.0)], (None, 3.0))])
+def test_a_read_tells_which_copy_it_gives(synchronization: refdist.VariableSynchronization,
+                                          inside: list[object], outside: object) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        v = refdist.Variable(0.0, synchronization=synchronization, aggregation=refdist.VariableAggregation.SUM)
+    if synchronization is refdist.VariableSynchronization.ON_READ:
+        strategy.run(lambda: v.assign(1.0 + number()))
+    with refdist.record() as recording:
+        strategy.run(lambda: v.value())
+        line = v + 1.0  # noqa: F841 - an operator reads, too
+    told = [(event["copy"], event["received"][0]["items"]) for event in of_kind(recording, "read")]
+    assert told == [*inside, outside]
+    assert {event["site"][0].rpartition(":")[0] for event in of_kind(recording, "read")} == {__file__}
+
+
+def coordinator() -> Recording:
+    spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+    coordinator = refdist.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        v = refdist.Variable(0.0, name="v")
+    with refdist.record() as recording:
+        for _ in range(2):
+            coordinator.schedule(lambda: v.assign(v + 1.0))
+        coordinator.join()
+    return recording
+
+
+def test_a_coordinator_tells_who_carries_out_what_and_each_access(tmp_path) -> None:
+    recording = coordinator()
+    assert [event.kind for event in recording.events] == ["schedule"] * 2 + [
+        "function", "read", "write", "return", "end"] * 2
+    assert [(event["scheduled"], event["task"]) for event in of_kind(recording, "function")] == [(1, 0), (2, 1)]
+    lanes = layout.lanes_of(layout.lane_of_each(recording.events))
+    assert layout.names_of(lanes, recording.events) == ["coordinator", "worker 0", "worker 1"]
+    recording.save(tmp_path / "a")
+    assert load(tmp_path / "a").events == recording.events
+
+
+def test_a_function_whose_worker_is_lost_is_stopped_and_begins_again() -> None:
+    spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+    coordinator = refdist.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        v = refdist.Variable(0.0, name="v")
+    refdist.coordinator.stop_task(coordinator, "worker", 0, after=1)
+    with refdist.record() as recording:
+        coordinator.schedule(lambda: v.assign(v + 1.0))
+        coordinator.join()
+    assert [(event["scheduled"], event["task"]) for event in of_kind(recording, "function")] == [(1, 0), (1, 1)]
+    assert [event["how"] for event in of_kind(recording, "end")] == ["stopped", "returned"]
+    assert not of_kind(recording, "error")
+
+
+def test_each_strategy_has_lanes_of_its_own_on_its_devices() -> None:
+    first, second = mirrored(2), refdist.OneDeviceStrategy("GPU:5")
+    with refdist.record() as recording:
+        first.run(lambda: None)
+        second.run(lambda: None)
+    each = layout.lane_of_each(recording.events)
+    devices = {each[event.id]: event.device for event in of_kind(recording, "replica")}
+    assert sorted((lane.strategy, lane.replica, device) for lane, device in devices.items()) == [
+        (0, 0, "GPU:0"), (0, 1, "GPU:1"), (1, 0, "GPU:5")]
+
+
+def test_a_number_that_is_reduced_in_each_step_is_a_curve() -> None:
+    strategy = mirrored(2)
+    with refdist.record() as recording:
+        for loss in (3.0, 2.0, np.nan, 0.5):
+            strategy.reduce("MEAN", strategy.run(lambda loss=loss: np.float32(loss)), axis=None)
+            strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.ones(3)))
+    curves = curves_of(recording.events)
+    assert [curve.name.partition(" at ")[0].rpartition(".")[2] for curve in curves] == ["reduce MEAN", "<lambda>", "<lambda>"]
+    assert [curve.numbers for curve in curves] == [[3.0, 2.0, "NaN", 0.5]] * 3
+    assert [recording.events[i]["returned"][0]["items"] for i in curves[0].events] == curves[0].numbers
