@@ -6,6 +6,8 @@
 
 `python -m refdist run --tensorflow script.py`: a program written for TensorFlow, or a notebook, without TensorFlow.
 
+`python -m refdist show run.jsonl`: the page of a recording, in a browser.
+
 `python -m refdist explore script.py`: an asynchronous program under every schedule.  Exit status 0: proved; 1: a fault
 was found; 3: neither; 130: interrupted.  With `--choices`, one schedule: 0 or 1.
 """
@@ -23,6 +25,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -55,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
     explore.add_argument("--faults", metavar="FAULTS", help=f'"{explorer.ANY_WORKER}": lose workers, too')
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
+    show = commands.add_parser("show", help="show a recording as a page, in a browser where there is one")
+    show.add_argument("recording", type=Path, help="what --record, REFDIST_RECORD or Recording.save has written")
     for command in (run, launch):
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
     for command, given in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*")):
@@ -63,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("script", type=Path, help="the program")
         command.add_argument("arguments", nargs=given, help="what it is given")
     options = parser.parse_args(arguments)
+    if "recording" in options:
+        return _show(options.recording)
     if not options.script.is_file():
         parser.error(f"there is no file {options.script}")
     if "processes" in options:
@@ -102,6 +109,20 @@ def main(arguments: list[str] | None = None) -> int:
             return max(refdist.simulate_workers(program, workers, options.replicas_per_worker))
     finally:
         sys.argv, sys.path[:] = before
+
+
+def _show(recording: Path) -> int:
+    page = recording.with_suffix(".html")
+    try:
+        refdist.insight.load(recording).html(page)
+    except (refdist.errors.RefdistError, OSError) as error:
+        print(f"python -m refdist show: {error}", file=sys.stderr)
+        return 2
+    print(page)
+    # Without a display Python may find a browser that takes the terminal.
+    if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(page.resolve().as_uri())
+    return 0
 
 
 def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,10 @@ def test_the_first_difference_has_both_sides() -> None:
 
 def test_a_recording_that_goes_on_differs_where_the_other_ends() -> None:
     one = recorded(lambda: None)
-    longer = Recording([*one.events, one.events[0]])
+    again = replace(one.events[0], id=len(one.events))
+    longer = Recording([*one.events, again])
     found = one.diff(longer)
-    assert found is not None and (found.number, found.mine, found.theirs) == (len(one.events), None, one.events[0])
+    assert found is not None and (found.number, found.mine, found.theirs) == (len(one.events), None, again)
     assert str(found) == f"only the other recording has event 6: run on worker 0, run 1 ({__file__})".replace(
         f" ({__file__})", "").replace("run on", f"run ({one.events[0]['site'][0]}) on")
     back = longer.diff(one)
@@ -111,7 +113,7 @@ def test_times_and_folders_do_not_count(kept: Recording) -> None:
     assert kept.diff(Recording(moved)) is None
     moved[5] = type(moved[5]).of_json({**moved[5].as_json(), "worker": 7})
     found = kept.diff(Recording(moved))
-    assert found is not None and found.fields == ("worker",)
+    assert found is not None and found.number == 5
 
 
 # --- Traces --------------------------------------------------------------------------------------------------

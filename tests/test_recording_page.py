@@ -292,7 +292,7 @@ def test_what_a_program_says_is_shown_as_text(shown) -> None:
     for number in range(len(hostile)):
         go(browser, number)
     assert browser.value("typeof window.hacked") == "undefined"
-    assert browser.value("[document.images.length, document.scripts.length]") == [0, 2]
+    assert browser.value("[document.images.length, document.scripts.length]") == [0, 4]
     for place in ("#values", "#list", "#source", "#findings", "#detail"):
         assert HOSTILE in text(browser, place), place
 
@@ -363,7 +363,8 @@ def test_the_numbers_of_a_loss_are_a_curve_that_leads_to_the_step(shown) -> None
     strategy = broken.mirrored(2)
     with refdist.record() as recording:
         for step in range(20):
-            strategy.reduce("MEAN", strategy.run(lambda step=step: np.float32(np.nan if step == 15 else 20 - step)), None)
+            loss = np.float32(np.nan if step == 15 else 20 - step)
+            strategy.reduce("MEAN", strategy.run(lambda loss=loss: loss), axis=None)
     browser = shown(recording)
     assert texts(browser, "#few figcaption b")[0].startswith("Strategy.reduce MEAN at test_recording_page.py")
     assert "20 numbers, 1 to 20, at first 20, here 20" in texts(browser, "#few figcaption")[0]
@@ -394,6 +395,6 @@ def test_a_name_is_not_cut_where_there_is_room(shown) -> None:
         strategy.run(lambda: v.assign_add(1.0))
     browser = shown(recording)
     name = "assign_add layer_of_some_depth/kernel:0"
-    assert browser.value("(pen.font = '12px system-ui, sans-serif', "
-                         f"[fitting({json.dumps(name)}, 240), pen.measureText({json.dumps(name)}).width * .83 < HEAD])"
-                         ) == [name, True]
+    shown_name = browser.value(f"(name => (pen.font = '12px system-ui, sans-serif', [fitting(name, LONGEST), "
+                               f"pen.measureText(name).width * .83 < HEAD]))({json.dumps(name)})")
+    assert shown_name == [name, True]

@@ -1,11 +1,15 @@
-"""What a recording tells beside the rendezvous: reductions outside replicas, what functions return, reads, coordinators."""
+"""What a recording tells beside the rendezvous: reductions, what functions return, reads, coordinators."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import refdist
+from refdist.__main__ import main
 from refdist.insight import Recording, layout, load
 from refdist.insight.curves import curves_of
 
@@ -88,7 +92,7 @@ def coordinator() -> Recording:
     return recording
 
 
-def test_a_coordinator_tells_who_carries_out_what_and_each_access(tmp_path) -> None:
+def test_a_coordinator_tells_who_carries_out_what_and_each_access(tmp_path: Path) -> None:
     recording = coordinator()
     assert [event.kind for event in recording.events] == ["schedule"] * 2 + [
         "function", "read", "write", "return", "end"] * 2
@@ -132,6 +136,28 @@ def test_a_number_that_is_reduced_in_each_step_is_a_curve() -> None:
             strategy.reduce("MEAN", strategy.run(lambda loss=loss: np.float32(loss)), axis=None)
             strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.ones(3)))
     curves = curves_of(recording.events)
-    assert [curve.name.partition(" at ")[0].rpartition(".")[2] for curve in curves] == ["reduce MEAN", "<lambda>", "<lambda>"]
+    assert [curve.name.partition(" at ")[0].rpartition(".")[2] for curve in curves] == [
+        "reduce MEAN", "<lambda>", "<lambda>"]
     assert [curve.numbers for curve in curves] == [[3.0, 2.0, "NaN", 0.5]] * 3
     assert [recording.events[i]["returned"][0]["items"] for i in curves[0].events] == curves[0].numbers
+
+
+@pytest.mark.parametrize("display", ["", ":0"])
+def test_the_command_shows_a_recording_where_there_is_a_browser(tmp_path: Path, display: str, capsys: Any,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator().save(tmp_path / "run.jsonl")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert main(["show", str(tmp_path / "run.jsonl")]) == 0
+    page = tmp_path / "run.html"
+    assert capsys.readouterr().out == f"{page}\n" and page.read_text().startswith("<!doctype html>")
+    assert opened == ([page.as_uri()] if display else [])
+
+
+def test_the_command_says_what_is_no_recording(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "a").write_text("x")
+    for name in ("a", "none"):
+        assert main(["show", str(tmp_path / name)]) == 2
+        assert "[RD30]" in capsys.readouterr().err and not (tmp_path / f"{name}.html").exists()

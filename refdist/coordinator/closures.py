@@ -37,7 +37,8 @@ class Closure:
         asker: who goes on when it has been stopped; None where it goes on to the next choice.
     """
 
-    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "number", "snapshot", "turn", "value", "worker")
+    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "number", "snapshot", "turn", "value",
+                 "worker")
 
     def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
                  made: Place | None) -> None:

@@ -1,20 +1,40 @@
-"""Where two recordings begin to differ."""
+"""Where two recordings begin to differ.
+
+Recordings of one program are compared lane by lane: what each replica of a worker did, one thing after another, and
+what each worker did for all of its replicas.  So the order in which replicas take turns is no difference.  What only
+says where and when something happened is none either: times, lines of the program, folders, devices, and the bytes that
+a plan moves between them; nor are the seeds that workers draw and agree upon.
+
+A program on another number of replicas does other things on each of them.  There only what is equal on all replicas is
+compared, one value after another: what reductions give, and what variables are written.  Sums of floats may then differ
+by the order of their terms.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from html import escape
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from refdist.insight.events import Event
+from refdist.insight.events import ARRAYS, COMMON, Event
+
+# What says where, and not what.  A rendezvous and an exchange are found by their place in the lane.
+_LEFT_OUT = {*COMMON, "site", "device", "devices", "of", "first", "rendezvous", "exchange", "number", "scheduled"}
+_NOT_COMPARED = {"program", "transfer", "combine"}
+_SEED = "agreeing on a seed"
+_PLACES = re.compile(r"[^\s'\"(]*?([\w.-]+\.(?:py|ipynb|md)):\d+|Cell In\[\d+\], line \d+")
+_ROUNDING = 1e-4  # between sums of other numbers of terms, of the largest item
 
 
 class Difference(NamedTuple):
     """The first event at which two recordings differ; `print` shows both sides.
 
     Attributes:
-        number: its position.
+        number: its position in this recording, or in the other where this one has ended.
         mine, theirs: the event in each; None where a recording has ended.
         fields: the names of what differs.
     """
@@ -32,30 +52,106 @@ class Difference(NamedTuple):
             return f"only {which} recording has event {self.number}: {_shown(there)}"
         lines = [f"event {self.number} differs in {', '.join(self.fields)}"]
         for name, event in (("this", self.mine), ("other", self.theirs)):
-            found = _compared(event)
-            lines += [f"  {name}: {_shown(event)}", *(f"    {field}: {found.get(field)}" for field in self.fields)]
+            lines.append(f"  {name}: {_shown(event)}")
+            lines += [f"    {field}: {_told(event.fields.get(field, ''))}" for field in self.fields if field != "kind"]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def difference(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
-    """The first difference; None where there is none.  Times and the folders of source files do not count."""
-    for number, (one, other) in enumerate(zip_longest(mine, theirs)):
+    """The first difference; None where there is none."""
+    if _replicas(mine) != _replicas(theirs):
+        return _first_value(mine, theirs)
+    ours, others = _lanes(mine), _lanes(theirs)
+    found = [_first(ours.get(lane, []), others.get(lane, [])) for lane in {**ours, **others}]
+    return min(filter(None, found), key=lambda one: (one.mine or one.theirs).id, default=None)  # type: ignore[union-attr]
+
+
+def _replicas(events: Sequence[Event]) -> set[tuple[int, int | None]]:
+    return {(event.worker, event.replica) for event in events if event.kind in ("replica", "run")}
+
+
+def _lanes(events: Sequence[Event]) -> dict[tuple[int, int | None], list[Event]]:
+    lanes: dict[tuple[int, int | None], list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind not in _NOT_COMPARED and not (
+                event.kind == "end" and events[event["of"]].kind in _NOT_COMPARED):
+            lanes[event.worker, event.replica].append(event)
+    return lanes
+
+
+def _first(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
+    for one, other in zip_longest(mine, theirs):
         if one is None or other is None:
-            return Difference(number, one, other, ())
-        if one != other:
-            here, there = _compared(one), _compared(other)
-            fields = tuple(name for name in {**here, **there} if here.get(name) != there.get(name))
-            if fields:
-                return Difference(number, one, other, fields)
+            return Difference((one or other).id, one, other, ())
+        here, there = _compared(one), _compared(other)
+        fields = tuple(name for name in {**here, **there} if here.get(name) != there.get(name))
+        if fields:
+            return Difference(one.id, one, other, ("kind",) if "kind" in fields else fields)
     return None
 
 
 def _compared(event: Event) -> dict[str, Any]:
-    found = event.as_json()
-    del found["time"]
-    if "site" in found:
-        found["site"] = [place.rpartition(os.sep)[2] for place in found["site"]]
-    return found
+    found = {name: value for name, value in event.fields.items() if name not in _LEFT_OUT}
+    if found.get("call") == _SEED:
+        del found["contributed"]
+    if "text" in found:
+        found["text"] = _PLACES.sub(lambda place: place[1] or "a cell", found["text"])
+    return {"kind": event.kind, **found}
+
+
+def _first_value(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
+    for one, other in zip_longest(_values(mine), _values(theirs)):
+        if one is None or other is None:
+            event = (one or other)[0]
+            return Difference(event.id, one and one[0], other and other[0], ())
+        (event, name, value), (there, its_name, its_value) = one, other
+        if name != its_name:
+            return Difference(event.id, event, there, ("kind",))
+        if not _near(value, its_value):
+            [field] = [field for field in ARRAYS if field in event.fields]
+            return Difference(event.id, event, there, (field,))
+    return None
+
+
+def _values(events: Sequence[Event]) -> Iterator[tuple[Event, str, list[Any]]]:
+    """What is equal on all replicas, in order: the event, what gave it, and the summaries."""
+    first = min((event.replica for event in events if event.replica is not None), default=None)
+    for event in events:
+        if event.worker:
+            continue
+        if event.kind == "write" and event["copy"] is None:
+            yield event, f"variable {event['variable']}", event["copies"][:1]
+        elif event.kind == "receive" and event.replica == first and events[event["of"]]["op"]:
+            yield event, str(events[event["of"]]["call"]), event["received"]
+        elif event.kind == "return" and event.parent is not None and events[event.parent].kind == "reduce":
+            yield event, str(events[event.parent]["call"]), event["returned"]
+
+
+def _near(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        if (one["dtype"], one["shape"]) != (other["dtype"], other["shape"]):
+            return False
+        largest = max((abs(limit) for summary in (one, other) for limit in (summary["min"], summary["max"])
+                       if isinstance(limit, (int, float))), default=0.0)
+        return all(_close(one.get(name), other.get(name), largest) for name in ("min", "max", "norm", "items", "first"))
+    return len(one) == len(other) and all(map(_near, one, other))
+
+
+def _close(one: Any, other: Any, largest: float) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_close(a, b, largest) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_ROUNDING, abs_tol=_ROUNDING * largest)
+    return bool(one == other)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        return ", ".join(f"{one['dtype']} {one['shape']} {one.get('items', one.get('first'))}" for one in value)
+    return str(value)
 
 
 def _shown(event: Event) -> str:

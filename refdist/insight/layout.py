@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from refdist.insight.events import Event
 
+
 class Lane(NamedTuple):
     """What has a row of its own.
 

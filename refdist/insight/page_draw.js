@@ -1,6 +1,6 @@
 
 // The lanes: only what is visible is drawn.
-const LANE = 30, LOST = 12, WIDTHS = [1, 2, 4, 8, 14, 24, 40], SMALL = 8;
+const LANE = 30, LOST = 12, LONGEST = 340, WIDTHS = [1, 2, 4, 8, 14, 24, 40], SMALL = 8;
 let SLOT = 24;
 const view = at("view"), canvas = view.querySelector("canvas"), pen = canvas.getContext("2d");
 function widest(font, texts, least, most) {
@@ -13,7 +13,7 @@ const NAMES = widest("bold 13px system-ui, sans-serif", lanes.map(one => one[NAM
 const LABEL = NAMES + (innerWidth < 600 ? 8 : widest("11px system-ui, sans-serif", lanes.map(one => shortDevice(one[DEVICE])),
                                                       0, innerWidth / 4) + 16);
 const HEAD = 34 + .83 * widest("12px system-ui, sans-serif",
-                               groupList.filter(one => one.members.length).map(one => headName(one.members[0])), 60, 240);
+                               groupList.filter(one => one.members.length).map(one => headName(one.members[0])), 60, LONGEST);
 const spacer = make("div", {"aria-hidden": "true"});
 view.append(spacer);
 const middle = s => LABEL + s * SLOT + SLOT / 2 - view.scrollLeft;
@@ -209,7 +209,7 @@ function heads(seen, width, color) {
     pen.save();
     pen.translate(x, HEAD - 10);
     pen.rotate(-Math.PI / 3.2);
-    pen.fillText(fitting(name, 240), 0, 0);
+    pen.fillText(fitting(name, LONGEST), 0, 0);
     pen.restore();
   }
 }

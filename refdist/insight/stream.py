@@ -49,7 +49,8 @@ Raw = tuple[Any, ...]
 _COMMON = 4
 _NAMES = {
     "replica": ("function",), "meet": ("rendezvous", "call", "op", "axis", "site", "contributed"),
-    "combine": ("rendezvous", "call", "replicas"), "receive": ("rendezvous", "of", "received"), "return": ("returned",), "end": ("of", "how"),
+    "combine": ("rendezvous", "call", "replicas"), "receive": ("rendezvous", "of", "received"),
+    "return": ("returned",), "end": ("of", "how"),
     "write": ("variable", "number", "copy", "copies", "site")}
 _sites: dict[int, Site] = {}
 Moves = Callable[[], Iterable[tuple[str, str, int]]]

@@ -24,7 +24,8 @@ from typing import Any
 from refdist.insight.events import BEGINNINGS, Event
 from refdist.insight.layout import Lane, lane_of_each, lanes_of
 
-_INSTANTS = ("receive", "return", "transfer", "variable", "write", "read", "schedule", "step", "print", "warning", "error")
+_INSTANTS = ("receive", "return", "transfer", "variable", "write", "read", "schedule", "step", "print", "warning",
+             "error")
 _ARROW = "rendezvous"
 
 

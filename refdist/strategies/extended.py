@@ -294,8 +294,10 @@ class StrategyExtended(OneOfAKind):
             if nest.is_nested(value):
                 raise errors.error("RD34", "batch_reduce_to", f"a value is {errors.type_of(value)}",
                                    "Pass one pair for each array.")
-        return recorded("batch_reduce_to", op, None, [value for value, _ in pairs], lambda: self.reduction.reduce_pairs(
-            op, pairs, "batch_reduce_to", options))
+        results: list[Any] = recorded(
+            "batch_reduce_to", op, None, [value for value, _ in pairs],
+            lambda: self.reduction.reduce_pairs(op, pairs, "batch_reduce_to", options))
+        return results
 
     def broadcast_to(self, tensor: object, destinations: object) -> Any:
         """An array on all devices of `destinations`.

@@ -1,0 +1,91 @@
+"""`Recording.diff`: what is a difference between two runs of a program, and what is none."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.insight import Recording
+
+PROGRAM = """import numpy as np, refdist
+def step(x):
+    replica = refdist.get_replica_context()
+    total = replica.all_reduce("SUM", np.float32(x.sum()){extra})
+    w.assign_sub(total / 8)
+    return total
+strategy = {strategy}
+with strategy.scope():
+    w = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
+rows = np.arange(8, dtype=np.float32) * {scale}
+for x in strategy.experimental_distribute_dataset(refdist.data.Dataset.from_tensor_slices(rows).batch(4)):
+    strategy.run(step, (x,))
+"""
+MIRRORED = "refdist.MirroredStrategy([f'GPU:{i}' for i in range(%d)])"
+
+
+def recorded(path: Path, replicas: int = 4, scale: float = 1, extra: str = "", above: str = "") -> Recording:
+    path.write_text(above + PROGRAM.format(strategy=MIRRORED % replicas, scale=scale, extra=extra))
+    with refdist.record() as recording:
+        runpy.run_path(str(path))
+    return recording
+
+
+def test_where_and_when_are_no_differences(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "a.py")
+    (tmp_path / "elsewhere").mkdir()
+    moved = recorded(tmp_path / "elsewhere" / "b.py", above="# a comment\n\n")
+    with refdist.config.replica_order(1):
+        permuted = recorded(tmp_path / "a.py")
+    assert first.diff(moved) is None and first.diff(permuted) is None
+
+
+def test_workers_that_draw_another_seed_do_the_same() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        for x in strategy.experimental_distribute_dataset(refdist.data.Dataset.range(4).batch(4)):
+            strategy.run(lambda x: x, args=(x,))
+
+    both = []
+    for _ in range(2):
+        with refdist.record() as recording:
+            refdist.simulate_workers(program, 2)
+        both.append(recording)
+    assert both[0].diff(both[1]) is None
+
+
+def test_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
+    found = recorded(tmp_path / "a.py").diff(recorded(tmp_path / "a.py", scale=2))
+    assert found is not None and found.mine is not None and found.theirs is not None
+    assert (found.mine.kind, found.mine.replica, found.fields) == ("meet", 1, ("contributed",))
+    assert (found.mine["contributed"][0]["items"], found.theirs["contributed"][0]["items"]) == (1.0, 2.0)
+    assert "a.py:4" in str(found) and str(found) in found._repr_html_().replace("&#x27;", "'")
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 8])
+def test_another_number_of_replicas_is_no_difference_where_results_are_equal(tmp_path: Path, replicas: int) -> None:
+    assert recorded(tmp_path / "a.py").diff(recorded(tmp_path / "a.py", replicas)) is None
+
+
+def test_on_another_number_of_replicas_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
+    # A mean of each replica's rows, summed.
+    wrong = {"extra": " / len(x)"}
+    found = recorded(tmp_path / "a.py", 4, **wrong).diff(recorded(tmp_path / "a.py", 2, **wrong))
+    assert found is not None and found.mine is not None and found.theirs is not None
+    assert (found.mine.kind, found.mine.step, found.fields) == ("receive", 1, ("received",))
+    assert (found.mine["received"][0]["items"], found.theirs["received"][0]["items"]) == (6.0, 3.0)
+
+
+def test_a_recording_that_ends_earlier_differs() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with refdist.record() as short:
+        strategy.reduce("SUM", strategy.run(lambda: np.float32(1)), None)
+    with refdist.record() as long:
+        for _ in range(2):
+            strategy.reduce("SUM", strategy.run(lambda: np.float32(1)), None)
+    found = short.diff(long)
+    assert found is not None and found.mine is None and "only the other recording has event" in str(found)
+    assert long.diff(short).theirs is None
