@@ -307,6 +307,16 @@ CATALOGUE: dict[str, Code] = {
         "replicas, as under TensorFlow 2.21.",
         "Where masks should differ, draw them from a `tf.random.Generator` that is made in the scope: each replica has "
         "a stream of its own."),
+    "RD46": Code(
+        "a replica brings infinity or NaN", DifferenceWarning,
+        "What one replica brings to a sum that is infinite or NaN, all replicas get. The warning comes once for a "
+        "line, with the replica and how many rows it had: the mean of no rows is NaN.",
+        "Look at what that replica computes from its rows; sum the rows and divide by the size of the global batch."),
+    "RD47": Code(
+        "a sum of integers does not fit its dtype", DifferenceWarning,
+        "The sum of the replicas' integers has their dtype, and wraps around where it does not fit. The warning comes "
+        "once for a line.",
+        "Sum a wider dtype: `x.astype(np.int64)`."),
 }
 
 

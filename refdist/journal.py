@@ -84,6 +84,8 @@ worker: Field[int] = Field("the number of the worker that runs, as recordings gi
 # Who, the kind of call, its signature and its call site.
 history: Field[deque[tuple[str, str, Any, Any]]] = Field(
     "the last rendezvous that this worker came to", lambda: deque(maxlen=KEPT), per_worker=True)
+rows: Field[Sequence[int]] = Field(
+    "how many rows the last element of a distributed dataset gave each replica", tuple, per_worker=True)
 NOT_RECORDED = nullcontext()
 
 

@@ -407,7 +407,7 @@ IN_FOLDER = [
      lambda folder: server(folder, True), 3),
 ]
 # Nothing that a program can write: install a package, and restart after a device has failed; and what only warns.
-OUTSIDE = {"RD27", "RD28", "RD35", "RD36"}
+OUTSIDE = {"RD27", "RD28", "RD35", "RD36", "RD46", "RD47"}
 
 
 def plain(value: Any) -> Any:

@@ -72,9 +72,10 @@ class DistributedIterator(Iterator):
                 if str(error) != BUSY:
                     raise
                 raise self._busy() from error
+            journal.rows.value = counts = list(map(_count, step))
             if journal.recording.value is not None:
                 journal.recording.value.write(
-                    "step", counts=list(map(_count, step)),
+                    "step", counts=counts,
                     rows=None if numbers is None else [pairs(_rows_of(part)) for part in numbers])
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]

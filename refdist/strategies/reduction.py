@@ -48,7 +48,7 @@ from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.table import Refusal, word
 from refdist.core.rules.values import REDUCE, Across, Contributed, Reduced, Replicas, Value
 from refdist.core.rules.variables import Kind
-from refdist.strategies import cross_device_ops
+from refdist.strategies import cross_device_ops, watch
 from refdist.strategies.communication import CommunicationOptions
 from refdist.strategies.cross_device_ops import CrossDeviceOps, Destinations, check_parts, through_hooks
 from refdist.strategies.plans import ReductionToOneDevice, plan_of
@@ -83,7 +83,8 @@ class Reduction:
         self._devices = tuple(devices)
         self._everywhere = Destinations(self._devices, len(devices) > 1)
         self._count = len(devices)
-        self._total = transport.layout(devices).total
+        layout = transport.layout(devices)
+        self._total, self._first = layout.total, layout.first
         self._ordered = ordered
         self.lengths_may_differ = lengths_may_differ
         replicas = (Replicas.ONE if self._total == 1 else Replicas.ONE_PER_WORKER if self._count == 1
@@ -113,6 +114,7 @@ class Reduction:
             # A replica context that was entered by hand is alone.
             sources = self._devices if len(calls) == len(self._devices) else self._devices[:len(calls)]
             results = plan.carry_out(self._backend(), op, leaves, sources, self._everywhere, calls[0])
+        watch.look(leaves, results, calls[0], self._first)
         return results[0] if single else list(zip(*results, strict=True))
 
     def reduce(self, op: ReduceOp, contributions: Sequence[Part], target: Destinations, call: CollectiveCall,
@@ -130,7 +132,9 @@ class Reduction:
         if self._plan is None:
             return self._through_hooks(op, [contributions], target, sources, options)[0]
         sources = sources or self._devices[:len(contributions)]
-        return self._plan.carry_out(self._backend(), op, [contributions], sources, target, call)[0]
+        results = self._plan.carry_out(self._backend(), op, [contributions], sources, target, call)
+        watch.look([contributions], results, call, self._first)
+        return results[0]
 
     def _through_hooks(self, op: ReduceOp, leaves: Sequence[Sequence[Part]], target: Destinations,
                        sources: Sequence[str], options: CommunicationOptions | None,

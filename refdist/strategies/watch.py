@@ -1,0 +1,98 @@
+"""What is remarked on in the numbers that replicas bring together, without being asked: each once for a line.
+
+A sum that is finite had finite parts.  So only the sum is looked at, which is one pass over one array where the sum
+itself was one over those of all replicas; who brought what, and whether any row was behind it, is found out afterwards.
+Integers are added a second time in 64 bits, or in floats where they have 64 themselves.
+
+Floats that overflow while they are added, NumPy warns of (`array/float_errors`).  Arrays that are not NumPy's are not
+looked at: they may lie on a device that computes beside the program, which would have to wait for them.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, journal
+from refdist.core import call_site
+from refdist.core.agreement import CollectiveCall
+from refdist.runtime import Field
+
+_told: Field[set[tuple[str, call_site.Site]]] = Field("the lines at which numbers were remarked on", set)
+
+
+def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call: CollectiveCall, first: int) -> None:
+    """Warns of numbers that are infinite or NaN, and of integers that have overflowed.
+
+    Args:
+        leaves: for every leaf the contributions of this worker's replicas.
+        results: for every leaf its copies.
+        call: what led here.
+        first: the number of the first replica.
+    """
+    for parts, copies in zip(leaves, results, strict=True):
+        total = copies[0]
+        if type(total) is np.ndarray:
+            kind = total.dtype.kind
+            if kind == "f":
+                if not (math.isfinite(total) if total.ndim == 0 else _finite(total)):
+                    _not_finite(parts, call, first)
+            elif kind in "iu" and total.size:
+                _overflow(parts, call)
+
+
+def _finite(array: Any) -> bool:
+    flat = array.reshape(-1)
+    # The squares may be too large where the items are not.
+    return math.isfinite(np.vdot(flat, flat)) or bool(np.isfinite(flat).all())
+
+
+def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
+    dense = [np.asarray(getattr(part, "values", part)) for part in parts]
+    having = [i for i, part in enumerate(dense) if not np.isfinite(part).all()]
+    if not having:
+        return  # the sum has overflowed, which NumPy warns of, or another worker brings it
+    part = dense[having[0]]
+    nan = bool(np.isnan(part).any())
+    index = [int(i) for i in np.argwhere(np.isnan(part) if nan else ~np.isfinite(part))[0]]
+    where = f", the first at {index} of replica {first + having[0]}'s array" if index else ""
+    rows = journal.rows.value
+    told = f"; the last batch gave it {errors.counted(rows[having[0]], 'row')}" if len(rows) == len(parts) else ""
+    who = f"replica{'s' if len(having) > 1 else ''} {', '.join(str(first + i) for i in having)}"
+    rest = "" if len(having) == len(parts) else "; what the other replicas bring is finite"
+    _warn("RD46", call, f"{who} {'brings' if len(having) == 1 else 'bring'} {'NaN' if nan else 'infinity'}{where}{told}"
+                        f"{rest}")
+
+
+def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
+    if not all(type(part) is np.ndarray for part in parts):
+        return
+    dtype = parts[0].dtype
+    limits = np.iinfo(dtype)
+    if dtype.itemsize < 8:
+        exact: Any = parts[0].astype(np.int64)
+        for part in parts[1:]:
+            exact = exact + part
+        low, high = int(exact.min()), int(exact.max())
+    else:
+        # Floats of 64 bits tell sums apart that are a whole range of integers apart.
+        near = np.sum([part.astype(np.float64) for part in parts], axis=0)
+        low, high = int(near.min()), int(near.max())
+    slack = 0 if dtype.itemsize < 8 else 2 ** 12
+    if low < limits.min - slack or high > limits.max + slack:
+        _warn("RD47", call, f"the sum is {high if high > limits.max else low}, and {dtype} ends at "
+                            f"{limits.max if high > limits.max else limits.min}")
+
+
+def _warn(code: str, call: CollectiveCall, found: str) -> None:
+    # A worker that is alone makes one call for all that it does outside replicas.
+    alone = not call.call_site
+    key = code, call_site.of(sys._getframe(1)) if alone else call.call_site
+    if key not in _told.value:
+        _told.value.add(key)
+        call_site.warn(str(errors.error(code, "a reduction outside replicas" if alone else call.kind, found)),
+                       errors.DifferenceWarning)

@@ -1,0 +1,104 @@
+"""Numbers that are remarked on without being asked: infinity, NaN, integers that wrap around."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist import runtime
+
+
+def mirrored(count: int = 4) -> refdist.MirroredStrategy:
+    return refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
+
+
+def number() -> int:
+    return int(refdist.get_replica_context().replica_id_in_sync_group)
+
+
+def told(program: Callable[[], object]) -> list[str]:
+    # A line is told of once in a process.
+    with runtime.process.fresh(), warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        program()
+    return [str(one.message) for one in shown if issubclass(one.category, refdist.errors.DifferenceWarning)]
+
+
+def reduced(value: Callable[[int], Any], op: str = "SUM", times: int = 3) -> list[str]:
+    def step() -> Any:
+        return refdist.get_replica_context().all_reduce(op, value(number()))
+
+    return told(lambda: [mirrored().run(step) for _ in range(times)])
+
+
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
+@pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_replica_that_brings_it_is_named_once_for_a_line(op: str, bad: float, word: str, dtype: Any) -> None:
+    [found] = reduced(lambda i: np.array([1, bad if i == 2 else 1], dtype), op)
+    assert found.startswith(f"[RD46] all_reduce: replica 2 brings {word}, the first at [1] of replica 2's array")
+    assert "what the other replicas bring is finite" in found
+
+
+def test_the_rows_of_the_replica_are_told() -> None:
+    def program() -> None:
+        strategy = mirrored(2)
+        rows = refdist.data.Dataset.from_tensor_slices(np.arange(5, dtype=np.float32)).batch(4)
+        for x in strategy.experimental_distribute_dataset(rows):
+            losses = strategy.run(lambda x: x.mean() if len(x) else np.float32(np.nan), args=(x,))
+            strategy.reduce("MEAN", losses, axis=None)
+
+    [found] = told(program)
+    assert "[RD46] a reduction outside replicas: replica 1 brings NaN; the last batch gave it 0 rows" in found
+
+
+def test_an_update_of_a_variable_is_looked_at_too() -> None:
+    def program() -> None:
+        strategy = mirrored(2)
+        with strategy.scope():
+            v = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.SUM)
+        strategy.run(lambda: v.assign_add(np.float32(np.inf) if number() else np.float32(0)))
+
+    [found] = told(program)
+    assert "[RD46] assign_add of variable Variable:0: replica 1 brings infinity" in found
+
+
+@pytest.mark.parametrize(("dtype", "part", "total"), [
+    (np.uint8, 100, 400), (np.int8, -100, -400), (np.int32, 2 ** 30, 2 ** 32), (np.uint32, 2 ** 31, 2 ** 33),
+    (np.int64, 2 ** 62, 2 ** 64), (np.uint64, 2 ** 63, 2 ** 65)])
+def test_integers_that_do_not_fit_are_named_with_their_sum(dtype: Any, part: int, total: int) -> None:
+    [found] = reduced(lambda i: np.array([1, part], dtype))
+    assert found.startswith(f"[RD47] all_reduce: the sum is {total}, and {np.dtype(dtype)} ends at ")
+
+
+@pytest.mark.parametrize("value", [
+    np.float32(1e38), np.full(2, 1e30, np.float32), np.float64(1e308) / 8, np.uint8(63), np.int32(-2 ** 29),
+    np.int64(2 ** 60), np.uint64(2 ** 61), np.zeros((0, 3), np.float32), np.zeros(0, np.int32), np.complex64(1j)])
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
+def test_numbers_that_fit_are_not_remarked_on(value: Any, op: str) -> None:
+    assert reduced(lambda i: value * value.dtype.type(i == 0) if value.dtype.kind == "f" else value, op) == []
+
+
+def test_each_line_is_told_of() -> None:
+    def program() -> None:
+        strategy = mirrored(2)
+        for _ in range(2):
+            strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32(np.nan)))
+            strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32(np.nan)))
+
+    assert len(told(program)) == 2
+
+
+def test_a_worker_tells_of_its_own_replicas() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32([1, 1, 1, np.nan])[number()]))
+
+    with warnings.catch_warnings(record=True):
+        found = told(lambda: refdist.simulate_workers(program, 2, 2))
+    assert [one.partition(";")[0] for one in found] == ["[RD46] all_reduce: replica 3 brings NaN"]
