@@ -386,7 +386,8 @@ def assert_same_structure(nest1: object, nest2: object, check_types: bool = True
         return
     found = difference.between("the first", "the second")
     first, other = (text.split()[1] for text in (difference.first, difference.other))
-    if first != other and "leaf" not in (first, other):
+    mappings = all(" with keys " in text for text in (difference.first, difference.other))  # which differ in keys alone
+    if first != other and "leaf" not in (first, other) and not mappings:
         raise errors.error("RD25", "nest.assert_same_structure", found, "Use the same types of containers.")
     raise errors.error("RD21", "nest.assert_same_structure", found, "Use the same lengths and keys.")
 

@@ -262,6 +262,14 @@ def test_which_structures_are_equal(one: Any, other: Any, equal: bool) -> None:
                 nest.assert_same_structure(first, second)
 
 
+def test_mappings_with_other_keys_are_a_value_error_whatever_their_types() -> None:
+    for one, other in (({"b": 0, "a": 0}, OrderedDict(z=0, y=0)), (Frozen({"a": 0}), {"b": 0})):
+        with pytest.raises(ValueError, match=r"RD21.*Use the same lengths and keys"):
+            nest.assert_same_structure(one, other)
+    with pytest.raises(TypeError, match=r"RD25.*Use the same types of containers"):
+        nest.assert_same_structure({"a": 0}, [0])
+
+
 def test_the_place_of_a_difference_is_named_in_every_kind_of_container() -> None:
     for name, label in (("dict", r"\['b'\]"), ("Mapping", r"\['b'\]"), ("list", r"\[0\]"), ("deque", r"\[0\]"),
                         ("named tuple", r"\.b"), ("attrs", r"\.b"), ("__tf_flatten__", r"\[0\]")):

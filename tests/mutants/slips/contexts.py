@@ -424,6 +424,21 @@ def _() -> None:
             return OneDeviceStrategy("CPU:0").extended.worker_devices
 
 
+@slip("an evaluator has the devices of those that train, too", "strategies.evaluator-works-alone")
+def _() -> None:
+    def others() -> list[str]:
+        resolver = TFConfigClusterResolver()
+        return resolver.cluster_spec().job_tasks("worker") if resolver.task_type == "evaluator" else []
+
+    @instead(refdist.Strategy, "num_replicas_in_sync")
+    def num_replicas_in_sync(right: Any, self: Any) -> Any:
+        return right(self) + len(others())
+
+    @instead(refdist.StrategyExtended, "worker_devices")
+    def worker_devices(right: Any, self: Any) -> Any:
+        return (*right(self), *others())
+
+
 @slip("an evaluator is a worker", "strategies.evaluator-works-alone")
 def _() -> None:
     @instead(MultiWorkerMirroredStrategy, "__init__")
