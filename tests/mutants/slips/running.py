@@ -542,6 +542,14 @@ def _() -> None:
         return np.asarray(regularization_loss, result.dtype) / result.dtype.type(_replicas())
 
 
+@slip("an object of attrs is a part", "run.results-in-attrs-objects")
+def _() -> None:
+    @instead(Strategy, "run")
+    def run(right: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = right(self, *args, **kwargs)
+        return [result] if hasattr(type(result), "__attrs_attrs__") else result
+
+
 @slip("subclasses of list and tuple become lists and tuples", "run.results-keep-their-classes")
 def _() -> None:
     @instead(Strategy, "run")
