@@ -66,7 +66,7 @@ from refdist.core.rules.options import (  # noqa: E402
 from refdist.data.spec import TensorSpec  # noqa: E402
 from refdist.input.distributed import DistributedDataset, DistributedIterator  # noqa: E402
 from refdist.input.options import InputContext, InputOptions  # noqa: E402
-from refdist.insight import breakpoint, explore, record  # noqa: E402
+from refdist.insight import breakpoint, compare, explore, record  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.central_storage import CentralStorageStrategy  # noqa: E402
 from refdist.strategies.cross_device_ops import CrossDeviceOps  # noqa: E402
@@ -99,8 +99,8 @@ __all__ = [
     "MultiWorkerMirroredStrategy", "NcclAllReduce", "OneDeviceStrategy", "ParameterServerStrategy", "PerReplica",
     "ReduceOp", "ReductionToOneDevice", "ReplicaContext", "RunOptions", "Server", "Strategy", "StrategyExtended",
     "SyncOnReadVariable", "TPUStrategy", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
-    "array_module", "breakpoint", "cluster_resolver", "compat", "config", "constant", "coordinator", "data", "device",
-    "errors", "experimental", "explore", "experimental_set_strategy", "get_replica_context", "get_strategy",
+    "array_module", "breakpoint", "cluster_resolver", "compare", "compat", "config", "constant", "coordinator", "data",
+    "device", "errors", "experimental", "explore", "experimental_set_strategy", "get_replica_context", "get_strategy",
     "has_strategy", "in_cross_replica_context", "insight", "nest", "nn", "random", "record", "set_backend",
     "simulate_workers", "tpu", "train", "variable_creator_scope",
 ]

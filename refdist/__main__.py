@@ -10,6 +10,9 @@
 
 `python -m refdist explore script.py`: an asynchronous program under every schedule.  Exit status 0: proved; 1: a fault
 was found; 3: neither; 130: interrupted.  With `--choices`, one schedule: 0 or 1.
+
+`python -m refdist compare script.py`: a program at several numbers of replicas.  Exit status 0: it trains the same;
+1: it does not; 2: wrong arguments; 3: a run failed, or was stopped at the limit; 130: interrupted.
 """
 
 from __future__ import annotations
@@ -60,6 +63,16 @@ def main(arguments: list[str] | None = None) -> int:
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
     show = commands.add_parser("show", help="show a recording as a page, in a browser where there is one")
     show.add_argument("recording", type=Path, help="what --record, REFDIST_RECORD or Recording.save has written")
+    compare = commands.add_parser("compare", help="run a program at several numbers of replicas")
+    compare.add_argument("--replicas", default="1,2,4", metavar="N,N,...", dest="counts",
+                         help="at which numbers of replicas (default 1,2,4); all are compared with the first")
+    compare.add_argument("--workers", type=int, default=1, help="also on so many simulated workers")
+    compare.add_argument("--orders", type=int, default=1, help="in how many other orders of replicas (default 1)")
+    compare.add_argument("--global-batch", type=int, metavar="ROWS",
+                         help="hold this batch where the program multiplies by num_replicas_in_sync")
+    compare.add_argument("--limit", type=float, default=60.0, help="seconds that a run may take (default 60)")
+    compare.add_argument("script", type=Path, help="the program")
+    compare.add_argument("arguments", nargs="*", help="what it is given; after -- whatever it is")
     for command in (run, launch):
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
     for command, given in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*")):
@@ -67,9 +80,13 @@ def main(arguments: list[str] | None = None) -> int:
                              help="let `import tensorflow` of the program find refdist.tf; it may be a notebook")
         command.add_argument("script", type=Path, help="the program")
         command.add_argument("arguments", nargs=given, help="what it is given")
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # argparse takes what follows "--" for arguments of the parser above, too.
+    end = words.index("--") if words[:1] == ["compare"] and "--" in words else len(words)
+    options = parser.parse_args(words[:end])
     if "recording" in options:
         return _show(options.recording)
+    options.arguments += words[end + 1:]
     if not options.script.is_file():
         parser.error(f"there is no file {options.script}")
     if "processes" in options:
@@ -77,6 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error("write -n for workers alone, or --workers and --ps")
         _launch(options)
     interrupts.are_raised()
+    if "counts" in options:
+        return _compare(options)
 
     def script() -> None:
         if options.tensorflow:
@@ -139,6 +158,20 @@ def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
         return 2
     print(report)
     return 130 if report.interrupted else 1 if report.findings else 0 if report.proved else 3
+
+
+def _compare(options: argparse.Namespace) -> int:
+    try:
+        counts = [int(count) for count in options.counts.split(",")]
+        report = refdist.compare(options.script, replicas=counts, workers=options.workers, orders=options.orders,
+                                 global_batch=options.global_batch, limit=options.limit, arguments=options.arguments)
+    except ValueError as error:
+        print(f"python -m refdist compare: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(report)
+    return report.status
 
 
 def _launch(options: argparse.Namespace) -> NoReturn:

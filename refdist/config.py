@@ -24,6 +24,7 @@ from typing import NamedTuple
 from refdist import errors
 from refdist.core import context_stack, devices
 from refdist.core.integers import as_integer, integer
+from refdist.core.scaled import scale
 from refdist.runtime import Field, Late
 
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
@@ -93,6 +94,8 @@ def _counts() -> dict[str, int] | None:
     _stated()
     found = count_devices.value()
     counts = found if _machine.value.counts is None else _machine.value.counts
+    if scale.value is not None and counts is not None:
+        counts = {kind: count and max(count, scale.value.replicas) for kind, count in counts.items()}
     if not _machine.value.divided:
         return counts
     there = _physical_counts()
@@ -330,6 +333,19 @@ def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argu
                                "Use MultiWorkerMirroredStrategy for several workers.",
                                kind=errors.InvalidContextError)
     return full
+
+
+def replica_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argument: str = "device") -> list[str]:
+    """The canonical names of the devices on which a strategy has replicas: those wanted, or as many as `scaled` says.
+
+    Raises:
+        RD24: no such device.  RD25, RD34: a device twice, or one of another task.
+    """
+    if scale.value is None or not wanted:
+        return check_own_devices(strategy, wanted, argument)
+    first = wanted[0]
+    kind = devices.device_type(first.name if isinstance(first, LogicalDevice) else first)
+    return [devices.canonical(f"{kind}:{i}") for i in range(scale.value.replicas)]
 
 
 class replica_order:  # noqa: N801 - used like a function

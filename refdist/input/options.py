@@ -10,6 +10,7 @@ from typing import NamedTuple
 from refdist import errors
 from refdist.core.integers import integer
 from refdist.core.rules.options import InputReplicationMode, UnevenEnd
+from refdist.core.scaled import counted
 
 
 class _Fields(NamedTuple):
@@ -80,7 +81,7 @@ class InputContext:
     @property
     def num_replicas_in_sync(self) -> int:
         """How many replicas there are on all workers."""
-        return self._replicas
+        return counted(self._replicas)
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """The global batch size divided by the number of replicas.

@@ -17,6 +17,7 @@ from refdist.core.callers import require
 from refdist.core.integers import integer
 from refdist.core.rules.calls import Call
 from refdist.core.rules.options import InputReplicationMode, ReduceOp, reduce_op_of
+from refdist.core.scaled import counted
 from refdist.data.dataset import Dataset
 from refdist.data.iterator import Iterator
 from refdist.input import distributed as datasets
@@ -110,7 +111,7 @@ class Strategy(OneOfAKind):
     @property
     def num_replicas_in_sync(self) -> int:
         """Over how many replicas gradients are aggregated."""
-        return self._extended.layout.total
+        return counted(self._extended.layout.total)
 
     @property
     def cluster_resolver(self) -> Any:

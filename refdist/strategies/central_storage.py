@@ -38,7 +38,7 @@ class CentralStorageStrategy(Strategy):
         check_device_list("CentralStorageStrategy", "compute_devices", compute_devices)
         if compute_devices is None:
             compute_devices = config.list_logical_devices("GPU") or ["CPU:0"]
-        full = config.check_own_devices("CentralStorageStrategy", compute_devices)
+        full = config.replica_devices("CentralStorageStrategy", compute_devices)
         if not full:
             raise errors.error("RD34", "CentralStorageStrategy", "compute_devices is empty",
                                "Name at least one device, or pass None for those of the machine.")

@@ -53,4 +53,4 @@ def _check(wanted: Sequence[str | config.LogicalDevice] | None) -> list[str]:
     check_device_list("MirroredStrategy", "devices", wanted)
     if not wanted:
         wanted = config.list_logical_devices("GPU") or config.list_logical_devices("CPU")
-    return config.check_own_devices("MirroredStrategy", wanted)
+    return config.replica_devices("MirroredStrategy", wanted)

@@ -1,0 +1,42 @@
+"""A program that is run at another number of replicas than it was written for, as `refdist.compare` does.
+
+It names its devices, and makes its batch from the number of its replicas.  So what a strategy is given is replaced by
+as many devices of the same type as are asked for; and where the global batch is held, the number of replicas is an int
+whose product with a whole number is that batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from refdist.runtime import Field
+
+
+class Scale(NamedTuple):
+    """At what a program is run.
+
+    Attributes:
+        replicas: how many replicas this process has.
+        global_batch: what a whole number times the number of replicas is; None for their product.
+    """
+
+    replicas: int
+    global_batch: int | None = None
+
+
+scale: Field[Scale | None] = Field("at how many replicas the program is run; None for as many as it says", lambda: None)
+
+
+class Replicas(int):
+    """A number of replicas whose product with a whole number of at least 2 is the global batch that is held."""
+
+    def __mul__(self, other: int) -> int:
+        held = None if scale.value is None else scale.value.global_batch
+        return held if type(other) is int and other > 1 and held is not None else int(self) * other
+
+    __rmul__ = __mul__
+
+
+def counted(replicas: int) -> int:
+    """The number of replicas, as the program gets it."""
+    return replicas if scale.value is None or scale.value.global_batch is None else Replicas(replicas)

@@ -1,0 +1,340 @@
+"""Two runs side by side: what both have, in order, and where they part.
+
+What is compared is what all replicas have in common: each variable after each write, the numbers that the program
+prints outside replicas, and what a function returned.  What is a replica's own is not: contributions, copies of
+variables that are synchronized on reading, what a replica prints.  Nor are the results of collectives, because a right
+program may reduce the number of replicas itself, and divide by it.  Values are aligned by their name and by how often
+they were written, and not by the line.
+
+Sums that are grouped otherwise are rounded otherwise.  `tolerance` is how large a difference is no difference, relative
+to the largest value that the variable has had.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refdist.insight import summaries
+from refdist.insight.events import Event
+from refdist.insight.trial import Trial
+
+# Of the float's eps: a sum of n terms that is grouped otherwise differs by less than n of it, and by about its root.
+ROUNDINGS = 64
+# In float64: 10 million times its eps, which is what training may make of a rounding; and still 60 times finer than the
+# rounding of float32, so that what is larger is none.
+IN_DOUBLE = 1e-9
+_OF_NORMS = 1e-4
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])")
+# Text of what belongs to replicas and devices.
+_OWN = ("PerReplica", "GPU:", "CPU:", "TPU:", "replica_")
+
+
+class Point(NamedTuple):
+    """A value that all replicas have in common.
+
+    Attributes:
+        name: what has the value.
+        times: how often it has had one.
+        step: after how many elements of distributed datasets.
+        line: where it was set; "" where that is not known.
+        value: a summary of each array, or the line that was printed.
+        at: the id of the event.
+    """
+
+    name: str
+    times: int
+    step: int
+    line: str
+    value: Any
+    at: int
+
+
+class Parting(NamedTuple):
+    """Where two runs part.
+
+    Attributes:
+        name, line, step: of the value that differs first.
+        first, second: the value in each, as text.
+        relative: how large the difference is, relative to the largest value; infinite where it is not one of numbers.
+        points: the value in each; None where it does not have that.
+        before: the value of the same variable before that, in each.
+    """
+
+    name: str
+    line: str
+    step: int
+    first: str
+    second: str
+    relative: float
+    points: tuple[Point | None, Point | None]
+    before: tuple[Point | None, Point | None] = (None, None)
+
+
+def points_of(trial: Trial) -> list[Point]:
+    """The values of a run, in order."""
+    own: set[int] = set()
+    alone: set[int] = set()
+    counts: dict[str, int] = {}
+    found: list[Point] = []
+    for event in trial.events:
+        if event.worker:
+            continue  # which has the same variables
+        value: Any
+        if event.kind in ("variable", "write"):
+            if event.fields.get("synchronization") == "ON_READ":
+                own.add(event["number"])
+            copies = event["copies"]
+            if event.kind == "variable" and len(copies) == 1:
+                alone.add(event["number"])
+            # Where there are several copies, the writes of each are followed by one of all.
+            part = event.fields.get("copy") is not None and event["number"] not in alone
+            if event["number"] in own or part or not copies or any(copy != copies[0] for copy in copies):
+                continue
+            name, value = event["variable"].removesuffix(":0"), copies[:1]
+            key = f"{name} {event['number']}"
+        elif event.kind == "print" and event.replica is None and event["stream"] == "stdout":
+            name = key = "printed"
+            value = event["text"]
+        else:
+            continue
+        counts[key] = counts.get(key, 0) + 1
+        found.append(Point(key, counts[key], event.step, (event.fields.get("site") or [""])[0], value, event.id))
+    if trial.returned:
+        found.append(Point("returned", 1, found[-1].step if found else 0, "", trial.returned, len(trial.events)))
+    return found
+
+
+class Aligned:
+    """Two runs side by side.
+
+    Args:
+        first, second: the runs.
+        unstable: texts of printed lines, without numbers, that differ from run to run.
+
+    Attributes:
+        compared: how many values both have.
+        worst: the largest difference that is not counted as one.
+    """
+
+    def __init__(self, first: Trial, second: Trial, unstable: frozenset[str] = frozenset()) -> None:
+        self.first, self.second = first, second
+        self._unstable = unstable
+        self.compared = 0
+        self.worst = 0.0
+
+    def partings(self, whole: bool = True) -> Iterator[Parting]:
+        """Where the runs differ, in the order of the first; nothing where they do not.
+
+        Args:
+            whole: whether both runs have ended, so that one must not have more values than the other.
+        """
+        ones, others = points_of(self.first), points_of(self.second)
+        theirs = {(point.name, point.times): point for point in others if point.name != "printed"}
+        lines = self._lines(ones, others)
+        largest: dict[str, float] = {}
+        previous: dict[str, tuple[Point, Point]] = {}
+        missing: list[Parting] = []
+        ended = {name for name, *_ in ones} ^ {name for name, *_ in others}
+        for point in ones:
+            if point.name == "printed":
+                other = lines.get(point.at)
+            else:
+                other = theirs.pop((point.name, point.times), None)
+            if other is None:
+                if point.name not in ended and point.name != "printed":
+                    ended.add(point.name)
+                    missing.append(_only(point, True))
+                continue
+            if point.name == "printed" and template(point.value) in self._unstable:
+                continue
+            self.compared += 1
+            relative = self._relative(point, other, largest)
+            if relative > 0:
+                place = point if point.line else other
+                name = point.name.rpartition(" ")[0] or point.name
+                yield Parting(name, place.line, point.step, _shown(point.value), _shown(other.value), relative,
+                              (point, other), previous.get(point.name, (None, None)))
+            previous[point.name] = point, other
+        if whole:
+            for point in theirs.values():
+                if point.name not in ended:
+                    ended.add(point.name)
+                    missing.append(_only(point, False))
+            yield from missing
+
+    def _lines(self, ones: list[Point], others: list[Point]) -> dict[int, Point]:
+        # The printed lines that belong together: those with the same text between the numbers.
+        here = [point for point in ones if point.name == "printed"]
+        there = [point for point in others if point.name == "printed"]
+        matcher = difflib.SequenceMatcher(None, [template(point.value) for point in here],
+                                          [template(point.value) for point in there], autojunk=False)
+        return {here[block.a + i].at: there[block.b + i] for block in matcher.get_matching_blocks()
+                for i in range(block.size)}
+
+    def _relative(self, point: Point, other: Point, largest: dict[str, float]) -> float:
+        """How large the difference is; 0 for one that rounding explains."""
+        if isinstance(point.value, str):
+            return self._of_lines(point.value, other.value)
+        if len(point.value) != len(other.value):
+            return float("inf")
+        worst = 0.0
+        for one, two in zip(point.value, other.value, strict=True):
+            if one["dtype"] != two["dtype"] or one["shape"] != two["shape"] or one["nans"] != two["nans"]:
+                return float("inf")
+            found, scale = _distance(one, two)
+            scale = largest[point.name] = max(scale, largest.get(point.name, 0.0))
+            worst = max(worst, self._counted(found, scale, one["dtype"]), _of_norms(one, two))
+        return worst
+
+    def _of_lines(self, one: str, two: str) -> float:
+        if any(text in one for text in _OWN):
+            return 0.0
+        worst = 0.0
+        for x, y in zip(_NUMBER.findall(one), _NUMBER.findall(two), strict=True):
+            if x == y or self._says(x, y):
+                continue
+            # One in the last digit that is shown may be a rounding.
+            digits = 10.0 ** -len(x.partition(".")[2].partition("e")[0]) if "." in x and "e" not in x.lower() else 0.0
+            difference = abs(float(x) - float(y))
+            if difference > digits * 1.01:
+                worst = max(worst, self._counted(difference, max(abs(float(x)), abs(float(y))), "float32"))
+        return worst
+
+    def _says(self, x: str, y: str) -> bool:
+        """Whether these numbers say at how many replicas or workers, or with which batch, the programs are run."""
+        pairs = [(self.first.setting.replicas, self.second.setting.replicas),
+                 (max(self.first.setting.workers, 1), max(self.second.setting.workers, 1))]
+        here, there = global_batch(self.first), global_batch(self.second)
+        pairs += [(here, there), (here // pairs[0][0], there // pairs[0][1])]
+        return (x, y) in {(str(one), str(two)) for one, two in pairs}
+
+    def _counted(self, difference: float, scale: float, dtype: str) -> float:
+        if not difference:
+            return 0.0
+        relative = difference / scale if scale else float("inf")
+        if relative <= tolerance(dtype):
+            self.worst = max(self.worst, relative)
+            return 0.0
+        return relative
+
+
+def template(line: str) -> str:
+    """What a printed line says, without its numbers.
+
+    >>> template("epoch 3: loss 0.25")
+    'epoch #: loss #'
+    """
+    return _NUMBER.sub("#", line)
+
+
+def tolerance(dtype: str) -> float:
+    """How large a relative difference may be that is no difference."""
+    if dtype in ("float64", "complex128"):
+        return IN_DOUBLE
+    if dtype in ("float32", "complex64"):
+        return ROUNDINGS * float(np.finfo(np.dtype(dtype)).eps)
+    return {"float16": 2.0**-6, "bfloat16": 2.0**-3}.get(dtype, 0.0)
+
+
+def global_batch(trial: Trial) -> int:
+    """How many rows the first element of a distributed dataset has on all workers; 0 where there is none."""
+    firsts = {event.worker: sum(event["counts"]) for event in reversed(trial.events) if event.kind == "step"}
+    return sum(firsts.values())
+
+
+def _distance(one: summaries.Summary, two: summaries.Summary) -> tuple[float, float]:
+    # The largest difference of items, and the largest item.
+    pairs = list(zip_longest(_numbers(one), _numbers(two)))
+    finite = [(x, y) for x, y in pairs if np.isfinite(x) and np.isfinite(y)]
+    if any(x != y and not (x != x and y != y) for x, y in pairs if not (np.isfinite(x) and np.isfinite(y))):
+        return float("inf"), 1.0
+    return (max((abs(x - y) for x, y in finite), default=0.0),
+            max((max(abs(x), abs(y)) for x, y in finite), default=0.0))
+
+
+def _of_norms(one: summaries.Summary, two: summaries.Summary) -> float:
+    # Of a large array not all items are recorded; its norm is, to six digits.
+    x, y = (found["norm"] for found in (one, two))
+    if "items" in one or not (isinstance(x, float) and isinstance(y, float)):
+        return 0.0
+    relative = abs(x - y) / max(x, y, 1e-300)
+    return relative if relative > _OF_NORMS else 0.0
+
+
+def _numbers(found: summaries.Summary) -> list[Any]:
+    parts = [found["items"]] if "items" in found else [found["first"], found["min"], found["max"]]
+    return [number for part in parts if part is not None for number in _flat(part)]
+
+
+def _flat(items: Any) -> Iterator[Any]:
+    if isinstance(items, list):
+        for item in items:
+            yield from _flat(item)
+    else:
+        yield complex(items) if isinstance(items, str) and "j" in items else float(items)
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else ", ".join(map(summaries.text, value))
+
+
+def _only(point: Point, here: bool) -> Parting:
+    name = point.name.rpartition(" ")[0] or point.name
+    texts = _shown(point.value), "not written any more"
+    return Parting(name, point.line, point.step, *(texts if here else texts[::-1]), float("inf"),
+                   (point, None) if here else (None, point))
+
+
+class Meeting(NamedTuple):
+    """A rendezvous of all replicas.
+
+    Attributes:
+        call, op, line: what was called, and where.
+        step, run, at: of the replica that came first, and the id of its event.
+        contributed: summaries of what each replica contributed, by its number.
+        received: what the first of them got.
+    """
+
+    call: str
+    op: str | None
+    line: str
+    step: int
+    run: int
+    at: int
+    contributed: dict[int, list[summaries.Summary]]
+    received: list[summaries.Summary]
+
+
+def meetings(trial: Trial) -> list[Meeting]:
+    """The rendezvous of a run, in order, over all of its workers."""
+    found: dict[tuple[str, int], Meeting] = {}
+    numbers: dict[tuple[int, int], int] = {}
+    met: dict[int, tuple[str, int]] = {}
+    counts: dict[int, int] = {}
+    for event in trial.events:
+        if event.kind == "meet" and event.replica is not None:
+            place = event.worker, event["rendezvous"]
+            if place not in numbers:
+                numbers[place] = counts[event.worker] = counts.get(event.worker, 0) + 1
+            key = event["call"], numbers[place]
+            if key not in found:
+                found[key] = Meeting(event["call"], event["op"], (event["site"] or [""])[0], event.step, event.run,
+                                     event.id, {}, [])
+            found[key].contributed[event.replica] = event["contributed"]
+            met[event.id] = key
+        elif event.kind == "receive" and event["of"] in met:
+            meeting = found[met[event["of"]]]
+            if not meeting.received:
+                meeting.received.extend(event["received"])
+    return list(found.values())
+
+
+def steps(trial: Trial) -> list[Event]:
+    """The elements of distributed datasets that were taken."""
+    return [event for event in trial.events if event.kind == "step"]

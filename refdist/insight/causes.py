@@ -1,0 +1,401 @@
+"""Why two runs of a program part: what explains it, from what was recorded.
+
+Each cause is looked for by a function of the table at the end, the strongest evidence first: numbers that fit exactly
+before a line that may matter.  Where none fits, the first call whose result differs is said, and that the cause is not
+known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from refdist.insight import summaries
+from refdist.insight.aligned import Meeting, Parting, _flat, global_batch, meetings, steps, tolerance
+from refdist.insight.draws import GLOBAL
+from refdist.insight.trial import Trial
+
+_MOST_ROWS = 1_000_000
+
+
+class Cause(NamedTuple):
+    """Why two runs part.
+
+    Attributes:
+        title: what kind of cause it is.
+        why: what was seen, in a sentence.
+        advice: what to write instead.
+    """
+
+    title: str
+    why: str
+    advice: str
+
+
+class Case:
+    """Two runs that part.
+
+    Attributes:
+        first, second: the runs; the second is that with more replicas, or in another order.
+        parting: where.
+        shaken: where runs of the same number of replicas part that differ in their order; None where they do not.
+        meeting: the first rendezvous that both came to and whose results differ, in each; None for none.
+        aligned: whether, where there is none, the first came to each of the second.
+    """
+
+    def __init__(self, first: Trial, second: Trial, parting: Parting, shaken: Parting | None = None) -> None:
+        self.first, self.second, self.parting, self.shaken = first, second, parting, shaken
+        self.counts = first.setting.replicas, second.setting.replicas
+        self._all = meetings(second)
+        self.aligned = True
+        self.meeting = next(self._differing(), None)
+
+    def _differing(self) -> Iterator[tuple[Meeting, Meeting]]:
+        # At the same line; or where that is not known, as of code that has none, by the call alone.
+        theirs: dict[tuple[str, ...], list[Meeting]] = {}
+        for one in meetings(self.first):
+            theirs.setdefault((one.call, one.line), []).append(one)
+            theirs.setdefault((one.call,), []).append(one)
+        taken: Counter[tuple[str, ...]] = Counter()
+        for two in self._all:
+            key: tuple[str, ...] = (two.call, two.line) if two.line else (two.call,)
+            others = theirs.get(key, [])
+            at = taken[key]
+            taken[key] += 1
+            if two.step > self.parting.step or two.call in ("merge_call", "gather", "all_gather"):
+                continue
+            if at >= len(others):
+                self.aligned = False
+                continue
+            one = others[at]
+            shapes = [[summary["shape"] for summary in meeting.received] for meeting in (one, two)]
+            if shapes[0] != shapes[1]:
+                continue
+            x, y = _items(one.received), _items(two.received)
+            counts = _all_are(x, self.counts[0]) and _all_are(y, self.counts[1])
+            if x and not counts and not _near(x, y, _loosest(one, two)):
+                yield one, two
+
+    def rows(self) -> list[int] | None:
+        """How many rows each replica of the second has where it parts, by replica; None where that is not known."""
+        found = [count for event in steps(self.second) if event.step == self.parting.step for count in event["counts"]]
+        return found or None
+
+    def results(self) -> tuple[list[Any], list[Any]]:
+        """What the first call that differs came to in each; of one that adds to a variable, what it has added."""
+        assert self.meeting is not None
+        one, two = self.meeting
+        x, y = _items(one.received), _items(two.received)
+        if two.call.startswith(("assign_add of", "assign_sub of")) and two.line == self.parting.line:
+            x, y = self.changes() or (x, y)
+        return x, y
+
+    def changes(self) -> tuple[list[Any], list[Any]] | None:
+        """By how much the value that differs has changed in each; None where it is not one of numbers."""
+        found: list[list[Any]] = []
+        for point, before in zip(self.parting.points, self.parting.before, strict=True):
+            if point is None or isinstance(point.value, str):
+                return None
+            then = [0.0] * len(_items(point.value)) if before is None else _items(before.value)
+            found.append([x - y for x, y in zip(_items(point.value), then, strict=False)])
+        return found[0], found[1]
+
+    def earlier(self, meeting: Meeting) -> Meeting | None:
+        """The call of the same run whose result is what is contributed to this one."""
+        contributed = _items(meeting.contributed[min(meeting.contributed)])
+        return next((one for one in self._all if one.run == meeting.run and one.at < meeting.at
+                     and one.call == "all_reduce" and _items(one.received) == contributed), None)
+
+
+def cause_of(case: Case) -> Cause:
+    """What explains it best."""
+    for look in _CAUSES:
+        cause = look(case)
+        if cause is not None:
+            return cause
+    return _unknown(case)
+
+
+def of_itself(first: Trial, again: Trial, hashes: bool, parting: Parting) -> Cause:
+    """Why a program differs from itself.
+
+    Args:
+        hashes: whether it is the same where the hash seed is.
+    """
+    if hashes:
+        return Cause("HASH ORDER", "with another hash seed the same run differs, with the same one it does not: the "
+                     "order of a set, or hash() of a text, decides",
+                     "Sort what comes out of a set before looping over it.")
+    seeded = {draw.made for draw in first.draws if draw.seed not in (None, "None")}
+    for draw in first.draws:
+        if draw.seed == "None" or (draw.seed is None and draw.made == GLOBAL and GLOBAL not in seeded):
+            what = "a random generator is made without a seed" if draw.seed else (
+                "random numbers are drawn from a generator that was not seeded")
+            return Cause("NO SEED", f"{what} ({_short(draw.line)})",
+                         "Seed it: without that, nothing can be said of other numbers of replicas.")
+    return Cause("DIFFERS FROM ITSELF", "two runs at the same number of replicas differ: by the time, by random "
+                 "numbers that have no seed, or by files that other programs write",
+                 "Make the program repeatable first: without that, nothing can be said of other numbers of replicas.")
+
+
+def _batch(case: Case) -> Cause | None:
+    (a, b), (here, there) = case.counts, (global_batch(case.first), global_batch(case.second))
+    if not here or here == there or here * b != there * a:
+        return None
+    return Cause("GLOBAL BATCH", f"its global batch is {here // a} times the number of replicas: {here} rows on {a}, "
+                 f"{there} on {b}; so it takes other steps, which is no mistake",
+                 f"Compare with the same batch: --global-batch {there}, or global_batch={there}.")
+
+
+def _rows(case: Case) -> Cause | None:
+    if case.first.ended != "returned" or case.second.ended != "returned":
+        return None
+    here, there = _seen(case.first), _seen(case.second)
+    if not here[1] or not there[1] or here[1] == there[1]:
+        return None
+    (a, b), fewer = map(str, (case.first.setting, case.second.setting)), there[1] < here[1]
+    told = f"in all, {here[1]} rows are taken on {a} and {there[1]} on {b}"
+    if here[0] is not None and there[0] is not None:
+        some = sorted(here[0] - there[0]) if fewer else sorted(there[0] - here[0])
+        times = Counter(there[0][row] for row in some)
+        often = times.most_common(1)[0][0]
+        what = "never" if not often else "twice" if often == 2 else f"{often} times"
+        told += f"; {_listed(some)} {'is' if len(some) == 1 else 'are'} seen {what} there"
+    kind = "ROWS NEVER SEEN" if fewer else "ROWS SEEN TWICE"
+    return Cause(kind, told, "Let experimental_distribute_dataset divide one dataset, or shard it once, by "
+                 "`dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`; look at "
+                 "`distributed.explain()`, and at drop_remainder.")
+
+
+def _scaled(case: Case) -> Cause | None:
+    if case.meeting is None:
+        return None
+    one, two = case.meeting
+    (a, b), where = case.counts, f"{two.call} at {_short(two.line)}"
+    x, y = case.results()
+    parts = [_items(part) for _, part in sorted(two.contributed.items())]
+    alike = len(parts) > 1 and all(part == parts[0] for part in parts)
+    factor = b / a
+    if _near([factor * item for item in x], y, _loosest(one, two)):
+        times = f"{factor:g} times what it is on {a}"
+        if alike:
+            earlier = case.earlier(two)
+            if earlier is not None:
+                return Cause("REDUCED TWICE", f"{where} gets {times}: what each replica contributes is already the "
+                             f"result of {earlier.call} at {_short(earlier.line)}, the same on all, and is summed "
+                             "again",
+                             "Reduce once: leave the first reduction out, or write aggregation=ONLY_FIRST_REPLICA.")
+            undistributed = _undistributed(case, f"{where} gets {times}")
+            return undistributed or Cause("THE SAME SUMMED", f"{where} gets {times}: all replicas contribute the same "
+                                          f"value, {_text(two)}", "Sum what differs between replicas; add what is the "
+                                          "same on all after the reduction, or use MEAN.")
+        return Cause("MEANS SUMMED", f"{where} gets {times}: each replica contributes a mean over its own rows, "
+                     f"{_parts(two)}, and the sum of {b} means is {b} means",
+                     "Divide by the global batch (`nn.compute_average_loss(loss, global_batch_size=...)`), or reduce "
+                     "with MEAN.")
+    if _near([item / factor for item in x], y, _loosest(one, two)):
+        return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(two)} are sums over "
+                     "the rows of a replica, or are divided by the number of replicas already, and are divided once "
+                     "more",
+                     "Divide once: reduce with SUM what was divided by the global batch, or with MEAN what is a mean.")
+    return None
+
+
+def _undistributed(case: Case, told: str) -> Cause | None:
+    if steps(case.second):
+        return None
+    return Cause("NOT DISTRIBUTED", f"{told}: all replicas do the same, and no distributed dataset is used, so that "
+                 "each computes with the whole batch, or a constant is summed", "Loop over "
+                 "strategy.experimental_distribute_dataset(dataset), so that each replica gets its part.")
+
+
+def _means(case: Case) -> Cause | None:
+    rows = case.rows()
+    if case.meeting is None or rows is None or len(set(rows)) < 2 or case.meeting[1].op == "SUM":
+        return None
+    two = case.meeting[1]
+    if two.op is None and "aggregated" not in two.call and len(two.contributed) < 2:
+        return None
+    return Cause("MEAN OF MEANS", f"{two.call} at {_short(two.line)} takes the mean of what replicas contribute, and "
+                 f"they have {', '.join(map(str, rows))} rows: the mean of their means is not the mean over all rows",
+                 "Sum over rows, all_reduce the sums and the numbers of rows with SUM, and divide; or drop the "
+                 "remainder.")
+
+
+def _changes(case: Case) -> Cause | None:
+    """The change of a variable is k times as large, and no call explains it."""
+    if case.meeting is not None and case.meeting[1].call.endswith(f" of variable {case.parting.name}:0"):
+        return None
+    changes = case.changes()
+    if changes is None:
+        return None
+    x, y = changes
+    a, b = case.counts
+    loose = 1e-3  # of a difference of rounded numbers
+    line = _short(case.parting.line)
+    for factor, text in ((b / a, f"{b / a:g} times"), (a / b, f"1/{b / a:g} of")):
+        if factor != 1 and x and any(x) and _near([factor * item for item in x], y, loose):
+            told = f"the change of {case.parting.name} at {line} is {text} what it is on {a}"
+            if factor > 1 and case.meeting is None:
+                undistributed = _undistributed(case, told) if not meetings(case.second) else None
+                if undistributed:
+                    return undistributed
+            if case.meeting is None and case.aligned and meetings(case.second):
+                return Cause("MULTIPLIED AFTER REDUCING", f"{told}, although what is reduced is the same: something is "
+                             "multiplied or divided by the number of replicas after that, such as the learning rate",
+                             "Leave that out to train as on one replica with the same global batch.")
+            return Cause("SCALED BY THE NUMBER OF REPLICAS", f"{told}: what was reduced is summed and divided by a "
+                         "part's rows, or divided by the number of replicas once more",
+                         "Divide by the global batch once, and reduce with SUM; or reduce means with MEAN.")
+    return None
+
+
+def _alike_seeded(case: Case) -> Cause | None:
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for draw in case.second.draws:
+        if draw.seed not in (None, "None") and draw.replica is not None:
+            seeds.setdefault((draw.line, draw.seed or ""), set()).add(draw.replica)
+    for (line, seed), replicas in seeds.items():
+        if len(replicas) > 1:
+            return Cause("ONE SEED", f"replicas {_listed(sorted(replicas), '')} make a generator with the seed {seed} "
+                         f"({_short(line)}), so all of them draw the same numbers",
+                         "Add the replica to the seed: default_rng([seed, context.replica_id_in_sync_group]), or draw "
+                         "from a refdist.random.Generator made outside.")
+    return None
+
+
+def _shared_generator(case: Case) -> Cause | None:
+    for draw in case.second.draws:
+        if draw.replica is None or draw.seed is not None:
+            continue
+        if draw.made == GLOBAL:
+            return Cause("GLOBAL RANDOM STATE", f"replicas draw random numbers from the global generator "
+                         f"({_short(draw.line)}), of which each takes what the one before has left",
+                         "Draw from a refdist.random.Generator, which has a stream for each replica, or from "
+                         "default_rng([seed, context.replica_id_in_sync_group]).")
+        if draw.maker is None:
+            return Cause("SHARED GENERATOR", f"replicas draw random numbers ({_short(draw.line)}) from one generator, "
+                         f"made at {_short(draw.made)}, of which each takes what the one before has left",
+                         "Give each replica a generator: default_rng([seed, context.replica_id_in_sync_group]).")
+    return None
+
+
+def _state(case: Case) -> Cause | None:
+    if case.shaken is None:
+        return None
+    return Cause("SHARED PYTHON STATE", "the order in which replicas run decides, too "
+                 f"({case.shaken.name} at {_short(case.shaken.line)}): replicas read and write something of Python "
+                 "that they have in common: a counter, a list, an attribute",
+                 "Give each replica its own, or use a variable.")
+
+
+def _own_generator(case: Case) -> Cause | None:
+    draw = next((one for one in case.second.draws if one.replica is not None and one.maker is not None), None)
+    return draw and Cause("RANDOM NUMBERS OF EACH REPLICA", "each replica draws numbers of its own "
+                          f"({_short(draw.line)}), which with another number of replicas are others; that is no "
+                          "mistake, and hides any other",
+                          "Compare without them: no dropout, no augmentation.")
+
+
+def _unknown(case: Case) -> Cause:
+    if case.meeting is None:
+        return Cause("NOT KNOWN", "no collective call has another result before that", "Look at the line: what it "
+                     "writes depends on the number of replicas.")
+    one, two = case.meeting
+    names = [event["variable"].removesuffix(":0") for event in case.second.events
+             if event.kind == "variable" and event["synchronization"] == "ON_READ" and not event.worker]
+    read = f", or reads its own copy of {names[0]}" if names else ""
+    return Cause("NOT KNOWN", f"the first call with another result is {two.call} at {_short(two.line)}, which gets "
+                 f"{_short_text(one.received)} on {case.counts[0]} and {_short_text(two.received)} on "
+                 f"{case.counts[1]}; replicas contribute {_parts(two)}. Something is computed from the rows of one "
+                 f"replica that is meant over all: a statistic of the batch, a norm, pairs of rows{read}",
+                 "Reduce what it is computed from before that.")
+
+
+def of_order(case: Case) -> Cause:
+    """Why two orders of replicas come to different results."""
+    cause = _shared_generator(case)
+    if cause is not None:
+        return cause
+    told = ""
+    for one, two in zip(meetings(case.first), meetings(case.second), strict=False):
+        differing = [replica for replica in one.contributed if one.contributed[replica] != two.contributed.get(replica)]
+        if differing:
+            replica = differing[0]
+            told = (f"; replica {replica} contributes {_short_text(one.contributed[replica])} to {one.call} at "
+                    f"{_short(one.line)} in the order of the numbers, and {_short_text(two.contributed[replica])} in "
+                    "another")
+            break
+    return Cause("SHARED PYTHON STATE", "replicas read and write something of Python that they have in common: a "
+                 f"counter, a list, an attribute{told}", "Give each replica its own, or use a variable.")
+
+
+_CAUSES: tuple[Callable[[Case], Cause | None], ...] = (
+    _batch, _rows, _scaled, _changes, _alike_seeded, _shared_generator, _means, _state, _own_generator)
+
+
+def _seen(trial: Trial) -> tuple[Counter[int] | None, int]:
+    # How often each row was taken, where that is known, and how many rows in all.
+    total = sum(sum(event["counts"]) for event in steps(trial))
+    seen: Counter[int] = Counter()
+    if total > _MOST_ROWS:
+        return None, total
+    for event in steps(trial):
+        if event["rows"] is None:
+            return None, total
+        for spans in event["rows"]:
+            for first, last in spans or ():
+                seen.update(range(first, last + 1))
+    return seen, total
+
+
+def _items(found: list[summaries.Summary]) -> list[Any]:
+    return [item for one in found if one["dtype"] != "bool" and one["shape"] is not None
+            for part in ([one["items"]] if "items" in one else [one["first"], one["min"], one["max"]])
+            if part is not None for item in _flat(part)]
+
+
+def _loosest(*found: Meeting) -> float:
+    return max([1e-5, *(tolerance(one["dtype"]) for meeting in found for one in meeting.received)])
+
+
+def _near(x: list[Any], y: list[Any], relative: float) -> bool:
+    scale = max([abs(item) for item in (*x, *y) if item == item and abs(item) != float("inf")], default=0.0)
+    return len(x) == len(y) and all(one == two or abs(one - two) <= relative * scale
+                                    for one, two in zip(x, y, strict=True))
+
+
+def _all_are(items: list[Any], number: int) -> bool:
+    return all(item == number for item in items)
+
+
+def _short(place: str) -> str:
+    return PurePath(place).name if place else "an unknown line"
+
+
+def _short_text(found: list[summaries.Summary]) -> str:
+    text = ", ".join(map(summaries.text, found))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _text(meeting: Meeting) -> str:
+    return _short_text(meeting.contributed[min(meeting.contributed)])
+
+
+def _parts(meeting: Meeting) -> str:
+    parts = [_short_text(part) for _, part in sorted(meeting.contributed.items())]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if 1 < len(parts) <= 4 else ", ".join(parts[:4])
+
+
+def _listed(numbers: list[int], noun: str = "row") -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans[:6])
+    text += ", ..." * (len(spans) > 6)
+    return f"{noun}{'s' * (len(numbers) != 1)} {text}" if noun else text

@@ -1,0 +1,395 @@
+"""`refdist.compare`: does a program train the same on N replicas as on one?
+
+In this order: the fewest replicas, twice and with another hash seed, because nothing can be said of a program that
+differs from itself; each other number of replicas; the same on several workers, where the program has a strategy for
+them; and the most replicas in permuted orders.  Where two runs part by little, both are run again in float64: what is a
+rounding becomes a billion times smaller, and what is not stays.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from refdist import errors, notebook
+from refdist.coordinator.values import not_on_a_worker
+from refdist.core.integers import integer
+from refdist.insight import aligned, causes, trial
+from refdist.insight.aligned import Aligned, Parting
+from refdist.insight.causes import Case, Cause
+from refdist.insight.trial import Program, Setting, Trial
+
+# What differs by more is not a rounding, and is not run again in float64.
+_LARGE = 1e-2
+# Training makes a rounding larger from value to value, and another difference comes at once: with more than this times
+# the largest one before it.  Where there is none before, with this times 1e-9 in float64, and times 1e-6 in float32.
+_GROWTH = 100.0
+_ROUNDED = 1e-6
+_STRATEGY_OF_WORKERS = "MultiWorkerMirroredStrategy"
+
+
+class Difference(NamedTuple):
+    """Where a run parts from the one that it is compared with, and why.
+
+    Attributes:
+        first, second: the runs, in words: "1 replica", "4 replicas in order 1".
+        name, line, step: of the first value that differs; the step is how many elements of distributed datasets had
+            been taken.
+        values: that value in each.
+        cause: what kind of cause it is, such as "MEANS SUMMED" or "NOT KNOWN"; docs/compare.md lists them.
+        why: what was seen.
+        advice: what to write instead.
+    """
+
+    first: str
+    second: str
+    name: str
+    line: str
+    step: int
+    values: tuple[str, str]
+    cause: str
+    why: str
+    advice: str
+
+    def __str__(self) -> str:
+        where = f"{self.name} at {self.line}" if self.line else self.name
+        width = max(len(self.first), len(self.second))
+        return "\n".join([f"{self.cause}: {self.second} against {self.first}",
+                          f"  {'step ' + str(self.step) if self.step else 'before the first step'}, {where}",
+                          f"    {self.first.ljust(width)}  {self.values[0]}", f"    {self.second.ljust(width)}  "
+                          f"{self.values[1]}", f"  why: {self.why}", f"  write: {self.advice}"])
+
+
+class Comparison:
+    """What `refdist.compare` returns; `print` shows it.
+
+    Attributes:
+        differences: where the runs part, one for each run that parts.
+        failures: (a run, why it could not be compared).
+        runs: what was run, in words.
+        compared: how many values were found equal, over all runs.
+        notes: what is to be known of the comparison.
+    """
+
+    def __init__(self) -> None:
+        self.differences: list[Difference] = []
+        self.failures: list[tuple[str, str]] = []
+        self.runs: list[str] = []
+        self.compared = 0
+        self.notes: list[str] = []
+
+    @property
+    def same(self) -> bool:
+        """Whether all runs came to the same, and each could be compared."""
+        return not self.differences and not self.failures
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command: 0 where it trains the same, 1 where not, 3 where that cannot be said."""
+        return 1 if self.differences else 3 if self.failures else 0
+
+    def assert_same(self) -> None:
+        """For tests.
+
+        Raises:
+            AssertionError: runs part, or could not be compared; its text is the report.
+        """
+        if not self.same:
+            raise AssertionError(str(self))
+
+    def _head(self) -> str:
+        if self.differences:
+            parted = errors.counted(len(self.differences), "run")
+            return f"it does not train the same: {parted} of {len(self.runs)} differ"
+        if self.failures:
+            return "it cannot be said whether it trains the same"
+        return f"it trains the same in {errors.counted(len(self.runs), 'run')}: {self.compared:,} values are equal"
+
+    def __str__(self) -> str:
+        return "\n".join([
+            self._head(), f"  runs: {'; '.join(self.runs)}", *(f"  note: {note}" for note in self.notes),
+            *(f"  {run}: {why}" for run, why in self.failures), *(f"\n{one}" for one in self.differences)])
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.runs)} runs: {self._head()}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("runs", "; ".join(self.runs)), *(("note", note) for note in self.notes), *self.failures]
+        tables = [notebook.table(self._head(), rows)]
+        for one in self.differences:
+            where = f"step {one.step}, {one.name} at {one.line}" if one.line else f"step {one.step}, {one.name}"
+            tables.append(notebook.table(one.cause, [
+                ("where", where), (one.first, one.values[0]), (one.second, one.values[1]), ("why", one.why),
+                ("write", one.advice)]))
+        return "".join(tables)
+
+
+def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas: Sequence[int] = (1, 2, 4),
+            workers: int = 1, orders: int = 1, global_batch: int | None = None, limit: float = 60.0,
+            arguments: Sequence[str] = ()) -> Comparison:
+    """Runs a program at several numbers of replicas, and says where the runs part, and why.
+
+    Compared are the values of variables, the numbers that are printed outside replicas, and what a function returns,
+    but for the rounding of sums.  Each run is a process in a folder of its own.  The strategy of the program gets as
+    many devices as are asked for, whichever it names.
+
+    Args:
+        program: the path of a script; or a function, which makes its strategy and variables anew.  Only a script has
+            fresh hash seeds, and is run in float64 where a difference is small.
+        replicas: the numbers of replicas; all are compared with the first.
+        workers: a number of simulated workers that share the replicas, where it divides them and the program has a
+            MultiWorkerMirroredStrategy; 1 for none.
+        orders: in how many other orders the replicas run, of the largest number.
+        global_batch: what a whole number times `num_replicas_in_sync` is to be in every run; None for their product.
+        limit: how many seconds a run may take.
+        arguments: those of a script.
+
+    >>> import numpy as np, refdist
+    >>> def program():
+    ...     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    ...     with strategy.scope():
+    ...         w = refdist.Variable(0.0, name="w")
+    ...     def step(rows):
+    ...         replica = refdist.get_replica_context()
+    ...         gradient = replica.all_reduce("SUM", rows.mean())
+    ...         replica.merge_call(lambda s, g: s.extended.update(w, lambda v, g: v.assign_sub(g), (g,)), (gradient,))
+    ...     rows = refdist.data.Dataset.range(8).map(np.float32).batch(8)
+    ...     for batch in strategy.experimental_distribute_dataset(rows):
+    ...         strategy.run(step, (batch,))
+    >>> refdist.compare(program, replicas=(1, 2)).differences[0].cause
+    'MEANS SUMMED'
+
+    Raises:
+        RD25, RD34: bad arguments.  RD09: in a scheduled function.
+    """
+    not_on_a_worker("compare")
+    if not callable(program):
+        program = _script(program)
+    counts = [_at_least_one(count, "an element of replicas") for count in _listed(replicas, "replicas")]
+    if len(counts) < 2 or len(set(counts)) < len(counts):
+        raise errors.error("RD34", "compare", f"replicas is {replicas!r}",
+                           "Pass at least two different numbers, such as (1, 2, 4).")
+    among = _at_least_one(workers, "workers")
+    if among > 1 and not any(count % among == 0 for count in counts):
+        raise errors.error("RD34", "compare", f"workers is {workers}, and no number of replicas is a multiple of it",
+                           f"Pass one to replicas, such as {2 * among}.")
+    permuted = integer(orders, "orders", "compare")
+    if permuted < 0:
+        raise errors.error("RD34", "compare", f"orders is {orders}", "Pass 0 or more.")
+    if global_batch is not None:
+        global_batch = _at_least_one(global_batch, "global_batch")
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < float("inf"):
+        raise errors.error("RD34", "compare", f"limit is {limit!r}", "Pass a number of seconds above 0.")
+    base = Setting(counts[0], 1 if among > 1 else 0, global_batch=global_batch,
+                   arguments=tuple(map(str, _listed(arguments, "arguments"))))
+    with tempfile.TemporaryDirectory(prefix="refdist-compare-") as folder:
+        return _Comparing(program, base, Path(folder), float(limit)).compare(counts[1:], among, permuted)
+
+
+def _script(program: object) -> str:
+    if not isinstance(program, (str, os.PathLike)):
+        raise errors.error("RD25", "compare", f"program is {program!r}", "Pass the path of a script, or a function.")
+    path = os.fspath(program)
+    if not os.path.isfile(path):
+        raise errors.error("RD34", "compare", f"there is no file {path!r}", "Pass the path of a script.")
+    return os.path.abspath(path)
+
+
+def _listed(value: object, name: str) -> list[object]:
+    if isinstance(value, (list, tuple, range)):
+        return list(value)
+    raise errors.error("RD25", "compare", f"{name} is {value!r}", "Pass a list or a tuple.")
+
+
+def _at_least_one(value: object, name: str) -> int:
+    number = integer(value, name, "compare")
+    if number < 1:
+        raise errors.error("RD34", "compare", f"{name} is {number}", "Pass 1 or more.")
+    return number
+
+
+class _Comparing:
+    def __init__(self, program: Program, base: Setting, folder: Path, limit: float) -> None:
+        self._program, self._setting, self._folder, self._limit = program, base, folder, limit
+        self._report = Comparison()
+        self._runs = 0
+        self._doubles: dict[Setting, Trial] = {}
+        self._unstable: frozenset[str] = frozenset()
+
+    def compare(self, counts: Sequence[int], workers: int, orders: int) -> Comparison:
+        report, at_first = self._report, self._setting
+        base = self._tried(at_first)
+        if base is None or not self._is_itself(base):
+            return report
+        pairs: list[tuple[Trial, Trial]] = []
+        trials = [base]
+        for count in counts:
+            other = self._tried(at_first._replace(replicas=count))
+            if other is not None:
+                trials.append(other)
+                pairs.append((base, other))
+        if workers > 1:
+            pairs += self._of_workers(trials, workers)
+        most = max(trials, key=lambda one: one.setting.replicas)
+        shaken: Parting | None = None
+        by_order: list[tuple[Trial, Trial, Parting]] = []
+        for seed in range(1, orders + 1) if most.setting.replicas > 1 else ():
+            other = self._tried(most.setting._replace(order=seed, hashes=self._hashes(seed)))
+            if other is None:
+                continue
+            parting = self._parting(most, other)
+            if parting is not None:
+                shaken = shaken or parting[0]
+                by_order.append((*parting[1:], parting[0]))
+        for first, second in pairs:
+            parting = self._parting(first, second)
+            if parting is not None:
+                case = Case(parting[1], parting[2], parting[0], shaken)
+                self._add(case, causes.cause_of(case))
+        for one, two, parted in by_order[:1]:
+            case = Case(one, two, parted)
+            self._add(case, causes.of_order(case))
+        self._notes(base, trials)
+        if not report.differences and not report.failures and not report.compared:
+            report.failures.append(("all", "the program has no variable, prints no number outside replicas and "
+                                    "returns none"))
+        return report
+
+    def _hashes(self, seed: int) -> int:
+        return seed if isinstance(self._program, str) else 0
+
+    def _run(self, setting: Setting) -> Trial:
+        self._runs += 1
+        return trial.run(self._program, setting, self._folder / str(self._runs), self._limit)
+
+    def _tried(self, setting: Setting) -> Trial | None:
+        """A run; None where it cannot be compared, which is reported."""
+        found = self._run(setting)
+        self._report.runs.append(str(setting))
+        if found.ended in ("raised", "died"):
+            if setting != self._setting and found.events and found.ended == "raised":
+                self._raised(found)
+            else:
+                self._report.failures.append((str(setting), found.text or "it died"))
+            return None
+        if found.ended != "returned":
+            steps = len(aligned.steps(found))
+            what = (f"it was stopped after {self._limit:g} s" if found.ended == "limit"
+                    else f"it was stopped after {trial.EVENTS:,} events")
+            self._report.failures.append((str(setting), f"{what}, in step {steps}; it is compared until there"))
+        replicas = {event.replica for event in found.events if event.kind == "replica"}
+        if replicas and len(replicas) != setting.replicas:
+            found_on = errors.counted(len(replicas), "replica")
+            self._report.failures.append((str(setting), f"the program runs on {found_on} all the same: its strategy "
+                                          "does not take the devices that it is given"))
+            return None
+        return found
+
+    def _raised(self, found: Trial) -> None:
+        last = next((event for event in reversed(found.events) if event.kind == "error"), None)
+        line = (last.fields.get("site") or [""])[0] if last else ""
+        self._report.differences.append(Difference(
+            str(self._setting), str(found.setting), "the program", line, len(aligned.steps(found)),
+            ("goes on", "raises an exception"), "AN EXCEPTION", found.text, "Mend this first."))
+
+    def _is_itself(self, base: Trial) -> bool:
+        """Whether a second run comes to the same; lines whose numbers differ are not compared from then on."""
+        again = self._tried(base.setting._replace(hashes=self._hashes(1)))
+        if again is None:
+            return False
+        whole = base.ended == again.ended == "returned"
+        partings = list(Aligned(base, again).partings(whole))
+        real = next((one for one in partings if one.name != "printed"), None)
+        if real is not None:
+            hashes = False
+            if isinstance(self._program, str):
+                third = self._run(base.setting)
+                hashes = not any(one.name != "printed" for one in Aligned(base, third).partings(whole))
+            self._add(Case(base, again, real), causes.of_itself(base, again, hashes, real))
+            return False
+        unstable = [aligned.template(one.points[0].value) for one in partings if one.points[0] is not None]
+        self._unstable = frozenset(unstable)
+        if unstable:
+            self._report.notes.append("printed lines whose numbers differ from run to run are not compared: "
+                                      f"{unstable[0]!r}")
+        return True
+
+    def _of_workers(self, trials: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, Trial]]:
+        strategies = {event["strategy"] for event in trials[0].events if event.kind == "run"}
+        if _STRATEGY_OF_WORKERS not in strategies:
+            self._report.notes.append(f"it is not run on workers, as it has no {_STRATEGY_OF_WORKERS}")
+            return
+        for one in trials:
+            if one.setting.replicas % workers == 0:
+                other = self._tried(one.setting._replace(workers=workers))
+                if other is not None:
+                    yield one, other
+
+    def _parting(self, first: Trial, second: Trial) -> tuple[Parting, Trial, Trial] | None:
+        """Where two runs part, and these runs, in float64 where that was needed; None where they do not part."""
+        whole = first.ended == second.ended == "returned"
+        both = Aligned(first, second, self._unstable)
+        partings = list(both.partings(whole))
+        self._report.compared += both.compared
+        found = next(iter(partings), None)
+        if found is None or found.relative > _LARGE or first.setting.replicas == second.setting.replicas:
+            return found and (found, first, second)
+        doubles = [self._in_double(one.setting) for one in (first, second)]
+        if all(one is not None and _is_double(one) for one in doubles):
+            one, two = doubles
+            assert one is not None and two is not None
+            found = _jump(Aligned(one, two, self._unstable).partings(whole), aligned.IN_DOUBLE)
+            if found is not None:
+                return found, one, two
+            self._note_of(partings, "and is a rounding: in float64 the runs are equal, but for one")
+            return None
+        found = _jump(partings, _ROUNDED)
+        if found is None:
+            self._note_of(partings, "and is taken for a rounding that grows: the program was not run in float64")
+        return found and (found, first, second)
+
+    def _in_double(self, setting: Setting) -> Trial | None:
+        if not isinstance(self._program, str):
+            return None
+        if setting not in self._doubles:
+            self._doubles[setting] = self._run(setting._replace(double=True))
+        found = self._doubles[setting]
+        return found if found.ended == "returned" else None
+
+    def _note_of(self, partings: Sequence[Parting], what: str) -> None:
+        worst = max(partings, key=lambda one: one.relative)
+        note = f"{worst.name} differs by {worst.relative:.1g} of its size in step {worst.step}, {what}"
+        self._report.notes.append(note)
+
+    def _notes(self, base: Trial, trials: Sequence[Trial]) -> None:
+        held = base.setting.global_batch
+        if held is None:
+            return
+        for one in trials:
+            batch = aligned.global_batch(one)
+            if batch and batch != held:
+                self._report.notes.append(f"the global batch is {batch} on {one.setting}, not the {held} asked for: "
+                                          "the program does not make it from num_replicas_in_sync")
+
+    def _add(self, case: Case, cause: Cause) -> None:
+        parting = case.parting
+        self._report.differences.append(Difference(
+            str(case.first.setting), str(case.second.setting), parting.name, parting.line, parting.step,
+            (parting.first, parting.second), *cause))
+
+
+def _jump(partings: Iterable[Parting], largest: float) -> Parting | None:
+    """The first difference that does not grow from those before it, which are at most so large."""
+    for parting in partings:
+        if parting.relative > _GROWTH * largest:
+            return parting
+        largest = max(largest, parting.relative)
+    return None
+
+
+def _is_double(found: Trial) -> bool:
+    dtypes = {summary["dtype"] for event in found.events if event.kind == "variable" for summary in event["copies"]}
+    return not dtypes & {"float32", "float16", "bfloat16"}

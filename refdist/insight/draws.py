@@ -1,0 +1,117 @@
+"""Random numbers that a program draws from NumPy and Python: from which generator, on which replica, at which line.
+
+refdist's own generators have a stream for each replica.  Those of NumPy and Python know no replicas: what one replica
+draws, another does not get, so that the order in which replicas run decides; and generators that replicas seed alike
+give all of them the same.  Neither is an error, and no recording has it.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refdist.core import call_site, context_stack
+
+GLOBAL = "global"
+_SEEDS = {"seed", "setstate", "set_state"}
+_METHODS = ("random", "normal", "standard_normal", "uniform", "integers", "choice", "permutation", "shuffle",
+            "permuted", "exponential", "binomial", "poisson", "beta", "gamma", "bytes")
+
+
+class Draw(NamedTuple):
+    """Numbers were drawn, or a generator was made or seeded.
+
+    Attributes:
+        made: the line at which the generator was made; GLOBAL for one of a module.
+        maker: the replica that made it; None for the program.
+        line: where this happens.
+        replica: which replica does it; None for the program.
+        seed: what it is seeded with, as text; None where numbers are drawn.
+    """
+
+    made: str
+    maker: int | None
+    line: str
+    replica: int | None
+    seed: str | None = None
+
+
+class Draws:
+    """Watches the generators that are made and used from now on; for a process that does nothing else.
+
+    Attributes:
+        found: what happened, each once.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[Draw, None] = {}
+        for module, owner in ((random, random._inst), (np.random, np.random.mtrand._rand)):
+            for name in dir(module):
+                method = getattr(module, name)
+                if getattr(method, "__self__", None) is owner and not name.startswith(("_", "get")):
+                    setattr(module, name, self._of_a_module(name, method))
+        make = np.random.default_rng
+
+        @functools.wraps(make)
+        def default_rng(seed: Any = None) -> np.random.Generator:
+            line = _line()
+            generator = make(seed)
+            if line is None or isinstance(seed, np.random.Generator):
+                return generator
+            maker = _replica()
+            self._add(Draw(line, maker, line, maker, repr(seed)))
+            return _watched(generator, lambda at: self._add(Draw(line, maker, at, _replica())))
+
+        np.random.default_rng = default_rng
+
+    def _add(self, draw: Draw) -> None:
+        if len(self.found) < 1000:
+            self.found[draw] = None
+
+    def _of_a_module(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            line = _line()
+            if line is not None:
+                seed = repr((*args, *kwargs.values())[0]) if name in _SEEDS and (args or kwargs) else None
+                self._add(Draw(GLOBAL, None, line, _replica(), seed))
+            return method(*args, **kwargs)
+
+        return call
+
+
+def _watched(generator: np.random.Generator, tell: Callable[[str], None]) -> np.random.Generator:
+    # Each of these has a class of its own, as what draws in C looks its methods up there.
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: np.random.Generator, *args: Any, **kwargs: Any) -> Any:
+            line = _line()
+            if line is not None:
+                tell(line)
+            return getattr(np.random.Generator, name)(self, *args, **kwargs)
+
+        return call
+
+    kind = type("Generator", (np.random.Generator,), {name: method(name) for name in _METHODS})
+    watched: np.random.Generator = kind(generator.bit_generator)
+    return watched
+
+
+def _replica() -> int | None:
+    context = context_stack.frame().replica
+    return None if context is None else context.replica_id_in_sync_group
+
+
+def _line() -> str | None:
+    """The line that calls; None where it is refdist's, or of a library."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    if frame is None or call_site.is_ours(frame.f_globals.get("__name__", "")):
+        return None
+    return str(call_site.of_one(frame.f_code, frame.f_lasti))

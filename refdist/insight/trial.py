@@ -1,0 +1,269 @@
+"""One run of a program at some number of replicas: a process and a folder of its own.
+
+A script is run by a new interpreter, with a hash seed.  A function is run by a copy of this process, which has what the
+function captured, and the hash seed that this process has.
+
+The folder looks like the one in which the program would run otherwise: folders are made, small files are copied, and
+large ones linked, so that what the program reads is there and what it writes is its own.  It reads nothing from its
+input, so what asks gets the end of the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from refdist import config, runtime
+from refdist.backends.simulated.workers import simulate_workers
+from refdist.core.devices import VARIABLE as DEVICES
+from refdist.core.scaled import Scale, scale
+from refdist.insight import files, summaries
+from refdist.insight.draws import Draw, Draws
+from refdist.insight.events import Event
+from refdist.insight.recording import record_to
+from refdist.insight.stream import Raw
+
+EVENTS = 300_000  # after so many events a run is stopped, as it would take minutes to read them
+_COPIED = 1 << 20  # bytes of a file that is copied
+_ENTRIES = 500  # files and folders that are copied or linked one by one
+_LEFT_OUT = ("__pycache__", "node_modules", ".")  # beginnings of the names of folders
+_RECORDED = {"program", "run", "replica", "meet", "receive", "variable", "write", "step", "print", "warning", "error"}
+_RECORDING, _OUTCOME, _WORK = "run.jsonl", "outcome.json", "work"
+Program = str | Callable[[], object]
+
+
+class Setting(NamedTuple):
+    """At what a program is run.
+
+    Attributes:
+        replicas: on all workers.
+        workers: how many share them, each with a TF_CONFIG; 0 runs the program as it is.
+        order: the seed of the order in which replicas run; None for the order of their numbers.
+        hashes: PYTHONHASHSEED of a script.
+        double: whether float32 is float64.
+        global_batch: see `core.scaled`.
+        arguments: those of a script.
+    """
+
+    replicas: int
+    workers: int = 0
+    order: int | None = None
+    hashes: int = 0
+    double: bool = False
+    global_batch: int | None = None
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.replicas} replica{'s' * (self.replicas != 1)}"
+        if self.workers > 1:
+            text += f" of {self.workers} workers"
+        if self.order is not None:
+            text += f" in order {self.order}"
+        return text + f" with hash seed {self.hashes}" * (self.hashes != 0) + " in float64" * self.double
+
+
+class Trial(NamedTuple):
+    """What came of a run.
+
+    Attributes:
+        setting: at what the program was run.
+        events: what was recorded.
+        ended: "returned", "raised", "limit", "events" or "died".
+        text: what it raised, or how it died; "" for neither.
+        returned: summaries of the numbers that a function returned.
+        draws: see `draws.py`.
+    """
+
+    setting: Setting
+    events: list[Event]
+    ended: str
+    text: str
+    returned: list[Any]
+    draws: list[Draw]
+
+
+def run(program: Program, setting: Setting, folder: Path, limit: float) -> Trial:
+    """Runs a program in a folder that does not exist yet, for at most so many seconds."""
+    work = folder / _WORK
+    _furnish(work)
+    environment = {DEVICES: f"CPU:{setting.replicas},GPU:{setting.replicas},TPU:{setting.replicas}",
+                   "PYTHONHASHSEED": str(setting.hashes)}
+    if setting.order is not None:
+        environment[config.SEED_VARIABLE] = str(setting.order)
+    if isinstance(program, str):
+        started = subprocess.Popen(
+            [sys.executable, *subprocess._args_from_interpreter_flags(), "-c",  # type: ignore[attr-defined]
+             ("import numpy; numpy.float32 = numpy.float64; " if setting.double else "")
+             + "from refdist.insight import trial; trial.main()", json.dumps([program, setting, str(folder)])],
+            cwd=work, env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        number = started.pid
+    else:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        number = os.fork()
+        if not number:
+            _forked(program, setting, folder, environment)
+    status = _waited(number, time.monotonic() + limit)
+    if isinstance(program, str):
+        started.returncode = 0  # it has been waited for
+    return _read(setting, folder, status)
+
+
+def _furnish(work: Path) -> None:
+    here, entries = Path.cwd(), 0
+    work.mkdir(parents=True)
+    for folder, folders, names in os.walk(here):
+        beside = work / Path(folder).relative_to(here)
+        folders[:] = [name for name in folders if not name.startswith(_LEFT_OUT) and not Path(folder, name).is_symlink()
+                      and Path(folder, name) not in (work, *work.parents)]
+        for name in names:
+            entries += 1
+            source = Path(folder, name)
+            with contextlib.suppress(OSError):
+                if source.is_file() and source.stat().st_size <= _COPIED:
+                    shutil.copy2(source, beside / name)
+                else:
+                    (beside / name).symlink_to(source)
+        if entries + len(folders) > _ENTRIES:
+            for name in folders:
+                (beside / name).symlink_to(Path(folder, name))
+            folders.clear()
+        for name in folders:
+            entries += 1
+            (beside / name).mkdir()
+
+
+def _waited(number: int, end: float) -> int | None:
+    """The status of a process when it has ended; None where it was stopped at that time."""
+    pause = 0.001
+    try:
+        while time.monotonic() < end:
+            done, status = os.waitpid(number, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+    except BaseException:
+        _stop(number)
+        raise
+    _stop(number)
+    return None
+
+
+def _stop(number: int) -> None:
+    # What the program has started is in its group; it may not have made that yet.
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            kill(number, signal.SIGKILL)
+    os.waitpid(number, 0)
+
+
+def _read(setting: Setting, folder: Path, status: int | None) -> Trial:
+    outcome: dict[str, Any] = {"ended": "limit" if status is None else "died", "text": "", "returned": [], "draws": []}
+    if status is not None and status:
+        outcome["text"] = f"its process ended with {status}"
+    with contextlib.suppress(FileNotFoundError):
+        outcome |= json.loads((folder / _OUTCOME).read_text())
+    recording = folder / _RECORDING
+    events = files.read(recording)[0] if recording.exists() else []
+    return Trial(setting, events, outcome["ended"], outcome["text"], outcome["returned"],
+                 [Draw(*draw) for draw in outcome["draws"]])
+
+
+# In the process of the run.
+
+
+class _Recorder(record_to):
+    """Records what is compared, until it is too much."""
+
+    def __init__(self, path: Path, full: Callable[[], None]) -> None:
+        super().__init__(path)
+        self._full = full
+        self._taken = 0
+
+    def __enter__(self) -> None:
+        self._writer = self._opened()
+        self._taken_by(self._kept)
+
+    def _kept(self, raw: Raw) -> None:
+        if raw[1] in _RECORDED:
+            self._taken += 1
+            if self._taken > EVENTS:
+                self._full()
+            assert self._writer is not None
+            self._writer.take(raw)
+
+
+def main() -> NoReturn:
+    """Runs a script, in the process that was started for it."""
+    path, setting, folder = json.loads(sys.argv[1])
+    setting = Setting(*setting)
+    sys.argv = [path, *setting.arguments]
+    sys.path.insert(0, str(Path(path).parent))
+
+    def script() -> None:
+        runpy.run_path(path, run_name="__main__")
+
+    _run(script, setting, Path(folder))
+
+
+def _forked(program: Callable[[], object], setting: Setting, folder: Path, environment: dict[str, str]) -> NoReturn:
+    try:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        os.chdir(folder / _WORK)
+        with runtime.process.fresh(**environment):
+            _run(program, setting, folder)
+    finally:
+        os._exit(1)
+
+
+def _run(program: Callable[[], object], setting: Setting, folder: Path) -> NoReturn:
+    draws = Draws()
+
+    def end(ended: str, text: str = "", returned: Sequence[Any] = ()) -> NoReturn:
+        (folder / _OUTCOME).write_text(json.dumps(
+            {"ended": ended, "text": text, "returned": returned, "draws": list(draws.found)}))
+        os._exit(0)
+
+    scale.value = Scale(setting.replicas // max(setting.workers, 1), setting.global_batch)
+    returned: Any = None
+    recorder = _Recorder(folder / _RECORDING, lambda: end("events"))
+    try:
+        with recorder:
+            if setting.workers:
+                returned = simulate_workers(program, setting.workers, scale.value.replicas)[0]
+            else:
+                returned = program()
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            end("raised", f"SystemExit: {error.code}")
+    except EOFError as error:
+        if "reading a line" in str(error):
+            end("raised", f"it asks for input ({_where(error)}), which it cannot get here")
+        end("raised", f"EOFError: {error} ({_where(error)})")
+    except BaseException as error:
+        end("raised", f"{type(error).__name__}: {error} ({_where(error)})")
+    end("returned", returned=summaries.of(summaries.taken(returned)))
+
+
+def _where(error: BaseException) -> str:
+    places = [place for place in traceback.extract_tb(error.__traceback__)
+              if not any(part in place.filename for part in ("/refdist/", "<frozen", "<string>", "/backends/"))]
+    return f"{Path(places[-1].filename).name}:{places[-1].lineno}" if places else "an unknown line"

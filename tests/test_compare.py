@@ -1,0 +1,519 @@
+"""`refdist.compare`: programs that do not train the same on two replicas as on one, and why; and programs that do."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+from refdist.insight import Comparison, Difference
+
+ROOT = Path(__file__).parents[1]
+Rows = Any
+Program = Callable[[], object]
+SUM = refdist.VariableAggregation.SUM
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def update(w: Any, gradient: Any, rate: float = 0.1) -> None:
+    refdist.get_replica_context().merge_call(
+        lambda s, g: s.extended.update(w, lambda v, g: v.assign_sub(rate * g), (g,)), (gradient,))
+
+
+def reduced(value: Any, op: str = "SUM") -> Any:
+    return refdist.get_replica_context().all_reduce(op, value)
+
+
+def replica() -> int:
+    return int(refdist.get_replica_context().replica_id_in_sync_group)
+
+
+def training(step: Callable[[Any, Rows], object], count: int = 16, batch: int = 8, strategy: Any = None,
+             **made: Any) -> None:
+    """Runs a step with a variable and the rows of each batch."""
+    strategy = strategy or refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        w = refdist.Variable(1.0, name="w", **made)
+    rows = refdist.data.Dataset.range(count).map(lambda x: np.float32(x) / count).batch(batch)
+    for part in strategy.experimental_distribute_dataset(rows):
+        strategy.run(step, (w, part))
+
+
+def means_summed() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        gradient = reduced((w.value() * rows).mean())
+        update(w, gradient)  # here
+
+    training(step)
+
+
+def reduced_twice() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        gradient = reduced(rows.sum() / np.float32(8))
+        w.assign_sub(gradient)  # here
+
+    training(step, aggregation=SUM)
+
+
+def not_distributed() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        w = refdist.Variable(1.0, name="w")
+
+    def step(rows: Rows) -> None:
+        update(w, reduced(rows.sum() / np.float32(8)))  # here
+
+    for _ in range(2):
+        strategy.run(step, (np.arange(8, dtype=np.float32),))
+
+
+def not_distributed_and_reduced_outside() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        w = refdist.Variable(1.0, name="w")
+    rows = np.arange(8, dtype=np.float32)
+    for _ in range(2):
+        parts = strategy.run(lambda x: x.mean(), (rows,))
+        w.assign_sub(0.1 * strategy.reduce("SUM", parts, axis=None))  # here
+
+
+def constant_summed() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(rows.sum() / np.float32(8)) + reduced(np.float32(0.25)))  # here
+
+    training(step)
+
+
+def divided_twice() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(rows.sum() / np.float32(8), "MEAN"))  # here
+
+    training(step)
+
+
+def mean_of_means() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(rows.mean(), "MEAN"))  # here
+
+    training(step, count=11)
+
+
+def rate_multiplied() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        rate = 0.1 * refdist.get_strategy().num_replicas_in_sync
+        update(w, reduced(rows.sum() / np.float32(8)), rate)  # here
+
+    training(step)
+
+
+def global_state() -> None:
+    np.random.seed(0)
+
+    def step(w: Any, rows: Rows) -> None:
+        noise = np.float32(np.random.normal(size=len(rows)))  # draws
+        update(w, reduced((rows * noise).sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def global_state_of_python() -> None:
+    random.seed(0)
+
+    def step(w: Any, rows: Rows) -> None:
+        noise = np.float32(random.random())  # draws
+        update(w, reduced((rows + noise).sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def shared_generator() -> None:
+    generator = np.random.default_rng(0)
+
+    def step(w: Any, rows: Rows) -> None:
+        noise = np.float32(generator.normal())  # draws
+        update(w, reduced((rows + noise).sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def one_seed() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        noise = np.float32(np.random.default_rng(7).normal(size=len(rows)))  # draws
+        update(w, reduced((rows + noise).sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def own_seeds() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        noise = np.float32(np.random.default_rng([7, replica()]).normal(size=len(rows)))  # draws
+        update(w, reduced((rows + noise).sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def counter() -> None:
+    calls = []
+
+    def step(w: Any, rows: Rows) -> None:
+        calls.append(replica())
+        update(w, reduced((rows * np.float32(len(calls))).sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def statistic() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        scaled = (rows - rows.mean()) ** 2
+        update(w, reduced(scaled.sum() / np.float32(8)))  # here
+
+    training(step)
+
+
+def batch_of_replicas() -> None:
+    strategy = refdist.MirroredStrategy()
+    batch = 4 * strategy.num_replicas_in_sync
+
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(rows.sum() / np.float32(batch)))  # here
+
+    training(step, batch=batch, strategy=strategy)
+
+
+def rows_of_workers() -> None:
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        w = refdist.Variable(0.0, name="w", aggregation=SUM)
+
+    def rows(context: Any) -> Any:
+        return refdist.data.Dataset.range(8).map(np.float32).shard(
+            context.num_input_pipelines, context.input_pipeline_id).batch(context.get_per_replica_batch_size(4))
+
+    for part in strategy.distribute_datasets_from_function(rows):
+        strategy.run(lambda x: w.assign_add(x.sum()), (part,))
+
+
+CAUSES = [
+    (means_summed, "MEANS SUMMED"), (reduced_twice, "REDUCED TWICE"), (not_distributed, "NOT DISTRIBUTED"),
+    (not_distributed_and_reduced_outside, "NOT DISTRIBUTED"), (constant_summed, "THE SAME SUMMED"),
+    (divided_twice, "DIVIDED TWICE"), (mean_of_means, "MEAN OF MEANS"), (rate_multiplied, "MULTIPLIED AFTER REDUCING"),
+    (global_state, "GLOBAL RANDOM STATE"), (global_state_of_python, "GLOBAL RANDOM STATE"),
+    (shared_generator, "SHARED GENERATOR"), (one_seed, "ONE SEED"), (own_seeds, "RANDOM NUMBERS OF EACH REPLICA"),
+    (counter, "SHARED PYTHON STATE"), (statistic, "NOT KNOWN"), (batch_of_replicas, "GLOBAL BATCH"),
+]
+
+
+def marked(program: Program, mark: str) -> str:
+    """The last part of the place that a program marks."""
+    code = program.__code__
+    lines = Path(code.co_filename).read_text().splitlines()[code.co_firstlineno - 1:]
+    number = next(i for i, line in enumerate(lines) if line.endswith(f"# {mark}"))
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno + number}"
+
+
+def first(report: Comparison) -> Difference:
+    assert report.differences, str(report)
+    return report.differences[0]
+
+
+@pytest.mark.parametrize(("program", "cause"), CAUSES, ids=[program.__name__ for program, _ in CAUSES])
+def test_the_cause_and_the_line_are_named(program: Program, cause: str) -> None:
+    report = refdist.compare(program, replicas=(1, 2))
+    found = first(report)
+    assert found.cause == cause, str(report)
+    helper = "test_compare.py:" + str(update.__code__.co_firstlineno + 2)
+    assert found.line.endswith((marked(program, "here"), helper))
+    assert report.status == 1 and not report.same and not report.failures
+    if cause in ("GLOBAL RANDOM STATE", "SHARED GENERATOR", "ONE SEED", "RANDOM NUMBERS OF EACH REPLICA"):
+        assert marked(program, "draws") in found.why
+
+
+def test_the_step_and_both_values_are_said() -> None:
+    found = first(refdist.compare(mean_of_means, replicas=(1, 2), orders=0))
+    assert found.step == 2  # the last batch, which has three rows
+    assert found.values[0] != found.values[1] and "2, 1 rows" in found.why
+    assert f"step 2, w at {found.line}" in str(found)
+
+
+def test_a_whole_number_times_the_replicas_can_be_held() -> None:
+    report = refdist.compare(batch_of_replicas, replicas=(1, 2), global_batch=8)
+    assert report.same and not report.notes, str(report)
+
+
+def test_a_batch_that_cannot_be_held_is_said() -> None:
+    def program() -> None:
+        strategy = refdist.MirroredStrategy(["GPU:0"])
+        training(lambda w, rows: None, batch=4, strategy=strategy)
+
+    report = refdist.compare(program, replicas=(1, 2), global_batch=8, orders=0)
+    assert "the global batch is 4 on 1 replica, not the 8 asked for" in str(report)
+
+
+def test_workers_share_the_replicas() -> None:
+    report = refdist.compare(rows_of_workers, replicas=(1, 2), workers=2)
+    assert report.same and "2 replicas of 2 workers" in report.runs, str(report)
+
+
+@pytest.mark.parametrize(("pipelines", "cause"), [(1, "ROWS SEEN TWICE"), (4, "ROWS NEVER SEEN")])
+def test_rows_are_counted_over_all_workers(pipelines: int, cause: str) -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            w = refdist.Variable(0.0, name="w", aggregation=SUM)
+
+        def rows(context: Any) -> Any:
+            found = refdist.data.Dataset.range(8).map(np.float32)
+            if pipelines == 4 and context.num_input_pipelines == 2:
+                found = found.shard(4, context.input_pipeline_id)
+            return found.batch(2)
+
+        for part in strategy.distribute_datasets_from_function(rows):
+            strategy.run(lambda x: w.assign_add(x.sum()), (part,))
+
+    report = refdist.compare(program, replicas=(2, 4), workers=2, orders=0)
+    found = [one for one in report.differences if "workers" in one.second]
+    assert found and found[0].cause == cause, str(report)
+
+
+def test_an_exception_of_more_replicas_is_a_difference() -> None:
+    def program() -> None:
+        def step(w: Any, rows: Rows) -> None:
+            if len(rows) < 8:
+                raise ValueError("too few rows")
+            update(w, reduced(rows.sum()))
+
+        training(step)
+
+    report = refdist.compare(program, replicas=(1, 2))
+    assert first(report).cause == "AN EXCEPTION" and "too few rows" in first(report).why
+    assert report.status == 1
+
+
+def test_a_program_without_a_seed_differs_from_itself() -> None:
+    def program() -> float:
+        return float(np.random.default_rng().normal())
+
+    report = refdist.compare(program)
+    assert first(report).cause == "NO SEED" and len(report.runs) == 2
+
+
+def test_what_is_not_compared_is_not_a_difference() -> None:
+    def program() -> None:
+        strategy = refdist.MirroredStrategy()
+        with strategy.scope():
+            seen = refdist.Variable(0.0, name="seen", aggregation=SUM,
+                                    synchronization=refdist.VariableSynchronization.ON_READ)
+            w = refdist.Variable(1.0, name="w")
+
+        def step(rows: Rows) -> Any:
+            seen.assign_add(rows.sum())
+            print("of a replica", rows.sum())
+            count = reduced(np.float32(1.0))  # the number of replicas, which is another
+            update(w, reduced(rows.mean()) / count)
+            return rows.mean()
+
+        print(f"Number of devices: {strategy.num_replicas_in_sync}")
+        for i in range(strategy.num_replicas_in_sync):
+            print(f"device {i}")
+        print("time", time.perf_counter())
+        rows = refdist.data.Dataset.range(8).map(np.float32).batch(8)
+        for part in strategy.experimental_distribute_dataset(rows):
+            print(strategy.run(step, (part,)))
+        print("total", float(seen))
+
+    report = refdist.compare(program, replicas=(1, 2, 4))
+    assert report.same, str(report)
+    assert "'time #'" in str(report)
+
+
+def test_a_printed_number_is_compared() -> None:
+    def program() -> None:
+        strategy = refdist.MirroredStrategy()
+        parts = strategy.run(lambda: np.float32(2.5))
+        print("loss", float(strategy.reduce("SUM", parts, axis=None)))
+
+    found = first(refdist.compare(program, replicas=(1, 2)))
+    assert found.name == "printed" and found.values == ("'loss 2.5'", "'loss 5.0'")
+
+
+def test_a_returned_number_is_compared() -> None:
+    report = refdist.compare(lambda: refdist.MirroredStrategy().num_replicas_in_sync, replicas=(1, 2))
+    assert first(report).name == "returned" and first(report).values == ("1", "2")
+
+
+def test_the_devices_that_a_program_names_are_scaled() -> None:
+    def program() -> int:
+        refdist.config.set_simulated_devices(gpu=2)
+        assert refdist.experimental.CentralStorageStrategy(["GPU:0"]).num_replicas_in_sync in (1, 4)
+        return refdist.MirroredStrategy(["GPU:0", "GPU:1"]).num_replicas_in_sync
+
+    assert first(refdist.compare(program, replicas=(1, 4), orders=0)).values == ("1", "4")
+
+
+def test_a_strategy_that_has_one_replica_cannot_be_compared() -> None:
+    def program() -> None:
+        refdist.OneDeviceStrategy("GPU:0").run(lambda: 1.0)
+
+    report = refdist.compare(program, replicas=(1, 2))
+    assert report.status == 3 and "runs on 1 replica all the same" in str(report)
+
+
+def test_a_program_that_shows_nothing_cannot_be_compared() -> None:
+    report = refdist.compare(lambda: None, replicas=(1, 2))
+    assert report.status == 3 and "no variable" in str(report)
+
+
+def test_rounding_is_no_difference() -> None:
+    def program() -> None:
+        values = np.random.default_rng(0).normal(size=64).astype(np.float32) * np.float32(1000)
+        strategy = refdist.MirroredStrategy()
+        with strategy.scope():
+            w = refdist.Variable(0.0, name="w")
+        rows = refdist.data.Dataset.from_tensor_slices(values).batch(64)
+        for part in strategy.experimental_distribute_dataset(rows):
+            strategy.run(lambda x: update(w, reduced(x.sum())), (part,))
+
+    report = refdist.compare(program)
+    assert report.same, str(report)
+
+
+def test_a_small_difference_that_is_no_rounding_is_one() -> None:
+    def program() -> None:
+        def step(w: Any, rows: Rows) -> None:
+            update(w, reduced(rows.sum()) * np.float32(1 + 1e-3 * (refdist.get_strategy().num_replicas_in_sync > 1)))
+
+        training(step)
+
+    assert first(refdist.compare(program, replicas=(1, 2))).name == "w"
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(TypeError, match=r"RD25.*program is 3"):
+        refdist.compare(3)  # type: ignore[arg-type]
+    for wrong in ({"replicas": (1,)}, {"replicas": (1, 1)}, {"replicas": (0, 1)}, {"workers": 3}, {"orders": -1},
+                  {"global_batch": 0}, {"limit": 0}):
+        with pytest.raises(ValueError, match="RD34"):
+            refdist.compare(means_summed, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="there is no file"):
+        refdist.compare("nowhere.py")
+
+
+def test_a_notebook_shows_where_and_why() -> None:
+    shown = refdist.compare(means_summed, replicas=(1, 2), orders=0)._repr_html_()
+    assert "MEANS SUMMED" in shown and "all_reduce at test_compare.py" in shown
+
+
+def test_assert_same_has_the_report() -> None:
+    with pytest.raises(AssertionError, match="MEANS SUMMED"):
+        refdist.compare(means_summed, replicas=(1, 2), orders=0).assert_same()
+
+
+# Scripts.
+
+def command(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(text)
+    return subprocess.run([sys.executable, "-m", "refdist", "compare", "--replicas", "1,2", *arguments, "train.py"],
+                          cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+
+
+def test_a_script_has_its_data_and_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.txt").write_text("1 2 3")
+    done = command(tmp_path, """
+from pathlib import Path
+rows = Path("data/rows.txt")
+print("sum", sum(map(int, rows.read_text().split())))
+rows.write_text("7")
+assert not Path("done").exists()
+Path("done").write_text("")
+""", "--orders", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "data" / "rows.txt").read_text() == "1 2 3" and not (tmp_path / "done").exists()
+
+
+def test_the_order_of_a_set_is_found_by_another_hash_seed(tmp_path: Path) -> None:
+    done = command(tmp_path, """
+for i, name in enumerate({"weight", "bias", "scale", "shift", "mean", "deviation"}):
+    if name == "weight":
+        print("place", i)
+import refdist
+v = refdist.Variable(float(list({"weight", "bias", "scale", "shift", "mean", "deviation"}).index("weight")))
+w = refdist.Variable(float(hash("weight") % 1000))
+""", "--orders", "0")
+    assert done.returncode == 1 and "HASH ORDER" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("input()", "it asks for input (train.py:1)"), ("while True: pass", "it was stopped after 2 s"),
+    ("import sys; sys.exit(4)", "SystemExit: 4"), ("import os; os.abort()", "its process ended with -6"),
+    ("1 / 0", "ZeroDivisionError: division by zero (train.py:1)")])
+def test_a_program_that_cannot_be_run_is_said(tmp_path: Path, text: str, why: str) -> None:
+    done = command(tmp_path, text, "--limit", "2" if "while" in text else "60", "--orders", "0")
+    assert done.returncode == 3 and why in done.stdout, done.stdout + done.stderr
+
+
+def test_what_follows_two_dashes_is_the_script_s(tmp_path: Path) -> None:
+    done = command(tmp_path, "print('arguments', 3)\nimport sys\nassert sys.argv[1:] == ['--epochs', '2']",
+                   "--orders", "0")
+    assert done.returncode == 3
+    again = [sys.executable, "-m", "refdist", "compare", "train.py", "--orders", "0", "--", "--epochs", "2"]
+    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_wrong_arguments_have_a_status_of_their_own(tmp_path: Path) -> None:
+    assert command(tmp_path, "", "--orders", "-1").returncode == 2
+    assert command(tmp_path, "", "--replicas", "1,x").returncode == 2
+
+
+LOOP = """
+import numpy as np
+import refdist
+
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2", "GPU:3"])
+with strategy.scope():
+    w = refdist.Variable(np.zeros(20, np.float32), name="w")
+draws = np.random.default_rng(0)
+x = draws.normal(size=(96, 20)).astype(np.float32)
+y = (x @ draws.normal(size=20)).astype(np.float32)
+
+
+def step(x, y):
+    error = ERROR
+    gradient = refdist.get_replica_context().all_reduce("SUM", error @ x / np.float32(32))
+    refdist.get_replica_context().merge_call(
+        lambda s, g: s.extended.update(w, lambda v, g: v.assign_sub(np.float32(RATE) * g), (g,)), (gradient,))
+
+
+for _ in range(4):
+    for batch in strategy.experimental_distribute_dataset(
+            refdist.data.Dataset.from_tensor_slices((x, y)).batch(32)):
+        strategy.run(step, batch)
+"""
+
+
+def test_a_rounding_that_grows_is_told_by_float64(tmp_path: Path) -> None:
+    """This step is chaotic, and makes a rounding larger in each step."""
+    text = LOOP.replace("RATE", "4.0").replace("ERROR", "np.sin(9 * (x @ w.value())) - y")
+    done = command(tmp_path, text, "--orders", "0")
+    assert done.returncode == 0 and "is a rounding: in float64" in done.stdout, done.stdout
+
+
+def test_a_right_loop_is_the_same_in_each_order(tmp_path: Path) -> None:
+    done = command(tmp_path, LOOP.replace("RATE", "0.1").replace("ERROR", "x @ w.value() - y"), "--orders", "1")
+    assert done.returncode == 0 and "it trains the same in 4 runs" in done.stdout, done.stdout + done.stderr
