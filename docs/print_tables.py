@@ -14,7 +14,7 @@ from refdist.conformance import capabilities, comparison, dump, process, promise
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
-from refdist.core.rules import calls, input, values, variables
+from refdist.core.rules import calls, input, replica_types, values, variables
 from refdist.core.rules.table import Table, word
 from refdist.insight import events
 
@@ -59,7 +59,8 @@ context of an *other* strategy. A cell is an action or the code of the error, "R
 Floats keep their dtype.
 
 {means}
-{chr(10).join(map(section, (input.SHARDING, input.CUTS, input.UNEVEN, input.MODES)))}"""
+{chr(10).join(map(section, (input.SHARDING, input.CUTS, input.UNEVEN, input.MODES)))}
+{chr(10).join(map(section, (*replica_types.COMBINED.values(), replica_types.ALONG, replica_types.REPLICAS)))}"""
 
 
 def rows(clauses: Iterable[Clause], text: Callable[[Clause], str]) -> str:
@@ -127,13 +128,15 @@ def catalogue() -> str:
     parts = ["""# Errors
 
 Printed from `refdist/errors.py` by `make docs`. Every error is a `refdist.errors.RefdistError` with its code in the
-attribute `code`, and most are one of Python's own exceptions as well. The class named is that of most messages; some
+attribute `code`, and most are one of Python's own exceptions as well; the warnings are
+of [Checks](checks.md). The class named is that of most messages; some
 are of the class that fits them better: a value that is wrong is a `ValueError` where a wrong type is a `TypeError`.
 """]
     for code, row in errors.CATALOGUE.items():
         kind = next(base.__name__ for base in row.error.__mro__ if base.__module__ == "builtins")
         python = "" if kind == "Exception" else f", {'an' if kind[0] in 'AEIO' else 'a'} `{kind}`"
-        parts.append(f"## {code}: {row.title}\n\nRaised as `{row.error.__name__}`{python}.\n\n**Rule.** {row.rule}\n\n"
+        verb = "Given" if issubclass(row.error, Warning) else "Raised"
+        parts.append(f"## {code}: {row.title}\n\n{verb} as `{row.error.__name__}`{python}.\n\n**Rule.** {row.rule}\n\n"
                      f"**What to do.** {row.fix}\n")
     return "\n".join(parts)
 

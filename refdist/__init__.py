@@ -53,6 +53,7 @@ from refdist import (  # noqa: E402
 )
 from refdist.array.backend import constant, set_backend  # noqa: E402
 from refdist.array.indexed_slices import IndexedSlices  # noqa: E402
+from refdist.array.replica_checks import replica_type  # noqa: E402
 from refdist.backends.simulated.workers import simulate_workers  # noqa: E402
 from refdist.cluster_resolver.server import Server  # noqa: E402
 from refdist.config import device  # noqa: E402
@@ -101,7 +102,7 @@ __all__ = [
     "SyncOnReadVariable", "TPUStrategy", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
     "array_module", "breakpoint", "cluster_resolver", "compare", "compat", "config", "constant", "coordinator", "data",
     "device", "errors", "experimental", "explore", "experimental_set_strategy", "get_replica_context", "get_strategy",
-    "has_strategy", "in_cross_replica_context", "insight", "nest", "nn", "random", "record", "set_backend",
+    "has_strategy", "in_cross_replica_context", "insight", "nest", "nn", "random", "record", "replica_type", "set_backend",
     "simulate_workers", "tpu", "train", "variable_creator_scope",
 ]
 

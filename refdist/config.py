@@ -388,6 +388,68 @@ def _random() -> random.Random | None:
     return _machine.value.random
 
 
+CHECKS_VARIABLE = "REFDIST_CHECKS"
+
+
+# How workers compare their calls; the first is that of a program that says nothing.
+CHECK_LEVELS = ("all", "first", "off")
+_TYPES = "types"
+
+
+def asked_checks() -> tuple[bool, str]:
+    """Whether the environment asks for types, and how workers compare their calls: "types", "first", "types,first".
+
+    Raises:
+        RD34: it asks for something else.
+    """
+    text = os.environ.get(CHECKS_VARIABLE, "")
+    words = [word for word in text.split(",") if word]
+    levels = [word for word in words if word != _TYPES]
+    if len(levels) > 1 or not {*levels} <= {*CHECK_LEVELS}:
+        raise errors.error("RD34", f"environment variable {CHECKS_VARIABLE}={text!r}", "it is not a level of checks",
+                           f"Write one of {', '.join(CHECK_LEVELS)}, or {_TYPES}, or both with a comma between.")
+    return _TYPES in words, levels[0] if levels else CHECK_LEVELS[0]
+
+
+def _asked_types() -> bool:
+    return asked_checks()[0]
+
+
+types: Field[bool] = Field("whether values know what they are to the other replicas", _asked_types)
+
+
+class checks:  # noqa: N801 - used like a function
+    """Switches checks on and off that take time; used as a context manager it is undone at the end of the block.
+
+    Args:
+        types: whether every value knows what it is to the other replicas (the same, a sum over the replica's rows, a
+            mean over them), and what is reduced as if it were something else is warned of.  docs/checks.md has more.
+
+    >>> import refdist
+    >>> with refdist.config.checks(types=True):
+    ...     pass
+
+    Raises:
+        RD25: `types` is not a bool.
+    """
+
+    def __init__(self, *, types: bool) -> None:
+        if not isinstance(types, bool):
+            raise errors.error("RD25", "checks", f"types is {types!r}", "Pass True or False.")
+        self._before = _types.value
+        _types.value = types
+
+    def __enter__(self) -> checks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        _types.value = self._before
+
+
+_types = types
+
+
 def order(count: int) -> Sequence[int]:
     """The order in which `count` replicas run next: range(count), or the next permutation of the seed."""
     source = _machine.value.random if _machine.value.seed_asked else _random()

@@ -117,6 +117,10 @@ class DifferenceWarning(RefdistError, UserWarning):
     """A number that TensorFlow computes otherwise, or that may not be what the program means."""
 
 
+class ReplicaTypeWarning(DifferenceWarning):
+    """What is reduced over the replicas as if it were something else, RD37 to RD41; see `refdist.config.checks`."""
+
+
 class InternalError(RefdistError):
     """A bug in refdist itself: no program, right or wrong, should ever see it."""
 
@@ -135,7 +139,7 @@ class Code(NamedTuple):
 
     Attributes:
         title: the heading in docs/errors.md.
-        error: the class that is raised unless the caller of `error` names another.
+        error: the class that is raised unless the caller of `error` names another; a warning is given.
         rule: what a correct program keeps to, a full sentence.
         fix: what to write instead, a full sentence.
     """
@@ -307,12 +311,37 @@ CATALOGUE: dict[str, Code] = {
         "replicas, as under TensorFlow 2.21.",
         "Where masks should differ, draw them from a `tf.random.Generator` that is made in the scope: each replica has "
         "a stream of its own."),
-    "RD46": Code(
+    "RD37": Code(
+        "a sum of what is the same on all replicas", ReplicaTypeWarning,
+        "SUM adds a contribution of each replica; what is the same on all of them, because it was reduced before or "
+        "never distributed, is counted once for each.",
+        "Leave the second reduction out, or use MEAN."),
+    "RD38": Code(
+        "a sum of means", ReplicaTypeWarning,
+        "The sum of the means over the replicas' rows is not the mean over the batch but, on N replicas, N times as "
+        "much.",
+        "Sum over the rows, `total, rows = replica.all_reduce(\"SUM\", [x.sum(axis=0), np.float32(len(x))])`, and "
+        "divide `total / rows`."),
+    "RD39": Code(
+        "a mean of sums", ReplicaTypeWarning,
+        "The mean over N replicas of what is to be added is one Nth of its sum.",
+        "Use SUM, and divide by the number of rows of all replicas where a mean is wanted."),
+    "RD40": Code(
+        "a mean of means over different numbers of rows", ReplicaTypeWarning,
+        "In a mean of means every replica has the same weight, however many rows it has.",
+        "Sum over the rows, `total, rows = replica.all_reduce(\"SUM\", [x.sum(axis=0), np.float32(len(x))])`, and "
+        "divide `total / rows`."),
+    "RD41": Code(
+        "a part as if it were the total", ReplicaTypeWarning,
+        "What a replica computes from its rows, or reads of an ON_READ variable, is its part; the total is known after "
+        "a reduction, or outside the replicas.",
+        "Reduce the value with `all_reduce` first, or read the variable outside `strategy.run`."),
+    "RD42": Code(
         "a replica brings infinity or NaN", DifferenceWarning,
         "What one replica brings to a sum that is infinite or NaN, all replicas get. The warning comes once for a "
         "line, with the replica and how many rows it had: the mean of no rows is NaN.",
         "Look at what that replica computes from its rows; sum the rows and divide by the size of the global batch."),
-    "RD47": Code(
+    "RD43": Code(
         "a sum of integers does not fit its dtype", DifferenceWarning,
         "The sum of the replicas' integers has their dtype, and wraps around where it does not fit. The warning comes "
         "once for a line.",

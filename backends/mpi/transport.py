@@ -42,7 +42,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from refdist import errors, journal
+from refdist import config, errors, journal
 from refdist.array.convert import frozen
 from refdist.array.float_errors import Noted, Reported, report
 from refdist.array.ordered_sum import ordered_sum
@@ -60,9 +60,7 @@ from refdist.workers.connection import ConnectableTransport, Group
 from refdist.workers.launcher import Task, launched
 from refdist.workers.transport import Columns, compare, concatenated, header_of, on_every_worker
 
-CHECKS_VARIABLE = "REFDIST_CHECKS"
 SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on one host
-CHECKS = ("all", "first", "off")
 
 # Header from each rank: sequence number, hash of the call (both must match on all ranks), bitmask of released buffers,
 # payload size.
@@ -390,11 +388,7 @@ def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np
 
 
 def _level() -> str:
-    level = os.environ.get(CHECKS_VARIABLE, "all")
-    if level not in CHECKS:
-        raise errors.error("RD34", f"environment variable {CHECKS_VARIABLE}={level!r}", "it is not a level of checks",
-                           f"Write one of {', '.join(CHECKS)}.")
-    return level
+    return config.asked_checks()[1]
 
 
 def _sent() -> bool:

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refdist import errors, nest
+from refdist.array import replica_types
 from refdist.array.types import Array
 from refdist.runtime import Field, Late
 
@@ -254,6 +255,8 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
         return np.array(value, _FLOAT32)
     if isinstance(value, HoldsArray):
         return to_array(value._read(), dtype, argument, attempted)
+    if isinstance(value, replica_types.Typed):
+        return to_array(replica_types.plain(value), dtype, argument, attempted)
     if isinstance(value, np.generic) and dtype is None:
         return np.asarray(value)
     if isinstance(value, (bool, int, float, complex)):

@@ -138,7 +138,7 @@ def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
     return place
 
 
-def warn(text: str, category: type[Warning] = UserWarning) -> None:
+def warn(text: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warns at the user's line that led here, however many frames of refdist lie between."""
     level, place = _outwards(sys._getframe(1))
     if place is None:

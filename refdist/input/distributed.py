@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from refdist import errors, journal, nest, notebook
+from refdist import config, errors, journal, nest, notebook
+from refdist.array import replica_checks
 from refdist.array.convert import has_dtype
 from refdist.core import call_site, devices
 from refdist.core.callers import require
@@ -80,6 +81,8 @@ class DistributedIterator(Iterator):
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))
+        if config.types.value and extended.layout.total > 1:
+            step = replica_checks.element(step)
         return regroup(step, self._devices, "dataset element", Result.ELEMENT, extended.value_container)
 
     def _next_of_all(self, transport: Transport) -> list[Any]:

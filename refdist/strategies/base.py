@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from refdist import errors, nest, notebook
-from refdist.array import collectives
+from refdist import config, errors, nest, notebook
+from refdist.array import collectives, replica_checks
+from refdist.array.replica_types import type_of
 from refdist.core import call_site, context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import integer
@@ -26,6 +27,7 @@ from refdist.missing import Missing
 from refdist.strategies.deprecated import Calls, InputIterator
 from refdist.strategies.reduction import recorded
 from refdist.strategies.replica_context import call_arguments
+from refdist.variables.values import PerReplica
 
 if TYPE_CHECKING:
     from refdist.strategies.extended import StrategyExtended
@@ -220,6 +222,10 @@ class Strategy(OneOfAKind):
     def _reduce_leaf(self, op: ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
         reduction = self._extended.reduction
         if axes is None:
+            if config.types.value and isinstance(value, PerReplica):
+                kinds = [type_of(part) for part in value.values]
+                replica_checks.check(replica_checks.reducing_of(op), kinds, f"Strategy.reduce {op.name}",
+                                     self.num_replicas_in_sync)
             return reduction.reduce_value(op, value, reduction.here(), "Strategy.reduce")
         return reduction.reduce_along(op, value, axes, "Strategy.reduce")
 

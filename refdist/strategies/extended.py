@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, assert_never
 
 from refdist import config, errors, journal, nest
+from refdist.array import replica_checks
 from refdist.array.backend import Backend, current_backend
 from refdist.core import context_stack, devices, inherited, lockstep
 from refdist.core.callers import require
@@ -204,6 +205,8 @@ class StrategyExtended(OneOfAKind):
                                                       names[i], creators))
             my_args = args if args_of is None else args_of(i)
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
+            if config.types.value and layout.total > 1:
+                my_args, my_kwargs = nest.map_structure(replica_checks.argument, (my_args, my_kwargs))
             if places:
                 backend.use(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)

@@ -64,7 +64,7 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     told = f"; the last batch gave it {errors.counted(rows[having[0]], 'row')}" if len(rows) == len(parts) else ""
     who = f"replica{'s' if len(having) > 1 else ''} {', '.join(str(first + i) for i in having)}"
     rest = "" if len(having) == len(parts) else "; what the other replicas bring is finite"
-    _warn("RD46", call, f"{who} {'brings' if len(having) == 1 else 'bring'} {'NaN' if nan else 'infinity'}{where}{told}"
+    _warn("RD42", call, f"{who} {'brings' if len(having) == 1 else 'bring'} {'NaN' if nan else 'infinity'}{where}{told}"
                         f"{rest}")
 
 
@@ -84,7 +84,7 @@ def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
         low, high = int(near.min()), int(near.max())
     slack = 0 if dtype.itemsize < 8 else 2 ** 12
     if low < limits.min - slack or high > limits.max + slack:
-        _warn("RD47", call, f"the sum is {high if high > limits.max else low}, and {dtype} ends at "
+        _warn("RD43", call, f"the sum is {high if high > limits.max else low}, and {dtype} ends at "
                             f"{limits.max if high > limits.max else limits.min}")
 
 

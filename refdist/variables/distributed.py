@@ -24,11 +24,12 @@ from typing import Any, Final, Literal, assert_never
 
 import numpy as np
 
-from refdist import errors, journal
-from refdist.array import collectives
+from refdist import config, errors, journal
+from refdist.array import collectives, replica_checks
 from refdist.array.backend import beside, current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, type_of, typed
 from refdist.array.types import Array
 from refdist.core import context_stack, lockstep
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
@@ -36,6 +37,7 @@ from refdist.core.cell import Cell
 from refdist.core.context_stack import Situation
 from refdist.core.rules.advice import ADVICE
 from refdist.core.rules.options import ReduceOp, VariableAggregation
+from refdist.core.rules.replica_types import Of, Reducing
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.variables import (
     COPIES_DIFFER,
@@ -65,6 +67,9 @@ _READ_OWN_COPY: Final = Read.OWN_COPY
 _READ_FIRST_COPY: Final = Read.FIRST_COPY
 _WRITE_OWN_COPY: Final = Write.OWN_COPY
 _WRITE_EVERY_COPY: Final = Write.EVERY_COPY
+
+_REDUCING: Final[dict[Any, Reducing]] = {
+    Write.SUM: Reducing.SUM, Write.MEAN: Reducing.MEAN, Write.REPLICA_0: Reducing.FIRST}
 
 _Across = Literal[Write.EVERY_COPY, Write.SHARED_OUT]
 _Together = Literal[Write.AGREED, Write.SUM, Write.MEAN, Write.REPLICA_0]
@@ -106,6 +111,22 @@ class _Shared(Variable):
 
     def _read(self) -> Any:
         cell = self._reads[context_stack.situation(self._strategy)]
+        if config.types.value:
+            return self._typed_read(cell)
+        return self._read_as(cell)
+
+    def _typed_read(self, cell: Read | Refusal) -> Any:
+        array = self._read_as(cell)
+        total = self._strategy.extended.layout.total
+        if total < 2 or context_stack.frame().kind != context_stack.REPLICA:
+            return array
+        if self._kind is not Kind.ON_READ:
+            return replica_checks.source(array, Of.SAME, f"variable {self.name}")
+        if self._aggregation is not VariableAggregation.SUM:
+            return array
+        return replica_checks.source(array, Of.PART, f"variable {self.name}", variable=self.name)
+
+    def _read_as(self, cell: Read | Refusal) -> Any:
         if cell is _READ_OWN_COPY:
             own = self._local_copy()
             return own._to_current_device(self._recorded(own._array, own._index))
@@ -152,6 +173,9 @@ class _Shared(Variable):
         attempted = f"{operation} of variable {self._primary._name}:0"
         cell = (self._writes[OPERATIONS[operation].of].get(situation)
                 or FOREIGN_WRITES[self._kind][situation])
+        kind = UNKNOWN
+        if config.types.value:
+            value, kind = self._checked(cell, value, attempted)
         if cell is _WRITE_OWN_COPY:
             own = self._local_copy()
             prepared = prepare(own, operation, _component(value), attempted)
@@ -165,12 +189,25 @@ class _Shared(Variable):
         match cell:
             case Write.SUM | Write.MEAN | Write.AGREED | Write.REPLICA_0:
                 prepared = prepare(self._primary, operation, _component(value), attempted)
-                new = self._rendezvous(operation, cell, attempted, prepared)
+                new = self._rendezvous(operation, cell, attempted, prepared, kind)
                 return self._to_current_device(new) if read_value else None
             case Refusal(code):
                 raise refused(code, attempted, self, OPERATIONS[operation].of)
             case _:
                 assert_never(cell)
+
+    def _checked(self, cell: Write | Refusal, value: object, attempted: str) -> tuple[Any, ReplicaType]:
+        # For the check of types: the value without its type, and the type.
+        if context_stack.frame().kind != context_stack.REPLICA:
+            return value, UNKNOWN
+        component = _component(value)
+        kind, total = type_of(component), self._strategy.extended.layout.total
+        if cell is not Write.SUM and cell is not Write.MEAN:
+            replica_checks.check_part(kind, attempted, self.name, total)
+        if (cell is _WRITE_OWN_COPY and self._kind is Kind.ON_READ and self._aggregation is VariableAggregation.SUM
+                and attempted.startswith("assign_")):
+            replica_checks.check(Reducing.EACH, [kind], attempted, total)
+        return (value if kind is UNKNOWN else plain(component)), kind
 
     def _cross_replica_value(self, operation: str, value: object, attempted: str) -> Any:
         # The one value of a cross-replica write, checked and converted.
@@ -228,8 +265,13 @@ class _Shared(Variable):
             sink.write("write", variable=self, copy=None, copies=new)
         return new
 
-    def _rendezvous(self, operation: str, cell: _Together, attempted: str, value: Array | IndexedSlices) -> Any:
-        execute = functools.partial(self._update_from_replicas, operation, cell)
+    def _rendezvous(self, operation: str, cell: _Together, attempted: str, value: Array | IndexedSlices,
+                    kind: ReplicaType) -> Any:
+        execute: Any = functools.partial(self._update_from_replicas, operation, cell)
+        if config.types.value and cell in _REDUCING:
+            execute = replica_checks.Contributing(execute, _REDUCING[cell], f"{attempted} with the aggregation "
+                                                  f"{self._aggregation.name}", self._strategy.extended.layout.total,
+                                                  typed(value, kind), result=False)
         call = CollectiveCall(attempted, signature_of(*collectives.signature(value)), (self, value), execute)
         return lockstep.rendezvous(context_stack.frame().run, call)
 

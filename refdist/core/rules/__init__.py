@@ -6,6 +6,7 @@ calls.py      CALLS, who may call what where; MISMATCH, the error for calls that
 variables.py  CREATION, TRAINABLE, TRAITS, READS, OPERATIONS, WRITES, FOREIGN_WRITES, FOREIGN_UPDATES
 values.py     REDUCE, what is reduced and gathered; RESULTS and LOCAL, what replicas' results become; DTYPES, MEAN_DTYPE
 input.py      SHARDING and CUTS, who reads which rows; UNEVEN, what becomes of uneven ends; MODES
+replica_types.py  ADDING, MULTIPLYING, DIVIDING, OTHERS, ALONG, what a value is to the other replicas; REPLICAS
 advice.py     what to write instead
 
 A cell is a member of an Enum, or a `Refusal` with the code of an error; "-" is a cell that no program reaches.  The

@@ -1,0 +1,239 @@
+"""The check `types`: what replicas contribute to a reduction, held against the table REPLICAS.
+
+A finding is a warning with a code, once for each line and code.  None is given where a correct program could have
+computed the same: where a factor may be the number of replicas, and where a type is not known on every replica.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors, nest
+from refdist.array.convert import HoldsArray
+from refdist.array.replica_types import UNKNOWN, ReplicaType, program, type_of, typed
+from refdist.core import call_site, scaling
+from refdist.core.rules.options import ReduceOp
+from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
+from refdist.core.rules.table import Refusal
+from refdist.runtime import Field
+
+_REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
+_WHOLE = "an argument of strategy.run that every replica gets whole"
+_DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
+               "MEAN.")
+_given: Field[set[tuple[str, str]]] = Field("the findings of the check of types that were given", set)
+
+
+class Contributing:
+    """Carries out a reduction of all replicas, after its contributions were checked.
+
+    Args:
+        execute: carries it out, with the calls of all replicas.
+        reducing: a column of REPLICAS.
+        attempted: what it is called.
+        total: how many replicas there are.
+        value: what this replica contributes.
+        result: whether what each replica gets is the same.
+    """
+
+    __slots__ = ("attempted", "execute", "kinds", "leaves", "reducing", "result", "total")
+
+    def __init__(self, execute: Callable[[Any], Sequence[Any]], reducing: Reducing, attempted: str, total: int,
+                 value: object, result: bool = True) -> None:
+        self.execute = execute
+        self.reducing = reducing
+        self.attempted = attempted
+        self.total = total
+        self.leaves = nest.flatten(value)
+        self.kinds = [type_of(leaf) for leaf in self.leaves]
+        self.result = result
+
+    def __call__(self, calls: Sequence[Any]) -> Sequence[Any]:
+        everyone = [call.execute for call in calls]
+        answers = self.execute(calls)
+        for leaf in range(len(self.kinds)):
+            check(self.reducing, [one.kinds[leaf] for one in everyone], self.attempted, self.total,
+                  [one.leaves[leaf] for one in everyone])
+        if not self.result:
+            return answers
+        same = ReplicaType(Of.SAME, self.attempted, reduced=True)
+        return [nest.map_structure(lambda leaf: typed(leaf, same), answer) for answer in answers]
+
+
+def reducing_of(op: ReduceOp) -> Reducing:
+    """The column of REPLICAS for a reduce op."""
+    return _REDUCING[op]
+
+
+def source(array: Any, of: Of, step: str, **facts: Any) -> Any:
+    """An array that comes from somewhere, with its type."""
+    return typed(array, ReplicaType(of, step, None, **facts))
+
+
+def element(step: Sequence[Any]) -> list[Any]:
+    """The parts of an element of a distributed dataset, one for each replica, with their types."""
+    def of(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray) or not leaf.ndim:
+            return leaf
+        return source(leaf, Of.ROWS, "rows of a distributed dataset", rows=len(leaf), back=leaf.ndim)
+    return [nest.map_structure(of, part) for part in step]
+
+
+def argument(leaf: Any) -> Any:
+    """An argument of `strategy.run` that all replicas get; numbers, which may count, have no type."""
+    if type(leaf) is not np.ndarray or not leaf.ndim:
+        return leaf
+    return source(leaf, Of.SAME, _WHOLE)
+
+
+def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, total: int,
+          values: Sequence[object] = ()) -> None:
+    """Warns where what the replicas contribute is not what this reduction is for.
+
+    Args:
+        reducing: what is done.
+        kinds: what each replica of this worker contributes.
+        attempted: the call, for the message.
+        total: how many replicas there are on all workers.
+        values: the contributions.
+    """
+    if total < 2:
+        return
+    of = _as_means(kinds)
+    if of is Of.UNKNOWN:
+        if reducing is Reducing.SUM and len(values) == total and _is_shared(values):
+            _warn("RD37", attempted, f"all {total} replicas contribute one and the same array, which is counted "
+                  f"{total} times (TensorFlow counts it once)", kinds[0],
+                  "Make an array in each replica where each has one to add; to count, pass a number such as 1.0.")
+        return
+    cell = REPLICAS[of][reducing]
+    if not isinstance(cell, Refusal):
+        return
+    rows = ", ".join("?" if kind.rows is None else str(kind.rows) for kind in kinds)
+    match cell.code:
+        case "RD37":
+            if reducing is Reducing.EACH:
+                if kinds[0].reduced and not kinds[0].numbers:
+                    _warn("RD37", attempted, "every replica adds what is already reduced, and a read adds the parts of "
+                          f"all replicas: {total} times as much", kinds[0], "Add each replica's own part, before it is "
+                          "reduced.")
+            elif _agree(kinds, total):
+                _warn("RD37", attempted, f"what is the same on all {total} replicas is summed: the result is {total} "
+                      "times as much", kinds[0], _DISTRIBUTE if kinds[0].chain()[0] == _WHOLE else "", scaled=total)
+        case "RD38":
+            if not any(_may_hold(kind, total) for kind in kinds):
+                _warn("RD38", attempted, f"the means over the replicas' rows ({rows}) are summed: the result is "
+                      f"{total} times the mean over the batch", kinds[0], scaled=total)
+        case "RD39":
+            if not any(_is_normalised(kind, kinds) for kind in kinds):
+                _warn("RD39", attempted, f"it is the mean of what each of {total} replicas has a part of: the result "
+                      f"is 1/{total} of the sum", kinds[0], scaled=total, multiplied=True)
+        case "RD40":
+            counts = {kind.rows for kind in kinds}
+            if None not in counts and len(counts) > 1:
+                _warn("RD40", attempted, f"the replicas have different numbers of rows ({rows}), and their means count "
+                      "alike: the result is not the mean over the batch", kinds[0])
+        case _:
+            _warn("RD41", attempted, f"only replica 0's part is used of {total}: {kinds[0].meaning}", kinds[0])
+
+
+def check_part(kind: ReplicaType, attempted: str, own: str, total: int) -> None:
+    """Warns where a part of an ON_READ variable is written to another variable as if it were its total."""
+    if kind.of is Of.PART and kind.variable != own and total > 1:
+        _warn("RD41", attempted, f"the value is {kind.meaning}, one of {total} parts and not the total", kind)
+
+
+def _as_means(kinds: Sequence[ReplicaType]) -> Of:
+    # What all contribute; a sum that each divides by its own number of rows is a mean.
+    of = kinds[0].of
+    if any(kind.of is not of for kind in kinds):
+        return Of.DIFFERS
+    if of is Of.SUM and all((Operation.DIVIDE, kind.rows) in kind.numbers for kind in kinds) and (
+            len({kind.rows for kind in kinds}) > 1 or all(map(_by_length, kinds))):
+        return Of.MEAN
+    return of
+
+
+def _by_length(kind: ReplicaType) -> bool:
+    return any(scaling.is_by_length(place.file, place.line, place.end_line, place.column, place.end_column)
+               for place in kind.places("divide"))
+
+
+def _is_shared(values: Sequence[object]) -> bool:
+    # Ones are counted.
+    first = values[0]
+    return (type(first) is np.ndarray and all(value is first for value in values) and first.dtype.kind in "iufc"
+            and bool(np.any((first != 0) & (first != 1))))
+
+
+def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:
+    # Whether it is the same for certain: the numbers that took part are, and none may be a replica's share or count.
+    numbers = kinds[0].numbers
+    if any(kind.numbers != numbers for kind in kinds) or (numbers and len(kinds) < total):
+        return False
+    scales = [number for operation, number in numbers if operation in (Operation.MULTIPLY, Operation.DIVIDE)]
+    return not _may_hold(kinds[0], total) and not any(
+        number == int(number) and abs(number) != 1 for number in scales if np.isfinite(number))
+
+
+def _may_hold(kind: ReplicaType, total: int) -> bool:
+    # Whether a number that took part may be the number of replicas, or one over it.
+    for operation, number in kind.numbers:
+        if operation is Operation.DIVIDE and number and number % total == 0:
+            return True
+        if operation is Operation.MULTIPLY and abs(number * total - 1) < 1e-6:
+            return True
+    return False
+
+
+def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:
+    # Whether a sum was divided by what may be the replica's number of rows, and not that of the batch.
+    everyone = sum(one.rows or 0 for one in kinds)
+    for operation, number in kind.numbers:
+        if operation is Operation.DIVIDE and (number != everyone or number == kind.rows):
+            return True
+        if operation is Operation.MULTIPLY and any(one.rows and abs(number * one.rows - 1) < 1e-6 for one in kinds):
+            return True
+    return False
+
+
+def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "", scaled: int = 0,
+          multiplied: bool = False) -> None:
+    site = call_site.meeting.get() or call_site.of(sys._getframe(1))
+    where = str(site[0]) if site else ""
+    if (code, where) in _given.value:
+        return
+    files = {place.file for place in (*site, *kind.places())} | {program().f_code.co_filename}
+    if scaled and scaling.by_replicas(files, scaled, multiplied):
+        return
+    _given.value.add((code, where))
+    chain = " -> ".join([*kind.chain(), f"{attempted} ({where})"]) if kind is not UNKNOWN else f"{attempted} ({where})"
+    call_site.warn(errors.error(code, attempted, f"{found}. {chain}", fix))
+
+
+def replica_type(value: object) -> Any:
+    """What a value is to the other replicas, while `refdist.config.checks(types=True)` holds.
+
+    Args:
+        value: an array, a variable, or a distributed value.
+
+    Returns:
+        A ReplicaType, whose repr says what the value is and how it came about; of a PerReplica a tuple of them.
+
+    >>> import refdist
+    >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    >>> with refdist.config.checks(types=True):
+    ...     batches = strategy.experimental_distribute_dataset(refdist.data.Dataset.range(4).batch(4))
+    ...     for batch in batches:
+    ...         strategy.run(lambda x: print(refdist.replica_type(x)), args=(batch,))
+    something for each of the replica's rows (2): rows of a distributed dataset
+    something for each of the replica's rows (2): rows of a distributed dataset
+    """
+    components = getattr(value, "values", None)
+    if isinstance(components, tuple) and not isinstance(value, HoldsArray):
+        return tuple(map(type_of, components))
+    return type_of(value._read() if isinstance(value, HoldsArray) else value)

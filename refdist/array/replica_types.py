@@ -1,0 +1,483 @@
+"""Values that know what they are to the other replicas, for the check `types`; its rules are in `core/rules`.
+
+While the check is on, the arrays that a program gets from refdist (elements of distributed datasets, reads of
+variables, results of collectives) are of a subclass of NumPy's array, and what NumPy computes of them is, too.  Each
+carries a `ReplicaType`.  NumPy computes on the plain arrays, so no result has other bits, another dtype or another
+shape.  Where NumPy gives a scalar it is of a subclass of that scalar's class: still a number that cannot change, with
+`isinstance` and hash as before.  `type(x) is np.ndarray` is what a program can tell it by.
+
+Whatever is not in the tables gives plain arrays, and so does all that leaves NumPy: `np.asarray(x)`, `float(x)`,
+`len(x)`.  They have no type, which means that it is unknown.
+
+Tried before: plain arrays, with their types in a table by identity.  Nothing says then what an operation was made of.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from refdist.core import call_site
+from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
+
+# What operations of NumPy do; any other is Operation.OTHER.
+_OPERATIONS: dict[Any, Operation] = {np.add: Operation.ADD, np.subtract: Operation.ADD,
+                                     np.multiply: Operation.MULTIPLY,
+                                     np.true_divide: Operation.DIVIDE}
+_KEEPING = {np.negative, np.positive, np.conjugate}
+# The numbers that took part, each with the operation.
+Numbers = tuple[tuple[Operation, float], ...]
+_CHAIN = 8  # steps that are told of
+_NUMBERS = 16  # more are not followed
+
+
+class ReplicaType:
+    """What a value is to the other replicas, and how it came about.
+
+    Attributes:
+        of: what it is.
+        rows: how many rows it was made of; None where there are none, or it is not known.
+        back: of something for each row, which axis the rows lie along, counted from the last one, which is 1.
+        numbers: the numbers of Python's that took part, each with the operation.
+        reduced: whether it is the result of a collective.
+        variable: of a part, the name of the variable.
+    """
+
+    __slots__ = ("_at", "_before", "_code", "_length", "_step", "back", "numbers", "of", "reduced", "rows", "variable")
+
+    def __init__(self, of: Of, step: str, frame: FrameType | None = None, before: ReplicaType | None = None,
+                 rows: int | None = None, back: int = 0, numbers: Numbers = (),
+                 reduced: bool = False, variable: str = "") -> None:
+        self.of = of
+        self.rows = rows
+        self.back = back
+        self.numbers = numbers
+        self.reduced = reduced
+        self.variable = variable
+        self._step = step
+        self._code: CodeType | None = None if frame is None else frame.f_code
+        self._at = 0 if frame is None else frame.f_lasti
+        self._length: int = 1 if before is None else before._length + 1
+        if before is not None and before._length >= _CHAIN:  # the beginning is kept, and the last steps
+            before = before._before if before._before is not None and before._length > _CHAIN else before
+            self._length = before._length + 1
+        self._before: ReplicaType | None = before
+
+    def chain(self) -> list[str]:
+        """The steps from where it came from, each with its line."""
+        steps: list[str] = []
+        here: ReplicaType | None = self
+        while here is not None:
+            place = "" if here._code is None else f" ({call_site.of_one(here._code, here._at)})"
+            if not steps or steps[-1] != f"{here._step}{place}":
+                steps.append(f"{here._step}{place}")
+            here = here._before
+        return steps[::-1]
+
+    def places(self, step: str = "") -> list[call_site.Place]:
+        """The lines of the steps, or of those with a name."""
+        found, here = [], self
+        while True:
+            if here._code is not None and (not step or here._step == step):
+                found.append(call_site.of_one(here._code, here._at))
+            if here._before is None:
+                return found
+            here = here._before
+
+    @property
+    def meaning(self) -> str:
+        """What it is, in words."""
+        if self.of is Of.PART:
+            return f"this replica's part of {self.variable}, which is synchronized ON_READ"
+        rows = "" if self.rows is None or self.of not in (Of.SUM, Of.MEAN, Of.ROWS) else f" ({self.rows})"
+        return f"{MEANINGS[self.of]}{rows}"
+
+    def __repr__(self) -> str:
+        return self.meaning if self.of is Of.UNKNOWN else f"{self.meaning}: {' -> '.join(self.chain())}"
+
+
+UNKNOWN = ReplicaType(Of.UNKNOWN, "")
+
+
+def type_of(value: object) -> ReplicaType:
+    """What is known of a value."""
+    return value._type if isinstance(value, (Typed, _Scalar)) else UNKNOWN
+
+
+def typed(array: Any, kind: ReplicaType) -> Any:
+    """The same array, or scalar of NumPy's, with a type; where it cannot have one, as it is."""
+    if kind.of is Of.UNKNOWN:
+        return plain(array)
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind not in "iufc":
+            return plain(array)
+        view: Typed = array.view(Typed)
+        view._type = kind
+        return view
+    scalar = _SCALARS.get(type(array)) or _SCALARS.get(type(plain(array)))
+    if scalar is None:
+        return array
+    found = scalar(array)
+    found._plain, found._type = plain(array), kind
+    return found
+
+
+def plain(value: Any) -> Any:
+    """The value without its type; anything else as it is."""
+    if isinstance(value, Typed):
+        return value.view(np.ndarray)
+    return value._plain if isinstance(value, _Scalar) else value
+
+
+class Typed(np.ndarray):
+    """An array with a type."""
+
+    _type: ReplicaType = UNKNOWN
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
+        return _computed(ufunc, method, inputs, out, options)
+
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        rule = _FUNCTIONS.get(func)
+        if rule is not None:
+            return rule(*args, **kwargs)
+        return func(*_all_plain(args), **{name: _all_plain(value) for name, value in kwargs.items()})
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self.view(np.ndarray)[_all_plain(key)]
+        return typed(found, _chosen(self, key, found))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.view(np.ndarray)[_all_plain(key)] = plain(value)
+        if self._type.of is not Of.ROWS:
+            self._type = UNKNOWN
+
+    def mean(self, *args: Any, **options: Any) -> Any:
+        return _mean(self, *args, **options)
+
+    def dot(self, other: Any, out: Any = None) -> Any:
+        return _dot(self, other, out)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - NumPy's name
+        return _transpose(self)
+
+    def transpose(self, *axes: Any) -> Any:
+        return _transpose(self, None if not axes else axes[0] if len(axes) == 1 else axes)
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        return _reshape(self, shape[0] if len(shape) == 1 else shape, **options)
+
+    def ravel(self, order: Any = "C") -> Any:
+        return _reshape(self, -1, order=order)
+
+    def flatten(self, order: Any = "C") -> Any:
+        return typed(self.view(np.ndarray).flatten(order), _reshaped(self, (self.size,)))
+
+    def astype(self, *args: Any, **options: Any) -> Any:
+        return typed(self.view(np.ndarray).astype(*args, **options), self._type)
+
+    def copy(self, order: Any = "C") -> Any:
+        return typed(self.view(np.ndarray).copy(order), self._type)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(np.ndarray).__reduce_ex__(protocol)
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __str__(self) -> str:
+        return str(self.view(np.ndarray))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.view(np.ndarray), spec)
+
+
+class _Scalar:
+    """What scalars with a type have in common."""
+
+    _type: ReplicaType
+    _plain: Any
+
+
+def _of_scalar(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        return getattr(self._plain, name)(*args)
+    return method
+
+
+def _scalar_class(base: type) -> Any:
+    operators = np.lib.mixins.NDArrayOperatorsMixin
+    names = [f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+             for side in ("", "r")] + ["__neg__", "__pos__", "__abs__"]
+    members: dict[str, Any] = {name: getattr(operators, name) for name in names}
+
+    def ufunc(self: Any, function: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
+        return _computed(function, method, inputs, out, options)
+
+    members |= {"__array_ufunc__": ufunc, "__hash__": base.__hash__, "__module__": base.__module__,
+                "__reduce__": _of_scalar("__reduce__"), "__deepcopy__": lambda self, memo: self,
+                "__copy__": lambda self: self, "astype": lambda self, *args, **options: typed(
+                    self._plain.astype(*args, **options), self._type)}
+    return type(base.__name__, (base, _Scalar), members)
+
+
+_SCALARS: dict[type, Any] = {base: _scalar_class(base) for base in (
+    np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
+    np.uint64, np.complex64, np.complex128)}
+
+
+# --- Operations ----------------------------------------------------------------------------------------------
+
+
+def program() -> FrameType:
+    """The frame of the program that led here, whatever of NumPy and refdist lies between."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_between(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return frame
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_between(module: str) -> bool:
+    return module.startswith("numpy") or call_site.is_ours(module)
+
+
+def _all_plain(value: Any) -> Any:
+    if type(value) is Typed or isinstance(value, _Scalar):
+        return plain(value)
+    if type(value) in (tuple, list):
+        return type(value)([_all_plain(item) for item in value])
+    return value
+
+
+def _computed(ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any, options: dict[str, Any]) -> Any:
+    operands = [plain(one) for one in inputs]
+    if out:
+        options["out"] = tuple(plain(one) for one in out)
+    result = getattr(ufunc, method)(*operands, **options)
+    if method == "__call__":
+        kind = _matmul(ufunc, inputs, result) if ufunc is np.matmul else _elementwise(ufunc, inputs, result)
+    elif method == "reduce" and options.get("where", True) is True:
+        kind = _along(inputs[0], Along.SUM_OF_ROWS if ufunc is np.add else Along.OTHER, options.get("axis", 0),
+                      options.get("keepdims", False) is True, f"{ufunc.__name__}.reduce" if ufunc is not np.add
+                      else "sum")
+    else:
+        kind = UNKNOWN
+    if method == "at":
+        if isinstance(inputs[0], Typed) and inputs[0]._type.of is not Of.ROWS:
+            inputs[0]._type = UNKNOWN
+        return None
+    if out:
+        for one in out:
+            if isinstance(one, Typed):
+                one._type = kind
+        return out[0] if len(out) == 1 else out
+    return result if isinstance(result, tuple) else typed(result, kind)
+
+
+def _of_operand(value: Any) -> Operand:
+    if isinstance(value, (Typed, _Scalar)):
+        return value._type.of
+    return Plain.NUMBER if isinstance(value, (int, float, complex, np.generic)) else Of.UNKNOWN
+
+
+def _elementwise(ufunc: np.ufunc, inputs: Sequence[Any], result: Any) -> ReplicaType:
+    kinds = [type_of(one) for one in inputs]
+    if ufunc in _KEEPING:
+        return kinds[0]
+    operation = _OPERATIONS.get(ufunc, Operation.OTHER)
+    if len(inputs) == 1:
+        of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
+    else:
+        of = _together(operation, *map(_of_operand, inputs))
+    return _from(of, kinds, ufunc.__name__, result, _numbers(inputs, kinds, operation))
+
+
+def _together(operation: Operation, first: Operand, second: Operand, *more: Operand) -> Of:
+    of = COMBINED[operation][first].get(second, Of.UNKNOWN)
+    return _together(operation, of, *more) if more else of
+
+
+def _numbers(inputs: Sequence[Any], kinds: Sequence[ReplicaType],
+             operation: Operation) -> Numbers | None:
+    # The numbers of all operands and among them; None for too many, or none that can be compared.
+    numbers: Numbers = ()
+    for one, kind in zip(inputs, kinds, strict=True):
+        numbers += kind.numbers
+        if kind is UNKNOWN and isinstance(one, (int, float, complex, np.generic)):
+            if np.iscomplexobj(one):
+                return None
+            numbers += ((operation, float(one)),)  # type: ignore[arg-type]
+    return numbers if len(numbers) <= _NUMBERS else None
+
+
+def _from(of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
+          numbers: Numbers | None, back: int | None = None) -> ReplicaType:
+    # The type of a result, where the operands agree in what it says of the rows.
+    known = [kind for kind in kinds if kind.of is not Of.UNKNOWN]
+    if of is Of.UNKNOWN or numbers is None or not known:
+        return UNKNOWN
+    by_rows = [kind for kind in known if kind.of is Of.ROWS]
+    sums = [kind for kind in known if kind.of is of]
+    before = (sums or by_rows or known)[0]
+    rows = before.rows
+    if of is Of.ROWS and back is None:
+        back = by_rows[0].back
+        if any(kind.back != back or kind.rows != rows for kind in by_rows) or np.ndim(result) < back \
+                or np.shape(result)[np.ndim(result) - back] != rows:
+            of, back = Of.DIFFERS, 0
+    elif of in (Of.SUM, Of.MEAN) and any(kind.rows != rows for kind in sums):
+        of = Of.DIFFERS
+    return ReplicaType(of, step, program(), before, rows, back or 0, numbers,
+                       of is Of.SAME and any(kind.reduced for kind in known),
+                       before.variable if of is Of.PART else "")
+
+
+def _matmul(ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
+    # A product sums along the last axis of the first operand, and the last but one of the second.
+    first, second = (type_of(one) for one in inputs)
+    numbers = _numbers(inputs, (first, second), Operation.MULTIPLY)
+    along_second = 1 if np.ndim(inputs[1]) == 1 else 2
+    if first.of is Of.ROWS and second.of is Of.ROWS:
+        if first.back == 1 and second.back == along_second and first.rows == second.rows:
+            return _from(ALONG[Of.ROWS][Along.SUM_OF_ROWS], (first, second), "matmul", result, numbers)
+        return _from(Of.DIFFERS, (first, second), "matmul", result, numbers)
+    if first.of is Of.ROWS:
+        back = first.back - (along_second == 1)
+        return _from(Of.ROWS if first.back > 1 else Of.DIFFERS, (first,), "matmul", result, numbers, back)
+    if second.of is Of.ROWS:
+        keeps = second.back == 1 and along_second == 2
+        return _from(Of.ROWS if keeps else Of.DIFFERS, (second,), "matmul", result, numbers, 1)
+    of = _together(Operation.MULTIPLY, *map(_of_operand, inputs))
+    return _from(of, (first, second), "matmul", result, numbers)
+
+
+def _along(array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
+    kind = type_of(array)
+    if kind.of is Of.UNKNOWN:
+        return UNKNOWN
+    ndim = np.ndim(array)
+    axes = set(range(ndim)) if axis is None else {one % ndim for one in (axis if isinstance(axis, tuple) else (axis,))}
+    back = kind.back
+    if kind.of is Of.ROWS:
+        row_axis = ndim - kind.back
+        if row_axis in axes:
+            back = 0
+        else:
+            how = {Along.SUM_OF_ROWS: Along.SUM_OF_ITEMS, Along.MEAN_OF_ROWS: Along.MEAN_OF_ITEMS}.get(how, how)
+            if how is Along.OTHER:  # of the items of each row
+                how = Along.SUM_OF_ITEMS
+            back = back if keepdims else back - sum(one > row_axis for one in axes)
+    return ReplicaType(ALONG[kind.of][how], step, program(), kind, kind.rows, back, kind.numbers, kind.reduced,
+                       kind.variable)
+
+
+def _moved(kind: ReplicaType, back: int) -> ReplicaType:
+    # With the rows along another axis, or along none that is known.
+    if kind.of is not Of.ROWS or back == kind.back:
+        return kind
+    moved = copy.copy(kind)
+    moved.of, moved.back = Of.ROWS if back else Of.DIFFERS, back
+    return moved
+
+
+def _chosen(array: Typed, key: Any, found: Any) -> ReplicaType:
+    kind, ndim = array._type, array.ndim
+    if kind.of is Of.SAME:
+        # Which items a replica takes may depend on the replica.
+        whole = all(one is None or one is Ellipsis or one == slice(None)
+                    for one in (key if isinstance(key, tuple) else (key,)) if not isinstance(one, np.ndarray)) \
+            and not any(isinstance(one, np.ndarray) for one in (key if isinstance(key, tuple) else (key,)))
+        return kind if whole else UNKNOWN
+    if kind.of is not Of.ROWS:
+        return kind
+    parts = list(key) if isinstance(key, tuple) else [key]
+    arrays = [one for one in parts if isinstance(one, (np.ndarray, list))]
+    if any(one is Ellipsis for one in parts):
+        at = next(i for i, one in enumerate(parts) if one is Ellipsis)
+        given = sum(one is not None for one in parts) - 1
+        parts[at:at + 1] = [slice(None)] * (ndim - given)
+    used = sum(one is not None for one in parts)
+    parts += [slice(None)] * (ndim - used)
+    if len(parts) != ndim + sum(one is None for one in parts):
+        return _moved(kind, 0)
+    row_axis, axis, back, reached = ndim - kind.back, 0, 0, False
+    row_key: Any = None
+    for one in parts:
+        if reached:
+            back += one is None or isinstance(one, slice)
+        if one is not None:
+            if axis == row_axis:
+                reached, row_key, back = True, one, 1
+            axis += 1
+    if len(arrays) > 1:
+        # One item of each row, as in p[np.arange(n), labels].
+        aligned = row_axis == 0 and len(arrays) == ndim and all(np.shape(one) == (kind.rows,) for one in arrays)
+        return _moved(kind, np.ndim(found)) if aligned else _moved(kind, 0)
+    if not isinstance(row_key, slice) or row_key != slice(None):
+        length = np.shape(found)[np.ndim(found) - back] if back <= np.ndim(found) and np.ndim(found) else None
+        one_axis = isinstance(row_key, slice) or (isinstance(row_key, np.ndarray) and row_key.ndim == 1)
+        if not one_axis or length is None:
+            return _moved(kind, 0)
+        return ReplicaType(Of.ROWS, "some of the rows", program(), kind, length, back, kind.numbers)
+    return _moved(kind, 0 if arrays else back)
+
+
+def _transpose(a: Any, axes: Any = None) -> Any:
+    found = np.transpose(plain(a), axes)
+    kind = type_of(a)
+    if kind.of is Of.ROWS:
+        row_axis = np.ndim(a) - kind.back
+        order = [one % np.ndim(a) for one in axes] if axes is not None else list(range(np.ndim(a)))[::-1]
+        kind = _moved(kind, np.ndim(a) - order.index(row_axis))
+    return typed(found, kind)
+
+
+def _reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
+    kind = type_of(array)
+    if kind.of is not Of.ROWS:
+        return kind
+    kept = np.ndim(array) == kind.back and len(shape) > 0 and shape[0] == kind.rows
+    return _moved(kind, len(shape) if kept else 0)
+
+
+def _reshape(a: Any, shape: Any, *args: Any, **options: Any) -> Any:
+    found = np.reshape(plain(a), shape, *args, **options)
+    return typed(found, _reshaped(a, found.shape))
+
+
+def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
+    found = np.mean(plain(a), axis, dtype, plain(out), keepdims=keepdims, **options)
+    if out is not None:
+        return found
+    kind = UNKNOWN if options else _along(a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
+    return typed(found, kind)
+
+
+def _dot(a: Any, b: Any, out: Any = None) -> Any:
+    found = np.dot(plain(a), plain(b), plain(out))
+    fits = out is None and 0 < np.ndim(a) <= 2 and 0 < np.ndim(b) <= 2
+    return typed(found, _matmul(np.matmul, (a, b), found)) if fits else found
+
+
+def _through_method(name: str) -> Callable[..., Any]:
+    def function(a: Any, *args: Any, **options: Any) -> Any:
+        return getattr(a, name)(*args, **options)
+    return function
+
+
+# NumPy's functions that have a rule; any other gives plain arrays.
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.mean: _mean, np.dot: _dot, np.transpose: _transpose, np.reshape: _reshape,
+    np.sum: lambda a, axis=None, *args, **options: np.add.reduce(a, axis, *args, **options),
+    np.ravel: _through_method("ravel"), np.copy: _through_method("copy")}

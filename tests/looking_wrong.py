@@ -1,0 +1,159 @@
+"""Programs that are right, though they look like those in `mistaken.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mistaken import ROWS, Aggregation, each, four, replica, total, weights
+
+import refdist
+
+
+def divided_by_the_batch() -> None:
+    """Sums are divided by the rows of all replicas, and summed."""
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(0.1 * x.sum(axis=0) / 8))
+    each(strategy, lambda x: replica().all_reduce("SUM", np.square(x).sum(axis=0) / 8))
+
+
+def counted() -> None:
+    """Every replica counts as one, or as its rows."""
+    strategy = four()
+    one = np.float32(1.0)
+    ones = refdist.constant(1.0)
+
+    def step(x: Any) -> Any:
+        together = replica().all_reduce("SUM", 1.0), replica().all_reduce("SUM", one), replica().all_reduce("SUM", ones)
+        return together, replica().all_reduce("SUM", [x.sum(axis=0), np.float32(len(x))]), replica().all_reduce(
+            "SUM", x.shape[0])
+
+    each(strategy, step, rows=5)
+
+
+def divided_by_a_count() -> None:
+    """A sum of means is divided by the number of replicas, which was counted."""
+    def step(x: Any) -> Any:
+        mean, count = replica().all_reduce("SUM", x.mean() * 1.0), replica().all_reduce("SUM", 1.0)
+        return mean / count
+
+    each(four(), lambda x: step(np.asarray(x)))
+
+
+def clipped() -> None:
+    """Gradients are clipped by the norm over all replicas."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> None:
+        gradient = x.sum(axis=0)
+        norm = np.sqrt(replica().all_reduce("SUM", np.square(gradient).sum()))
+        w.assign_sub(replica().all_reduce("SUM", gradient * np.minimum(np.float32(1.0), np.float32(1.0) / norm)))
+
+    each(strategy, step)
+
+
+def clipped_after() -> None:
+    """Gradients are summed, and clipped by their norm, which is the same everywhere."""
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+
+    def step(x: Any) -> None:
+        gradient = replica().all_reduce("SUM", x.sum(axis=0))
+        norm = np.sqrt(np.square(gradient).sum())
+        w.assign_sub(gradient / np.maximum(norm, 1.0))
+
+    each(strategy, step)
+
+
+def metrics() -> None:
+    """Replicas add to metrics, which are read outside; one keeps a running mean of its own."""
+    strategy = four()
+    right, seen = total(strategy), total(strategy)
+    own = total(strategy, Aggregation.MEAN)
+
+    def step(x: Any) -> Any:
+        right.assign_add((x > 3).sum().astype(np.float32))
+        seen.assign_add(np.float32(len(x)))
+        own.assign(0.9 * own + 0.1 * x.sum())
+        seen.assign(seen + 0.0)
+        return replica().all_reduce("SUM", seen.read_value()), right.read_value() / np.maximum(seen.read_value(), 1)
+
+    each(strategy, step, rows=5)
+    _ = float(right) / float(seen)
+
+
+def uneven_with_weights() -> None:
+    """The end is filled up, and what was filled in weighs nothing."""
+    strategy = four()
+    dataset = refdist.data.Dataset.from_tensor_slices(ROWS[:5]).batch(8)
+    options = refdist.InputOptions(uneven_end=refdist.data.UnevenEnd.PAD)
+
+    def step(batch: Any) -> Any:
+        x, valid = batch
+        weight = valid.astype(np.float32)
+        loss, rows = (np.square(x).sum(axis=1) * weight).sum(), weight.sum()
+        loss, rows = replica().all_reduce("SUM", [loss, rows])
+        return loss / rows
+
+    for batch in strategy.experimental_distribute_dataset(dataset, options):
+        strategy.run(step, (batch,))
+
+
+def means_of_equal_parts() -> None:
+    """The mean of the means over equally many rows is the mean over the batch."""
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+    each(strategy, lambda x: w.assign_sub(0.1 * x.mean(axis=0)))
+    each(strategy, lambda x: replica().all_reduce("MEAN", x.sum(axis=0) / len(x)))
+    [loss] = each(strategy, lambda x: np.square(x).mean())
+    strategy.reduce("MEAN", loss, axis=None)
+
+
+def shared_out_penalty() -> None:
+    """Every replica adds its share of a penalty, by its rows."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        penalty = np.square(w).sum()
+        return replica().all_reduce("SUM", [penalty * len(x), penalty * (len(x) / 8), penalty * np.float32(0.25)])
+
+    each(strategy, step)
+    each(strategy, step, rows=5)
+
+
+def own_slices() -> None:
+    """Each replica takes its slice of what all hold."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(whole: Any) -> Any:
+        i = replica().replica_id_in_sync_group
+        return replica().all_reduce("SUM", [whole[i], whole[2 * i:2 * i + 2].sum(), w[i % 3], whole.sum() * i])
+
+    strategy.run(step, (ROWS,))
+
+
+def half_squares() -> None:
+    """Half the sum of the squares of two rows is not their mean."""
+    each(four(), lambda x: replica().all_reduce("SUM", np.square(x).sum() / 2))
+
+
+def metric_of_the_mean() -> None:
+    """A metric of means, which a read averages."""
+    strategy = four()
+    mean = total(strategy, Aggregation.MEAN)
+    each(strategy, lambda x: mean.assign(replica().all_reduce("MEAN", x.mean())))
+
+
+def divided_afterwards() -> None:
+    """The sum of the replicas' means is divided by their number, outside."""
+    strategy = four()
+    [loss] = each(strategy, lambda x: x.mean())
+    _ = float(strategy.reduce("SUM", loss, axis=None)) / strategy.num_replicas_in_sync
+
+
+RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
+         means_of_equal_parts, shared_out_penalty, own_slices, half_squares, metric_of_the_mean]

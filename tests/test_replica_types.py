@@ -1,0 +1,309 @@
+"""The check of types: which programs it finds, which it leaves alone, and that it changes no result."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cells import survivors
+from looking_wrong import RIGHT, divided_afterwards
+from mistaken import MISTAKES, Aggregation, Mistake, batches, each, four, replica, total, weights
+
+import refdist
+from refdist.array import replica_checks
+from refdist.array.replica_types import UNKNOWN, ReplicaType, type_of, typed
+from refdist.core.rules.replica_types import (
+    ADDING,
+    ALONG,
+    DIVIDING,
+    MULTIPLYING,
+    OTHERS,
+    REPLICAS,
+    Along,
+    Of,
+    Operand,
+    Plain,
+    Reducing,
+)
+from refdist.errors import ReplicaTypeWarning
+from refdist.runtime import process
+
+
+@pytest.fixture(autouse=True)
+def checked() -> Iterator[None]:
+    with process.fresh(), refdist.config.checks(types=True):
+        yield
+
+
+def findings(program: Callable[[], object]) -> list[warnings.WarningMessage]:
+    """What the check warns of."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        program()
+    return [one for one in given if isinstance(one.message, ReplicaTypeWarning)]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.program.__name__)
+def test_a_mistake_is_found_once_at_its_line_with_its_factor(mistake: Mistake) -> None:
+    [finding] = findings(mistake.program)
+    assert isinstance(finding.message, ReplicaTypeWarning)
+    assert finding.message.code == mistake.code
+    assert mistake.text in str(finding.message)
+    line = Path(finding.filename).read_text().splitlines()[finding.lineno - 1]
+    assert mistake.line in line and f"mistaken.py:{finding.lineno}" in str(finding.message)
+
+
+@pytest.mark.parametrize("scales", [True, False], ids=["as it is", "whatever its file divides by"])
+@pytest.mark.parametrize("program", RIGHT, ids=lambda one: one.__name__)
+def test_a_right_program_that_looks_wrong_is_left_alone(program: Callable[[], None], scales: bool,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    if not scales:
+        monkeypatch.setattr(replica_checks.scaling, "by_replicas", lambda *_: False)
+    assert findings(program) == []
+
+
+def sum_and_rows(x: Any) -> Any:
+    sums, rows = replica().all_reduce("SUM", [x.sum(axis=0), np.float32(len(x))])
+    return sums / rows
+
+
+def read_outside() -> Any:
+    strategy = four()
+    seen = total(strategy)
+    each(strategy, lambda x: seen.assign_add(x.sum()))
+    return float(seen)
+
+
+MEAN_OF_EIGHT, SUM_OF_EIGHT = [11.5, 12.5, 13.5], [92.0, 100.0, 108.0]
+FOLLOWED = {
+    "RD37": lambda: each(four(), lambda x: replica().all_reduce("MEAN", replica().all_reduce("SUM", x.sum(axis=0)))),
+    "RD38": lambda: each(four(), sum_and_rows), "RD40": lambda: each(four(), sum_and_rows, rows=5),
+    "RD39": lambda: each(four(), lambda x: replica().all_reduce("SUM", x.sum(axis=0))),
+    "RD41": lambda: read_outside()}
+WANTED: dict[str, Any] = {"RD37": SUM_OF_EIGHT, "RD38": MEAN_OF_EIGHT, "RD39": SUM_OF_EIGHT, "RD40": [7.0, 8.0, 9.0],
+                          "RD41": 300.0}
+
+
+@pytest.mark.parametrize("code", [code for code, row in refdist.errors.CATALOGUE.items()
+                                  if issubclass(row.error, ReplicaTypeWarning)])
+def test_advice_that_is_followed_gives_the_right_number_and_no_warning(code: str) -> None:
+    results: list[Any] = []
+    assert findings(lambda: results.append(FOLLOWED[code]())) == []
+    result = results[0] if code == "RD41" else results[0][0].values[3].tolist()
+    assert result == WANTED[code]
+
+
+# --- The tables ------------------------------------------------------------------------------------------------
+
+def operand(of: Operand) -> Any:
+    """Two rows of two items, of this type."""
+    if of is Plain.NUMBER:
+        return 3.0
+    array = np.ones((2, 2), np.float32)
+    return array if of is Of.UNKNOWN else typed(array, ReplicaType(of, "here", rows=2, back=2 * (of is Of.ROWS)))
+
+
+def combined(function: np.ufunc) -> Callable[[tuple[Operand, Operand]], object]:
+    def observe(cell: tuple[Operand, Operand]) -> object:
+        return type_of(function(*map(operand, cell))).of
+    return observe
+
+
+def other_types(cell: object, value: Of) -> list[Of]:
+    return [of for of in Of if of is not value]
+
+
+@pytest.mark.parametrize("function", [np.add, np.subtract])
+def test_what_adding_makes_of_types(function: np.ufunc) -> None:
+    assert survivors(ADDING, combined(function), other_types) == []
+
+
+def test_what_multiplying_makes_of_types() -> None:
+    assert survivors(MULTIPLYING, combined(np.multiply), other_types) == []
+
+
+def test_what_dividing_makes_of_types() -> None:
+    assert survivors(DIVIDING, combined(np.true_divide), other_types) == []
+
+
+@pytest.mark.parametrize("function", [np.maximum, np.power])
+def test_what_other_operations_make_of_types(function: np.ufunc) -> None:
+    assert survivors(OTHERS, combined(function), other_types) == []
+
+
+REDUCED: dict[Along, Callable[[Any], Any]] = {
+    Along.SUM_OF_ROWS: lambda x: [x.sum(), x.sum(axis=0), np.sum(x, axis=0), np.add.reduce(x)],
+    Along.MEAN_OF_ROWS: lambda x: [x.mean(), np.mean(x, axis=0)],
+    Along.SUM_OF_ITEMS: lambda x: [x.sum(axis=1), np.sum(x, axis=-1)], Along.MEAN_OF_ITEMS: lambda x: [x.mean(axis=1)],
+    Along.OTHER: lambda x: [x.max(), x.min(axis=0)]}
+
+
+def test_what_reducing_one_array_makes_of_types() -> None:
+    def observe(cell: tuple[Of, Along]) -> object:
+        return [type_of(one).of for one in REDUCED[cell[1]](operand(cell[0]))]
+
+    assert survivors(ALONG, observe, other_types) == []
+
+
+def test_what_replicas_may_reduce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_checks.scaling, "by_replicas", lambda *_: False)
+
+    def observe(cell: tuple[Of, Reducing]) -> object:
+        of, reducing = cell
+        kinds = [ReplicaType(of, "here", rows=rows, reduced=True, variable="v") for rows in (2, 1)]
+
+        def program() -> None:
+            with process.fresh():
+                replica_checks.check(reducing, kinds, "this", 2)
+
+        return [str(one.message)[:6] for one in findings(program)]
+
+    codes = {cell for row in REPLICAS.values() for cell in row.values()}
+    assert survivors(REPLICAS, observe, lambda cell, value: codes - {value}) == []
+
+
+# --- What values know ------------------------------------------------------------------------------------------
+
+
+def rows_of_two() -> Any:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    return typed(array, ReplicaType(Of.ROWS, "rows", rows=2, back=2))
+
+
+def labels_of_two() -> Any:
+    return typed(np.array([1, 2]), ReplicaType(Of.ROWS, "rows", rows=2, back=1))
+
+
+@pytest.mark.parametrize(("compute", "of"), [
+    (lambda x, y: x.T @ (x[:, 0] - y), Of.SUM), (lambda x, y: x.T.dot(x), Of.SUM), (lambda x, y: x @ x.T, Of.DIFFERS),
+    (lambda x, y: x @ np.ones(3, np.float32), Of.ROWS), (lambda x, y: -np.log(x[np.arange(2), y]).sum(), Of.SUM),
+    (lambda x, y: x[:, None] - x, Of.DIFFERS), (lambda x, y: x[0], Of.DIFFERS),
+    (lambda x, y: x[..., None].sum(), Of.SUM),
+    (lambda x, y: (x > 1).astype(np.float32).mean(), Of.UNKNOWN), (lambda x, y: x[y > 1].mean(), Of.MEAN),
+    (lambda x, y: x.reshape(2, -1).mean(), Of.MEAN), (lambda x, y: x.reshape(-1).mean(), Of.DIFFERS),
+    (lambda x, y: np.asarray(x).mean(), Of.UNKNOWN), (lambda x, y: np.concatenate([x, x]).sum(), Of.UNKNOWN),
+    (lambda x, y: x.max(axis=1).sum(), Of.SUM), (lambda x, y: 0.1 * x.mean() + 1, Of.MEAN),
+    (lambda x, y: x.sum() + 1, Of.DIFFERS), (lambda x, y: np.square(x.mean()), Of.DIFFERS),
+    (lambda x, y: x.var(), Of.UNKNOWN), (lambda x, y: float(x.mean()), Of.UNKNOWN),
+])
+def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any], of: Of) -> None:
+    found = compute(rows_of_two(), labels_of_two())
+    wanted = compute(np.asarray(rows_of_two()), np.asarray(labels_of_two()))
+    assert type_of(found).of is of
+    assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes()
+    if isinstance(wanted, (np.ndarray, np.generic)):
+        assert isinstance(found, type(wanted)) and found.dtype == wanted.dtype and found.shape == wanted.shape
+
+
+def test_what_is_written_into_an_array_changes_its_type() -> None:
+    total = typed(np.zeros(3, np.float32), ReplicaType(Of.SAME, "here"))
+    total += rows_of_two().sum(axis=0)
+    assert type_of(total).of is Of.DIFFERS
+    total = typed(np.zeros(3, np.float32), ReplicaType(Of.SAME, "here"))
+    total[0] = 1.0
+    assert type_of(total) is UNKNOWN
+
+
+def test_scalars_stay_numbers() -> None:
+    mean = rows_of_two().mean()
+    kept = mean
+    mean += 1
+    assert (float(kept), float(mean)) == (2.5, 3.5)
+    assert isinstance(mean, np.float32) and hash(kept) == hash(np.float32(2.5)) and repr(kept) == "np.float32(2.5)"
+    assert type(pickle.loads(pickle.dumps(kept))) is np.float32
+    assert type(pickle.loads(pickle.dumps(rows_of_two()))) is np.ndarray
+
+
+def test_a_chain_of_any_length_is_kept_short() -> None:
+    value = rows_of_two()
+    for _ in range(1000):
+        value = np.minimum(value, value)
+    assert len(type_of(value).chain()) < 12 and type_of(value).chain()[0] == "rows"
+
+
+def test_a_value_says_what_it_is() -> None:
+    told: list[str] = []
+    each(four(), lambda x: told.append(repr(refdist.replica_type(np.square(x).mean()))), rows=7)
+    assert told[0].startswith("a mean over the replica's rows (2): rows of a distributed dataset -> square (")
+    assert told[3].startswith("a mean over the replica's rows (1)")
+    assert repr(refdist.replica_type(1.0)) == "unknown"
+
+
+def test_a_variable_says_what_a_read_of_it_is() -> None:
+    strategy = four()
+    w, seen = weights(strategy), total(strategy)
+    kinds = strategy.run(lambda: [refdist.replica_type(w).of.name, refdist.replica_type(seen).of.name])
+    assert kinds == ["SAME", "PART"]
+
+
+# --- Switching it on and off -----------------------------------------------------------------------------------
+
+
+def test_what_is_off_gives_plain_arrays() -> None:
+    with refdist.config.checks(types=False):
+        strategy = four()
+        w = weights(strategy, Aggregation.MEAN)
+        kinds: list[type] = []
+
+        def step(x: Any) -> None:
+            kinds.extend(map(type, (x, w.read_value(), replica().all_reduce("SUM", x.sum()), x.mean())))
+
+        each(strategy, step)
+        assert {*kinds} == {np.ndarray, np.float32}
+        assert findings(MISTAKES[0].program) == []
+
+
+def test_a_finding_is_given_once_for_each_line() -> None:
+    program = MISTAKES[0].program
+    assert len(findings(lambda: [program() for _ in range(3)])) == 1
+
+
+def test_a_value_without_its_type_is_never_warned_of() -> None:
+    def program() -> None:
+        each(four(), lambda x: replica().all_reduce("SUM", np.asarray(x.mean())))
+
+    assert findings(program) == []
+
+
+def test_one_replica_has_nobody_to_differ_from() -> None:
+    strategy = refdist.OneDeviceStrategy("CPU:0")
+    assert findings(lambda: each(strategy, lambda x: replica().all_reduce("SUM", x.mean()))) == []
+
+
+def test_a_file_that_divides_by_the_number_of_replicas_is_left_alone() -> None:
+    assert findings(divided_afterwards) == []
+
+
+def test_simulated_workers_are_checked_too() -> None:
+    def program() -> Any:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        return [strategy.run(lambda x: refdist.replica_type(replica().all_reduce("SUM", x.sum())).of.name, (batch,))
+                for batch in batches(strategy)]
+
+    assert refdist.simulate_workers(program, 2, 2) == [["SAME"], ["SAME"]]
+
+
+def test_checks_takes_a_bool() -> None:
+    with pytest.raises(refdist.errors.RefdistError, match="RD25"):
+        refdist.config.checks(types=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("asked", "wanted"), [("types", "RD37"), ("", ""), ("type", "RD34"), ("types,first", "RD37"),
+                                                ("off", ""), ("first,off", "RD34")])
+def test_the_environment_asks_for_it(asked: str, wanted: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import numpy as np, refdist\n"
+                      "x = np.float32([2])\n"
+                      "strategy = refdist.MirroredStrategy(['GPU:0', 'GPU:1'])\n"
+                      "strategy.run(lambda: refdist.get_replica_context().all_reduce('SUM', x))\n")
+    done = subprocess.run([sys.executable, script], env={**os.environ, "REFDIST_CHECKS": asked}, capture_output=True,
+                          text=True, check=False)
+    assert wanted in done.stderr and bool(wanted) == bool(done.stderr)
