@@ -14,7 +14,7 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array.convert import HoldsArray
-from refdist.array.replica_types import UNKNOWN, ReplicaType, program, type_of, typed
+from refdist.array.replica_types import UNKNOWN, ReplicaType, program, source, type_of, typed
 from refdist.core import call_site, scaling
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
@@ -48,7 +48,7 @@ class Contributing:
         self.reducing = reducing
         self.attempted = attempted
         self.total = total
-        self.leaves = nest.flatten(value)
+        self.leaves = nest.flatten(value) if nest.is_nested(value) else [value]
         self.kinds = [type_of(leaf) for leaf in self.leaves]
         self.result = result
 
@@ -60,8 +60,9 @@ class Contributing:
                   [one.leaves[leaf] for one in everyone])
         if not self.result:
             return answers
-        same = ReplicaType(Of.SAME, self.attempted, reduced=True)
-        return [nest.map_structure(lambda leaf: typed(leaf, same), answer) for answer in answers]
+        same = source(Of.SAME, self.attempted, reduced=True)
+        return [typed(answer, same) if isinstance(answer, np.ndarray)
+                else nest.map_structure(lambda leaf: typed(leaf, same), answer) for answer in answers]
 
 
 def reducing_of(op: ReduceOp) -> Reducing:
@@ -69,17 +70,12 @@ def reducing_of(op: ReduceOp) -> Reducing:
     return _REDUCING[op]
 
 
-def source(array: Any, of: Of, step: str, **facts: Any) -> Any:
-    """An array that comes from somewhere, with its type."""
-    return typed(array, ReplicaType(of, step, None, **facts))
-
-
 def element(step: Sequence[Any]) -> list[Any]:
     """The parts of an element of a distributed dataset, one for each replica, with their types."""
     def of(leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray) or not leaf.ndim:
             return leaf
-        return source(leaf, Of.ROWS, "rows of a distributed dataset", rows=len(leaf), back=leaf.ndim)
+        return typed(leaf, source(Of.ROWS, "rows of a distributed dataset", rows=len(leaf), back=leaf.ndim))
     return [nest.map_structure(of, part) for part in step]
 
 
@@ -87,7 +83,7 @@ def argument(leaf: Any) -> Any:
     """An argument of `strategy.run` that all replicas get; numbers, which may count, have no type."""
     if type(leaf) is not np.ndarray or not leaf.ndim:
         return leaf
-    return source(leaf, Of.SAME, _WHOLE)
+    return typed(leaf, source(Of.SAME, _WHOLE))
 
 
 def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, total: int,
@@ -207,7 +203,7 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
     where = str(site[0]) if site else ""
     if (code, where) in _given.value:
         return
-    files = {place.file for place in (*site, *kind.places())} | {program().f_code.co_filename}
+    files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
     if scaled and scaling.by_replicas(files, scaled, multiplied):
         return
     _given.value.add((code, where))

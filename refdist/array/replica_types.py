@@ -9,6 +9,9 @@ shape.  Where NumPy gives a scalar it is of a subclass of that scalar's class: s
 Whatever is not in the tables gives plain arrays, and so does all that leaves NumPy: `np.asarray(x)`, `float(x)`,
 `len(x)`.  They have no type, which means that it is unknown.
 
+A training loop computes the same of the same in every step.  So types are kept: what a source, or an operation at a
+place of the program made of these types and shapes, is derived once, and the same object is found in the next step.
+
 Tried before: plain arrays, with their types in a table by identity.  Nothing says then what an operation was made of.
 """
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -34,7 +37,10 @@ _KEEPING = {np.negative, np.positive, np.conjugate}
 # The numbers that took part, each with the operation.
 Numbers = tuple[tuple[Operation, float], ...]
 _CHAIN = 8  # steps that are told of
+_NUMBER = (int, float, np.integer, np.floating)
 _NUMBERS = 16  # more are not followed
+_NUMERIC = "".join(np.typecodes[name] for name in ("AllInteger", "AllFloat"))
+_KEPT = 10_000  # types; when there are more, because numbers change in every step, all are derived anew
 
 
 class ReplicaType:
@@ -103,6 +109,22 @@ class ReplicaType:
 
 
 UNKNOWN = ReplicaType(Of.UNKNOWN, "")
+# By what they were derived from.
+_kept: dict[Hashable, ReplicaType] = {}
+
+
+def _keep(key: Hashable, kind: ReplicaType) -> ReplicaType:
+    if len(_kept) >= _KEPT:
+        _kept.clear()
+    _kept[key] = kind
+    return kind
+
+
+def source(of: Of, step: str, rows: int | None = None, back: int = 0, reduced: bool = False,
+           variable: str = "") -> ReplicaType:
+    """The type of what comes from refdist, and not from an operation."""
+    key = of, step, rows, back, reduced, variable
+    return _kept.get(key) or _keep(key, ReplicaType(of, step, None, None, rows, back, (), reduced, variable))
 
 
 def type_of(value: object) -> ReplicaType:
@@ -112,10 +134,10 @@ def type_of(value: object) -> ReplicaType:
 
 def typed(array: Any, kind: ReplicaType) -> Any:
     """The same array, or scalar of NumPy's, with a type; where it cannot have one, as it is."""
-    if kind.of is Of.UNKNOWN:
+    if kind is UNKNOWN:
         return plain(array)
     if isinstance(array, np.ndarray):
-        if array.dtype.kind not in "iufc":
+        if array.dtype.char not in _NUMERIC:
             return plain(array)
         view: Typed = array.view(Typed)
         view._type = kind
@@ -141,7 +163,7 @@ class Typed(np.ndarray):
     _type: ReplicaType = UNKNOWN
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
-        return _computed(ufunc, method, inputs, out, options)
+        return _computed(sys._getframe(1), ufunc, method, inputs, out, options)
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         rule = _FUNCTIONS.get(func)
@@ -222,7 +244,7 @@ def _scalar_class(base: type) -> Any:
     members: dict[str, Any] = {name: getattr(operators, name) for name in names}
 
     def ufunc(self: Any, function: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
-        return _computed(function, method, inputs, out, options)
+        return _computed(sys._getframe(1), function, method, inputs, out, options)
 
     members |= {"__array_ufunc__": ufunc, "__hash__": base.__hash__, "__module__": base.__module__,
                 "__reduce__": _of_scalar("__reduce__"), "__deepcopy__": lambda self, memo: self,
@@ -239,10 +261,9 @@ _SCALARS: dict[type, Any] = {base: _scalar_class(base) for base in (
 # --- Operations ----------------------------------------------------------------------------------------------
 
 
-def program() -> FrameType:
-    """The frame of the program that led here, whatever of NumPy and refdist lies between."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_between(frame.f_globals.get("__name__", "")):
+def program(frame: FrameType) -> FrameType:
+    """The frame of the program that led to this one, whatever of NumPy and refdist lies between."""
+    while _is_between(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -260,29 +281,63 @@ def _all_plain(value: Any) -> Any:
     return value
 
 
-def _computed(ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any, options: dict[str, Any]) -> Any:
-    operands = [plain(one) for one in inputs]
+def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any,
+              options: dict[str, Any]) -> Any:
     if out:
-        options["out"] = tuple(plain(one) for one in out)
-    result = getattr(ufunc, method)(*operands, **options)
+        options["out"] = tuple(map(plain, out))
+    result: Any
     if method == "__call__":
-        kind = _matmul(ufunc, inputs, result) if ufunc is np.matmul else _elementwise(ufunc, inputs, result)
-    elif method == "reduce" and options.get("where", True) is True:
-        kind = _along(inputs[0], Along.SUM_OF_ROWS if ufunc is np.add else Along.OTHER, options.get("axis", 0),
-                      options.get("keepdims", False) is True, f"{ufunc.__name__}.reduce" if ufunc is not np.add
-                      else "sum")
+        operands, key = _operands(ufunc, inputs)
+        result = ufunc(*operands, **options)
+        kind = UNKNOWN if type(result) is tuple else _derived(frame, key, inputs, result)
     else:
+        result = getattr(ufunc, method)(*map(plain, inputs), **options)
         kind = UNKNOWN
-    if method == "at":
-        if isinstance(inputs[0], Typed) and inputs[0]._type.of is not Of.ROWS:
-            inputs[0]._type = UNKNOWN
-        return None
-    if out:
-        for one in out:
-            if isinstance(one, Typed):
-                one._type = kind
-        return out[0] if len(out) == 1 else out
-    return result if isinstance(result, tuple) else typed(result, kind)
+        if method == "reduce" and options.get("where", True) is True:
+            how, step = (Along.SUM_OF_ROWS, "sum") if ufunc is np.add else (Along.OTHER, f"{ufunc.__name__}.reduce")
+            kind = _along(frame, inputs[0], how, options.get("axis", 0), options.get("keepdims", False) is True, step)
+        elif method == "at":
+            if isinstance(inputs[0], Typed) and inputs[0]._type.of is not Of.ROWS:
+                inputs[0]._type = UNKNOWN
+            return None
+    if not out:
+        return result if type(result) is tuple else typed(result, kind)
+    for one in out:
+        if isinstance(one, Typed):
+            one._type = kind
+    return out[0] if len(out) == 1 else out
+
+
+def _operands(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[list[Any], list[Hashable]]:
+    # Without their types; and the ufunc, the type and shape of each operand, or the number, or None for neither.
+    operands: list[Any] = []
+    key: list[Hashable] = [ufunc]
+    for one in inputs:
+        if type(one) is Typed:
+            key += one._type, one.shape
+            operands.append(one.view(np.ndarray))
+        elif isinstance(one, np.ndarray):
+            key.append(one.shape)
+            operands.append(one)
+        elif isinstance(one, _Scalar):
+            key += one._type, ()
+            operands.append(one._plain)
+        else:
+            key.append(one if isinstance(one, _NUMBER) else None)
+            operands.append(one)
+    return operands, key
+
+
+def _derived(frame: FrameType, key: list[Hashable], inputs: Sequence[Any], result: Any) -> ReplicaType:
+    if _is_between(frame.f_globals.get("__name__", "")):
+        frame = program(frame)
+    key += id(frame.f_code), frame.f_lasti  # a known type keeps the code, and so its id
+    fixed = tuple(key)
+    return _kept.get(fixed) or _keep(fixed, _by_table(frame, key[0], inputs, result))
+
+
+def _by_table(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
+    return (_matmul if ufunc is np.matmul else _elementwise)(frame, ufunc, inputs, result)
 
 
 def _of_operand(value: Any) -> Operand:
@@ -291,7 +346,7 @@ def _of_operand(value: Any) -> Operand:
     return Plain.NUMBER if isinstance(value, (int, float, complex, np.generic)) else Of.UNKNOWN
 
 
-def _elementwise(ufunc: np.ufunc, inputs: Sequence[Any], result: Any) -> ReplicaType:
+def _elementwise(frame: FrameType, ufunc: np.ufunc, inputs: Sequence[Any], result: Any) -> ReplicaType:
     kinds = [type_of(one) for one in inputs]
     if ufunc in _KEEPING:
         return kinds[0]
@@ -300,7 +355,7 @@ def _elementwise(ufunc: np.ufunc, inputs: Sequence[Any], result: Any) -> Replica
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
         of = _together(operation, *map(_of_operand, inputs))
-    return _from(of, kinds, ufunc.__name__, result, _numbers(inputs, kinds, operation))
+    return _from(frame, of, kinds, ufunc.__name__, result, _numbers(inputs, kinds, operation))
 
 
 def _together(operation: Operation, first: Operand, second: Operand, *more: Operand) -> Of:
@@ -321,7 +376,7 @@ def _numbers(inputs: Sequence[Any], kinds: Sequence[ReplicaType],
     return numbers if len(numbers) <= _NUMBERS else None
 
 
-def _from(of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
+def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
           numbers: Numbers | None, back: int | None = None) -> ReplicaType:
     # The type of a result, where the operands agree in what it says of the rows.
     known = [kind for kind in kinds if kind.of is not Of.UNKNOWN]
@@ -338,35 +393,42 @@ def _from(of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
             of, back = Of.DIFFERS, 0
     elif of in (Of.SUM, Of.MEAN) and any(kind.rows != rows for kind in sums):
         of = Of.DIFFERS
-    return ReplicaType(of, step, program(), before, rows, back or 0, numbers,
+    return ReplicaType(of, step, frame, before, rows, back or 0, numbers,
                        of is Of.SAME and any(kind.reduced for kind in known),
                        before.variable if of is Of.PART else "")
 
 
-def _matmul(ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
+def _matmul(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
     # A product sums along the last axis of the first operand, and the last but one of the second.
     first, second = (type_of(one) for one in inputs)
     numbers = _numbers(inputs, (first, second), Operation.MULTIPLY)
     along_second = 1 if np.ndim(inputs[1]) == 1 else 2
     if first.of is Of.ROWS and second.of is Of.ROWS:
         if first.back == 1 and second.back == along_second and first.rows == second.rows:
-            return _from(ALONG[Of.ROWS][Along.SUM_OF_ROWS], (first, second), "matmul", result, numbers)
-        return _from(Of.DIFFERS, (first, second), "matmul", result, numbers)
+            return _from(frame, ALONG[Of.ROWS][Along.SUM_OF_ROWS], (first, second), "matmul", result, numbers)
+        return _from(frame, Of.DIFFERS, (first, second), "matmul", result, numbers)
     if first.of is Of.ROWS:
         back = first.back - (along_second == 1)
-        return _from(Of.ROWS if first.back > 1 else Of.DIFFERS, (first,), "matmul", result, numbers, back)
+        return _from(frame, Of.ROWS if first.back > 1 else Of.DIFFERS, (first,), "matmul", result, numbers, back)
     if second.of is Of.ROWS:
         keeps = second.back == 1 and along_second == 2
-        return _from(Of.ROWS if keeps else Of.DIFFERS, (second,), "matmul", result, numbers, 1)
+        return _from(frame, Of.ROWS if keeps else Of.DIFFERS, (second,), "matmul", result, numbers, 1)
     of = _together(Operation.MULTIPLY, *map(_of_operand, inputs))
-    return _from(of, (first, second), "matmul", result, numbers)
+    return _from(frame, of, (first, second), "matmul", result, numbers)
 
 
-def _along(array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
+def _along(frame: FrameType, array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
     kind = type_of(array)
     if kind.of is Of.UNKNOWN:
         return UNKNOWN
-    ndim = np.ndim(array)
+    frame = program(frame)
+    ndim = array.ndim
+    key = step, id(frame.f_code), frame.f_lasti, kind, ndim, axis, keepdims
+    return _kept.get(key) or _keep(key, _fewer(frame, kind, ndim, how, axis, keepdims, step))
+
+
+def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any, keepdims: bool,
+           step: str) -> ReplicaType:
     axes = set(range(ndim)) if axis is None else {one % ndim for one in (axis if isinstance(axis, tuple) else (axis,))}
     back = kind.back
     if kind.of is Of.ROWS:
@@ -378,7 +440,7 @@ def _along(array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> Repl
             if how is Along.OTHER:  # of the items of each row
                 how = Along.SUM_OF_ITEMS
             back = back if keepdims else back - sum(one > row_axis for one in axes)
-    return ReplicaType(ALONG[kind.of][how], step, program(), kind, kind.rows, back, kind.numbers, kind.reduced,
+    return ReplicaType(ALONG[kind.of][how], step, frame, kind, kind.rows, back, kind.numbers, kind.reduced,
                        kind.variable)
 
 
@@ -386,18 +448,20 @@ def _moved(kind: ReplicaType, back: int) -> ReplicaType:
     # With the rows along another axis, or along none that is known.
     if kind.of is not Of.ROWS or back == kind.back:
         return kind
-    moved = copy.copy(kind)
-    moved.of, moved.back = Of.ROWS if back else Of.DIFFERS, back
-    return moved
+    key = kind, back
+    if key not in _kept:
+        moved = copy.copy(kind)
+        moved.of, moved.back = Of.ROWS if back else Of.DIFFERS, back
+        _keep(key, moved)
+    return _kept[key]
 
 
 def _chosen(array: Typed, key: Any, found: Any) -> ReplicaType:
     kind, ndim = array._type, array.ndim
     if kind.of is Of.SAME:
         # Which items a replica takes may depend on the replica.
-        whole = all(one is None or one is Ellipsis or one == slice(None)
-                    for one in (key if isinstance(key, tuple) else (key,)) if not isinstance(one, np.ndarray)) \
-            and not any(isinstance(one, np.ndarray) for one in (key if isinstance(key, tuple) else (key,)))
+        whole = all(one is None or one is Ellipsis or (type(one) is slice and one == slice(None))
+                    for one in (key if isinstance(key, tuple) else (key,)))
         return kind if whole else UNKNOWN
     if kind.of is not Of.ROWS:
         return kind
@@ -429,17 +493,17 @@ def _chosen(array: Typed, key: Any, found: Any) -> ReplicaType:
         one_axis = isinstance(row_key, slice) or (isinstance(row_key, np.ndarray) and row_key.ndim == 1)
         if not one_axis or length is None:
             return _moved(kind, 0)
-        return ReplicaType(Of.ROWS, "some of the rows", program(), kind, length, back, kind.numbers)
+        return ReplicaType(Of.ROWS, "some of the rows", program(sys._getframe(1)), kind, length, back, kind.numbers)
     return _moved(kind, 0 if arrays else back)
 
 
 def _transpose(a: Any, axes: Any = None) -> Any:
-    found = np.transpose(plain(a), axes)
-    kind = type_of(a)
+    found = plain(a).transpose(axes)
+    kind, ndim = type_of(a), found.ndim
     if kind.of is Of.ROWS:
-        row_axis = np.ndim(a) - kind.back
-        order = [one % np.ndim(a) for one in axes] if axes is not None else list(range(np.ndim(a)))[::-1]
-        kind = _moved(kind, np.ndim(a) - order.index(row_axis))
+        row_axis = ndim - kind.back
+        order = [one % ndim for one in axes] if axes is not None else list(range(ndim))[::-1]
+        kind = _moved(kind, ndim - order.index(row_axis))
     return typed(found, kind)
 
 
@@ -460,14 +524,14 @@ def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims
     found = np.mean(plain(a), axis, dtype, plain(out), keepdims=keepdims, **options)
     if out is not None:
         return found
-    kind = UNKNOWN if options else _along(a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
+    kind = UNKNOWN if options else _along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
     return typed(found, kind)
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     found = np.dot(plain(a), plain(b), plain(out))
     fits = out is None and 0 < np.ndim(a) <= 2 and 0 < np.ndim(b) <= 2
-    return typed(found, _matmul(np.matmul, (a, b), found)) if fits else found
+    return typed(found, _matmul(program(sys._getframe(1)), np.matmul, (a, b), found)) if fits else found
 
 
 def _through_method(name: str) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ from refdist.array import collectives, replica_checks
 from refdist.array.backend import beside, current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, type_of, typed
+from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, source, type_of, typed
 from refdist.array.types import Array
 from refdist.core import context_stack, lockstep
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
@@ -121,10 +121,10 @@ class _Shared(Variable):
         if total < 2 or context_stack.frame().kind != context_stack.REPLICA:
             return array
         if self._kind is not Kind.ON_READ:
-            return replica_checks.source(array, Of.SAME, f"variable {self.name}")
+            return typed(array, source(Of.SAME, f"variable {self.name}"))
         if self._aggregation is not VariableAggregation.SUM:
             return array
-        return replica_checks.source(array, Of.PART, f"variable {self.name}", variable=self.name)
+        return typed(array, source(Of.PART, f"variable {self.name}", variable=self.name))
 
     def _read_as(self, cell: Read | Refusal) -> Any:
         if cell is _READ_OWN_COPY:
