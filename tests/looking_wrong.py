@@ -155,5 +155,10 @@ def divided_afterwards() -> None:
     _ = float(strategy.reduce("SUM", loss, axis=None)) / strategy.num_replicas_in_sync
 
 
+def scaled(mean: Any) -> Any:
+    """The replica's share of a mean of means."""
+    return mean / replica().num_replicas_in_sync
+
+
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
          means_of_equal_parts, shared_out_penalty, own_slices, half_squares, metric_of_the_mean]

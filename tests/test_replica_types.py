@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cells import survivors
+from drawn_loops import MISTAKES as LOOP_MISTAKES
+from drawn_loops import Loop
 from looking_wrong import RIGHT, divided_afterwards
 from mistaken import MISTAKES, Aggregation, Mistake, batches, each, four, replica, total, weights
 
@@ -35,6 +37,9 @@ from refdist.core.rules.replica_types import (
 )
 from refdist.errors import ReplicaTypeWarning
 from refdist.runtime import process
+
+
+LOOPS = int(os.environ.get("LOOPS", "100"))
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +73,29 @@ def test_a_right_program_that_looks_wrong_is_left_alone(program: Callable[[], No
     if not scales:
         monkeypatch.setattr(replica_checks.scaling, "by_replicas", lambda *_: False)
     assert findings(program) == []
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 25) for first in range(0, LOOPS, 25)], ids=str)
+def test_drawn_correct_training_loops_are_left_alone(seeds: range) -> None:
+    for seed in seeds:
+        loop = Loop(seed)
+        results: list[Any] = []
+        with process.fresh(), refdist.config.checks(types=True):
+            assert [str(one.message) for one in findings(lambda: results.append(loop.run()))] == [], loop
+        for value, alone in zip(results[0], loop.alone(), strict=True):  # it is correct
+            np.testing.assert_allclose(value, alone, rtol=1e-4, atol=1e-5, err_msg=repr(loop))
+
+
+@pytest.mark.parametrize("mistake", LOOP_MISTAKES)
+def test_a_mistake_in_a_drawn_training_loop_is_found(mistake: str) -> None:
+    missed = []
+    for seed in range(20):
+        loop = Loop(seed, mistake)
+        with process.fresh(), refdist.config.checks(types=True):
+            codes = [one.message.code for one in findings(loop.run)]
+        if codes != [LOOP_MISTAKES[mistake]] * len(codes) or not codes:
+            missed.append((loop, codes))
+    assert missed == []
 
 
 def sum_and_rows(x: Any) -> Any:
@@ -187,7 +215,8 @@ def labels_of_two() -> Any:
     (lambda x, y: x @ np.ones(3, np.float32), Of.ROWS), (lambda x, y: -np.log(x[np.arange(2), y]).sum(), Of.SUM),
     (lambda x, y: x[:, None] - x, Of.DIFFERS), (lambda x, y: x[0], Of.DIFFERS),
     (lambda x, y: x[..., None].sum(), Of.SUM),
-    (lambda x, y: (x > 1).astype(np.float32).mean(), Of.UNKNOWN), (lambda x, y: x[y > 1].mean(), Of.MEAN),
+    (lambda x, y: (x > 1).astype(np.float32).mean(), Of.MEAN), (lambda x, y: (x > 1).sum(), Of.SUM),
+    (lambda x, y: (x[:, 0] == y).all(), Of.UNKNOWN), (lambda x, y: np.where(x > 1, x, 0.0).mean(), Of.MEAN), (lambda x, y: x[y > 1].mean(), Of.MEAN),
     (lambda x, y: x.reshape(2, -1).mean(), Of.MEAN), (lambda x, y: x.reshape(-1).mean(), Of.DIFFERS),
     (lambda x, y: np.asarray(x).mean(), Of.UNKNOWN), (lambda x, y: np.concatenate([x, x]).sum(), Of.UNKNOWN),
     (lambda x, y: x.max(axis=1).sum(), Of.SUM), (lambda x, y: 0.1 * x.mean() + 1, Of.MEAN),

@@ -509,7 +509,8 @@ def read_only(value: object) -> Any:
     if library is None:
         return value
     array: Any = value
-    return library.lend(array)
+    lent = library.lend(array)
+    return replica_types.typed(lent, replica_types.type_of(array)) if replica_types.outside_numpy else lent
 
 
 def aliases(array: Array, value: object) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
+from refdist.array import tensor_types
 from refdist.array.convert import HoldsArray
-from refdist.array.replica_types import UNKNOWN, ReplicaType, program, source, type_of, typed
+from refdist.array.replica_types import UNKNOWN, ReplicaType, outside_numpy, program, source, type_of, typed
 from refdist.core import call_site, scaling
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
@@ -61,7 +62,7 @@ class Contributing:
         if not self.result:
             return answers
         same = source(Of.SAME, self.attempted, reduced=True)
-        return [typed(answer, same) if isinstance(answer, np.ndarray)
+        return [typed(answer, same) if isinstance(answer, np.ndarray) or type(answer) in outside_numpy
                 else nest.map_structure(lambda leaf: typed(leaf, same), answer) for answer in answers]
 
 
@@ -72,11 +73,23 @@ def reducing_of(op: ReduceOp) -> Reducing:
 
 def element(step: Sequence[Any]) -> list[Any]:
     """The parts of an element of a distributed dataset, one for each replica, with their types."""
+    tensor_types.mode()
+
     def of(leaf: Any) -> Any:
-        if not isinstance(leaf, np.ndarray) or not leaf.ndim:
+        if not (isinstance(leaf, np.ndarray) or type(leaf) in outside_numpy) or not leaf.ndim:
             return leaf
         return typed(leaf, source(Of.ROWS, "rows of a distributed dataset", rows=len(leaf), back=leaf.ndim))
     return [nest.map_structure(of, part) for part in step]
+
+
+def followed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a replica, with what it computes by PyTorch's functions followed."""
+    mode = tensor_types.mode()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with mode():
+            return function(*args, **kwargs)
+    return call
 
 
 def argument(leaf: Any) -> Any:

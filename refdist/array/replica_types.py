@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -39,7 +39,7 @@ Numbers = tuple[tuple[Operation, float], ...]
 _CHAIN = 8  # steps that are told of
 _NUMBER = (int, float, np.integer, np.floating)
 _NUMBERS = 16  # more are not followed
-_NUMERIC = "".join(np.typecodes[name] for name in ("AllInteger", "AllFloat"))
+_NUMERIC = "".join(np.typecodes[name] for name in ("AllInteger", "AllFloat")) + "?"
 _KEPT = 10_000  # types; when there are more, because numbers change in every step, all are derived anew
 
 
@@ -127,13 +127,23 @@ def source(of: Of, step: str, rows: int | None = None, back: int = 0, reduced: b
     return _kept.get(key) or _keep(key, ReplicaType(of, step, None, None, rows, back, (), reduced, variable))
 
 
+# By the class of another library's arrays: where their types are kept.
+outside_numpy: dict[type, MutableMapping[Any, ReplicaType]] = {}
+
+
 def type_of(value: object) -> ReplicaType:
     """What is known of a value."""
-    return value._type if isinstance(value, (Typed, _Scalar)) else UNKNOWN
+    if isinstance(value, (Typed, _Scalar)):
+        return value._type
+    kept = outside_numpy.get(type(value))
+    return UNKNOWN if kept is None else kept.get(value, UNKNOWN)
 
 
 def typed(array: Any, kind: ReplicaType) -> Any:
     """The same array, or scalar of NumPy's, with a type; where it cannot have one, as it is."""
+    if outside_numpy and type(array) in outside_numpy:
+        outside_numpy[type(array)][array] = kind
+        return array
     if kind is UNKNOWN:
         return plain(array)
     if isinstance(array, np.ndarray):
@@ -200,7 +210,7 @@ class Typed(np.ndarray):
         return _reshape(self, -1, order=order)
 
     def flatten(self, order: Any = "C") -> Any:
-        return typed(self.view(np.ndarray).flatten(order), _reshaped(self, (self.size,)))
+        return typed(self.view(np.ndarray).flatten(order), reshaped(self, (self.size,)))
 
     def astype(self, *args: Any, **options: Any) -> Any:
         return typed(self.view(np.ndarray).astype(*args, **options), self._type)
@@ -262,7 +272,7 @@ _SCALARS: dict[type, Any] = {base: _scalar_class(base) for base in (
 
 
 def program(frame: FrameType) -> FrameType:
-    """The frame of the program that led to this one, whatever of NumPy and refdist lies between."""
+    """The frame of the program that led to this one, whatever of refdist, NumPy, PyTorch and Keras lies between."""
     while _is_between(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
         frame = frame.f_back
     return frame
@@ -270,7 +280,7 @@ def program(frame: FrameType) -> FrameType:
 
 @functools.lru_cache(maxsize=1024)
 def _is_between(module: str) -> bool:
-    return module.startswith("numpy") or call_site.is_ours(module)
+    return module.partition(".")[0] in ("numpy", "torch", "keras") or call_site.is_ours(module)
 
 
 def _all_plain(value: Any) -> Any:
@@ -295,7 +305,7 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
         kind = UNKNOWN
         if method == "reduce" and options.get("where", True) is True:
             how, step = (Along.SUM_OF_ROWS, "sum") if ufunc is np.add else (Along.OTHER, f"{ufunc.__name__}.reduce")
-            kind = _along(frame, inputs[0], how, options.get("axis", 0), options.get("keepdims", False) is True, step)
+            kind = along(frame, inputs[0], how, options.get("axis", 0), options.get("keepdims", False) is True, step)
         elif method == "at":
             if isinstance(inputs[0], Typed) and inputs[0]._type.of is not Of.ROWS:
                 inputs[0]._type = UNKNOWN
@@ -337,25 +347,29 @@ def _derived(frame: FrameType, key: list[Hashable], inputs: Sequence[Any], resul
 
 
 def _by_table(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
-    return (_matmul if ufunc is np.matmul else _elementwise)(frame, ufunc, inputs, result)
+    return product(frame, inputs, result) if ufunc is np.matmul else _elementwise(frame, ufunc, inputs, result)
 
 
 def _of_operand(value: Any) -> Operand:
-    if isinstance(value, (Typed, _Scalar)):
-        return value._type.of
-    return Plain.NUMBER if isinstance(value, (int, float, complex, np.generic)) else Of.UNKNOWN
+    kind = type_of(value)
+    number = kind is UNKNOWN and isinstance(value, (int, float, complex, np.generic))
+    return Plain.NUMBER if number else kind.of
 
 
-def _elementwise(frame: FrameType, ufunc: np.ufunc, inputs: Sequence[Any], result: Any) -> ReplicaType:
-    kinds = [type_of(one) for one in inputs]
+def _elementwise(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
     if ufunc in _KEEPING:
-        return kinds[0]
-    operation = _OPERATIONS.get(ufunc, Operation.OTHER)
+        return type_of(inputs[0])
+    return combined(frame, _OPERATIONS.get(ufunc, Operation.OTHER), ufunc.__name__, inputs, result)
+
+
+def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence[Any], result: Any) -> ReplicaType:
+    """The type of what an operation on items gives."""
+    kinds = [type_of(one) for one in inputs]
     if len(inputs) == 1:
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
         of = _together(operation, *map(_of_operand, inputs))
-    return _from(frame, of, kinds, ufunc.__name__, result, _numbers(inputs, kinds, operation))
+    return _from(frame, of, kinds, step, result, _numbers(inputs, kinds, operation))
 
 
 def _together(operation: Operation, first: Operand, second: Operand, *more: Operand) -> Of:
@@ -398,8 +412,8 @@ def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, res
                        before.variable if of is Of.PART else "")
 
 
-def _matmul(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
-    # A product sums along the last axis of the first operand, and the last but one of the second.
+def product(frame: FrameType, inputs: Sequence[Any], result: Any) -> ReplicaType:
+    """Of a matrix product, which sums along the last axis of the first operand, and the last but one of the second."""
     first, second = (type_of(one) for one in inputs)
     numbers = _numbers(inputs, (first, second), Operation.MULTIPLY)
     along_second = 1 if np.ndim(inputs[1]) == 1 else 2
@@ -417,7 +431,8 @@ def _matmul(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) ->
     return _from(frame, of, (first, second), "matmul", result, numbers)
 
 
-def _along(frame: FrameType, array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
+def along(frame: FrameType, array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
+    """Of a sum, mean or the like of one array, along these axes."""
     kind = type_of(array)
     if kind.of is Of.UNKNOWN:
         return UNKNOWN
@@ -507,7 +522,15 @@ def _transpose(a: Any, axes: Any = None) -> Any:
     return typed(found, kind)
 
 
-def _reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
+def gradient(frame: FrameType, kind: ReplicaType) -> ReplicaType:
+    """Of the gradient of what has this type, by what is the same on all replicas."""
+    if kind is UNKNOWN:
+        return UNKNOWN
+    return ReplicaType(kind.of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers)
+
+
+def reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
+    """Of the same items in another shape."""
     kind = type_of(array)
     if kind.of is not Of.ROWS:
         return kind
@@ -517,21 +540,27 @@ def _reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
 
 def _reshape(a: Any, shape: Any, *args: Any, **options: Any) -> Any:
     found = np.reshape(plain(a), shape, *args, **options)
-    return typed(found, _reshaped(a, found.shape))
+    return typed(found, reshaped(a, found.shape))
 
 
 def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
     found = np.mean(plain(a), axis, dtype, plain(out), keepdims=keepdims, **options)
     if out is not None:
         return found
-    kind = UNKNOWN if options else _along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
+    kind = UNKNOWN if options else along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
     return typed(found, kind)
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     found = np.dot(plain(a), plain(b), plain(out))
     fits = out is None and 0 < np.ndim(a) <= 2 and 0 < np.ndim(b) <= 2
-    return typed(found, _matmul(program(sys._getframe(1)), np.matmul, (a, b), found)) if fits else found
+    return typed(found, product(program(sys._getframe(1)), (a, b), found)) if fits else found
+
+
+def _where(condition: Any, *values: Any) -> Any:
+    found = np.where(plain(condition), *map(plain, values))
+    inputs = condition, *values
+    return typed(found, _elementwise(program(sys._getframe(1)), np.where, inputs, found)) if values else found
 
 
 def _through_method(name: str) -> Callable[..., Any]:
@@ -543,5 +572,6 @@ def _through_method(name: str) -> Callable[..., Any]:
 # NumPy's functions that have a rule; any other gives plain arrays.
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.mean: _mean, np.dot: _dot, np.transpose: _transpose, np.reshape: _reshape,
+    np.where: _where,
     np.sum: lambda a, axis=None, *args, **options: np.add.reduce(a, axis, *args, **options),
     np.ravel: _through_method("ravel"), np.copy: _through_method("copy")}

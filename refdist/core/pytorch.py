@@ -159,7 +159,8 @@ def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
             torch._C._autograd._push_saved_tensors_default_hooks(*pair)
     if now[13:16] != wanted[13:16]:
         overrides, torch._GLOBAL_DEVICE_CONTEXT.device_context = sys.modules["torch.overrides"], chosen
-        sys.modules["torch.utils._device"].CURRENT_DEVICE = place  # type: ignore[attr-defined]
+        if places := sys.modules.get("torch.utils._device"):  # imported with the first device for new tensors
+            places.CURRENT_DEVICE = place  # type: ignore[attr-defined]
         for _ in now[13]:
             overrides._pop_mode()
         for each in modes:

@@ -205,19 +205,21 @@ class StrategyExtended(OneOfAKind):
                                                       names[i], creators))
             my_args = args if args_of is None else args_of(i)
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
+            function = fn
             if config.types.value and layout.total > 1:
                 my_args, my_kwargs = nest.map_structure(replica_checks.argument, (my_args, my_kwargs))
+                function = replica_checks.followed(fn)
             if places:
                 backend.use(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if sink is None or event is None:
                 # CPython calls a function in place where nothing is unpacked.
-                return fn(*my_args, **my_kwargs) if my_args or my_kwargs else fn()
+                return function(*my_args, **my_kwargs) if my_args or my_kwargs else function()
             if run is not None:
                 run.event = event
             entered = sink.enter(event, name)
             try:
-                result = fn(*my_args, **my_kwargs)
+                result = function(*my_args, **my_kwargs)
             except BaseException as error:
                 sink.leave(entered, error)
                 raise

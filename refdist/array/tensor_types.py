@@ -1,0 +1,181 @@
+"""What PyTorch's tensors are to the other replicas, for the check `types`; values of Keras on PyTorch are such tensors.
+
+PyTorch shows each of its functions to the modes that are entered (`TorchFunctionMode`).  While the check is on, every
+replica enters one, and what a function gives has the type that the same operation of NumPy would give.  Types are kept
+beside the tensors, by weak references: a tensor is PyTorch's own, is saved as before, and no program can tell.
+
+The gradient of a sum over rows is a sum over rows, and that of a mean is a mean; so a gradient by what is the same on
+all replicas, or by a parameter of a module, has the type of the loss.  A function that has no rule here gives what is
+unknown, and so does whatever PyTorch was not yet imported for when the replica began.  What JAX traces is unknown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from refdist.array.replica_types import (
+    UNKNOWN,
+    ReplicaType,
+    along,
+    combined,
+    gradient,
+    outside_numpy,
+    product,
+    program,
+    reshaped,
+    type_of,
+    typed,
+)
+from refdist.core.rules.replica_types import ADDING, Along, Of, Operation
+
+_ADD = "add sub subtract __add__ __radd__ __sub__ add_ sub_ __iadd__ __isub__"
+_MULTIPLY = "mul multiply __mul__ __rmul__ mul_ __imul__"
+_DIVIDE = "div divide true_divide __truediv__ div_ __itruediv__"
+_OTHER = """pow __pow__ maximum minimum eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ exp log log1p expm1
+    sqrt rsqrt square abs __abs__ tanh sigmoid relu leaky_relu elu gelu silu softplus logsigmoid sin cos cosh sign
+    clamp clip where reciprocal"""
+_BACKWARDS = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Operation.DIVIDE,
+              "__rtruediv__": Operation.DIVIDE, "__rpow__": Operation.OTHER}
+_OPERATIONS = {name: operation for names, operation in (
+    (_ADD, Operation.ADD), (_MULTIPLY, Operation.MULTIPLY), (_DIVIDE, Operation.DIVIDE), (_OTHER, Operation.OTHER))
+    for name in names.split()}
+_KEEPING = {*"""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
+    alias""".split()}
+_PRODUCTS = {*"matmul __matmul__ mm mv dot linear".split()}
+_ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, "amax": Along.OTHER, "amin": Along.OTHER}
+# Rows come first, and each gives a row.
+_LAYERS = {*"""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d embedding one_hot
+    layer_norm batch_norm dropout flatten reshape view unsqueeze squeeze""".split()}
+# Along one dimension, which is not that of the rows.
+_ALONG_ITEMS = {"softmax", "log_softmax"}
+_LOSSES = {*"""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
+    binary_cross_entropy_with_logits soft_margin_loss""".split()}
+_REDUCED = {"mean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
+
+
+def mode() -> Callable[[], AbstractContextManager[object]]:
+    """What a replica enters, so that what it computes by PyTorch's functions is followed."""
+    torch = sys.modules.get("torch")
+    return nullcontext if torch is None or not hasattr(torch, "overrides") else _mode(torch)
+
+
+@lru_cache(maxsize=1)
+def _mode(torch: Any) -> Any:
+    # From here on its tensors have types.
+    types = import_module("torch.utils.weak").WeakTensorKeyDictionary()
+    outside_numpy.update(dict.fromkeys((torch.Tensor, torch.nn.Parameter), types))
+
+    def see(self: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if name == "backward" and args and isinstance(args[0], torch.Tensor):
+            return _backward(sys._getframe(1), function, args, kwargs)
+        result = function(*args, **kwargs)
+        if name == "grad" and not isinstance(result, torch.Tensor):
+            _gradients(sys._getframe(1), torch, result, *args, **kwargs)
+        elif type(result) in outside_numpy:
+            _see(sys._getframe(1), name, args, kwargs, result)
+        elif name in ("__setitem__", "backward") or name.endswith("_"):
+            _forget(args)
+        return result
+
+    return type("TypesOfTensors", (torch.overrides.TorchFunctionMode,), {"__torch_function__": see})
+
+
+def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> None:
+    # What a function with one tensor as its result makes of types.
+    if name == "__get__" or not args:  # x.grad, x.data
+        return
+    kind = _type_of_result(program(frame), name, args, kwargs, result)
+    changed = result is args[0] or "out" in kwargs
+    if changed and name not in _KEEPING:
+        _forget((result,))
+    if kind is not UNKNOWN or changed:
+        typed(result, kind)
+
+
+def _forget(args: Any) -> None:
+    # What is written to has no type any more, and nor has what it is a view of.
+    if args and type(args[0]) in outside_numpy:
+        for one in (args[0], args[0]._base):
+            if one is not None:
+                typed(one, UNKNOWN)
+
+
+def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> ReplicaType:
+    first = type_of(args[0])
+    if name in _KEEPING:
+        return first
+    if all(type_of(one) is UNKNOWN for one in args):
+        return UNKNOWN
+    if name in _OPERATIONS and not kwargs and 0 < len(args) <= 3:
+        return combined(frame, _OPERATIONS[name], name.strip("_"), args, result)
+    if name in _BACKWARDS and len(args) == 2:
+        return combined(frame, _BACKWARDS[name], name.strip("_"), args[::-1], result)
+    if name in _PRODUCTS and len(args) >= 2:
+        return product(frame, args[:2], result)
+    if name in _ALONG:
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        axis = tuple(axis) if isinstance(axis, (list, tuple)) else axis
+        keeps = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+        return along(frame, args[0], _ALONG[name], axis if axis != () else None, keeps is True, name)
+    if first.of is not Of.ROWS or first.back != args[0].ndim:
+        return UNKNOWN
+    if name in _LOSSES:
+        how = _REDUCED.get(kwargs.get("reduction", "mean"))
+        if how is not None:
+            return along(frame, args[0], how, None, False, name)
+        return reshaped(args[0], tuple(result.shape))
+    items = name in _ALONG_ITEMS and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, 1) and result.ndim > 1
+    kept = name in _LAYERS or items
+    return reshaped(args[0], tuple(result.shape)) if kept and result.ndim and result.shape[0] == first.rows else UNKNOWN
+
+
+def _gradients(frame: FrameType, torch: Any, gradients: Any, outputs: Any, inputs: Any, grad_outputs: Any = None,
+               *_: Any, **__: Any) -> None:
+    # Of torch.autograd.grad.
+    losses = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+    sources = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    seeds = [] if grad_outputs is None else [grad_outputs] if isinstance(grad_outputs, torch.Tensor) else grad_outputs
+    if len(losses) != 1 or losses[0].ndim or any(seed is not None for seed in seeds):
+        return
+    kind = gradient(frame, type_of(losses[0]))
+    for source, value in zip(sources, gradients, strict=True):
+        if value is not None and _is_shared(source):
+            typed(value, kind)
+
+
+def _backward(frame: FrameType, function: Any, args: Any, kwargs: Any) -> Any:
+    # Of a loss: what the leaves get, beside what they have.
+    leaves = [leaf for leaf in _leaves(args[0].grad_fn) if _is_shared(leaf)]
+    before = [leaf.grad if leaf.grad is None else type_of(leaf.grad) for leaf in leaves]
+    result = function(*args, **kwargs)
+    kind = UNKNOWN if len(args) > 1 or args[0].ndim or kwargs.get("gradient") is not None else (
+        gradient(frame, type_of(args[0])))
+    for leaf, had in zip(leaves, before, strict=True):
+        if leaf.grad is not None:
+            typed(leaf.grad, kind if had is None or ADDING[had.of].get(kind.of) is had.of is kind.of else UNKNOWN)
+    return result
+
+
+def _is_shared(leaf: Any) -> bool:
+    # By which a gradient is what the loss is: what all replicas have, or a parameter of a module.
+    return type_of(leaf).of is Of.SAME or (type(leaf).__name__ == "Parameter" and type_of(leaf) is UNKNOWN)
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    seen, waiting = set(), [node]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        waiting += [before for before, _ in node.next_functions]
