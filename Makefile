@@ -62,7 +62,7 @@ fuzz: $(VENV)/.made
 # in a process that has not used JAX yet.
 interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
-	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
+	    tests/test_tensor_types.py tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py

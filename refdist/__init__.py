@@ -102,8 +102,8 @@ __all__ = [
     "SyncOnReadVariable", "TPUStrategy", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
     "array_module", "breakpoint", "cluster_resolver", "compare", "compat", "config", "constant", "coordinator", "data",
     "device", "errors", "experimental", "explore", "experimental_set_strategy", "get_replica_context", "get_strategy",
-    "has_strategy", "in_cross_replica_context", "insight", "nest", "nn", "random", "record", "replica_type", "set_backend",
-    "simulate_workers", "tpu", "train", "variable_creator_scope",
+    "has_strategy", "in_cross_replica_context", "insight", "nest", "nn", "random", "record", "replica_type",
+    "set_backend", "simulate_workers", "tpu", "train", "variable_creator_scope",
 ]
 
 cluster_resolver.launcher.set_tf_config()

@@ -430,12 +430,16 @@ class checks:  # noqa: N801 - used like a function
     ...     pass
 
     Raises:
+        RD09: a replica calls it, while others go on.
         RD25: `types` is not a bool.
     """
 
     def __init__(self, *, types: bool) -> None:
         if not isinstance(types, bool):
             raise errors.error("RD25", "checks", f"types is {types!r}", "Pass True or False.")
+        if context_stack.frame().run is not None:
+            raise errors.error("RD09", f"config.checks {context_stack.describe()}", "it holds for all replicas",
+                               "Call it around `strategy.run`; a comment `# refdist: ignore[RD38]` silences one line.")
         self._before = _types.value
         _types.value = types
 

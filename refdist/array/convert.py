@@ -509,8 +509,9 @@ def read_only(value: object) -> Any:
     if library is None:
         return value
     array: Any = value
+    kind = replica_types.type_of(array)
     lent = library.lend(array)
-    return replica_types.typed(lent, replica_types.type_of(array)) if replica_types.outside_numpy else lent
+    return lent if kind is replica_types.UNKNOWN else replica_types.typed(lent, kind)
 
 
 def aliases(array: Array, value: object) -> bool:

@@ -6,6 +6,7 @@ computed the same: where a factor may be the number of replicas, and where a typ
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array import tensor_types
 from refdist.array.convert import HoldsArray
-from refdist.array.replica_types import UNKNOWN, ReplicaType, outside_numpy, program, source, type_of, typed
+from refdist.array.replica_types import UNKNOWN, ReplicaType, has_type, program, source, type_of, typed
 from refdist.core import call_site, scaling
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
@@ -62,7 +63,7 @@ class Contributing:
         if not self.result:
             return answers
         same = source(Of.SAME, self.attempted, reduced=True)
-        return [typed(answer, same) if isinstance(answer, np.ndarray) or type(answer) in outside_numpy
+        return [typed(answer, same) if has_type(answer)
                 else nest.map_structure(lambda leaf: typed(leaf, same), answer) for answer in answers]
 
 
@@ -76,7 +77,7 @@ def element(step: Sequence[Any]) -> list[Any]:
     tensor_types.mode()
 
     def of(leaf: Any) -> Any:
-        if not (isinstance(leaf, np.ndarray) or type(leaf) in outside_numpy) or not leaf.ndim:
+        if not has_type(leaf) or not leaf.ndim:
             return leaf
         return typed(leaf, source(Of.ROWS, "rows of a distributed dataset", rows=len(leaf), back=leaf.ndim))
     return [nest.map_structure(of, part) for part in step]
@@ -214,7 +215,7 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
           multiplied: bool = False) -> None:
     site = call_site.meeting.get() or call_site.of(sys._getframe(1))
     where = str(site[0]) if site else ""
-    if (code, where) in _given.value:
+    if (code, where) in _given.value or (site and _is_ignored(site[0], code)):
         return
     files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
     if scaled and scaling.by_replicas(files, scaled, multiplied):
@@ -222,6 +223,11 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
     _given.value.add((code, where))
     chain = " -> ".join([*kind.chain(), f"{attempted} ({where})"]) if kind is not UNKNOWN else f"{attempted} ({where})"
     call_site.warn(errors.error(code, attempted, f"{found}. {chain}", fix))
+
+
+def _is_ignored(place: call_site.Place, code: str) -> bool:
+    lines = linecache.getlines(place.file)[place.line - 1:place.end_line or place.line]
+    return any(f"# refdist: ignore[{code}]" in line for line in lines)
 
 
 def replica_type(value: object) -> Any:

@@ -127,22 +127,39 @@ def source(of: Of, step: str, rows: int | None = None, back: int = 0, reduced: b
     return _kept.get(key) or _keep(key, ReplicaType(of, step, None, None, rows, back, (), reduced, variable))
 
 
-# By the class of another library's arrays: where their types are kept.
-outside_numpy: dict[type, MutableMapping[Any, ReplicaType]] = {}
+# By the class of another library's arrays, which have subclasses: where their types are kept.
+_outside_numpy: dict[type, MutableMapping[Any, ReplicaType]] = {}
+
+
+def keep_types_of(arrays: type, where: MutableMapping[Any, ReplicaType]) -> None:
+    """From now on another library's arrays have types, which are kept beside them."""
+    _outside_numpy[arrays] = where
+    _kept_beside.cache_clear()
+
+
+@functools.lru_cache(maxsize=1024)
+def _kept_beside(kind: type) -> MutableMapping[Any, ReplicaType] | None:
+    return next((where for arrays, where in _outside_numpy.items() if issubclass(kind, arrays)), None)
+
+
+def has_type(value: object) -> bool:
+    """Whether it is an array that may have a type."""
+    return isinstance(value, np.ndarray) or _kept_beside(type(value)) is not None
 
 
 def type_of(value: object) -> ReplicaType:
     """What is known of a value."""
     if isinstance(value, (Typed, _Scalar)):
         return value._type
-    kept = outside_numpy.get(type(value))
-    return UNKNOWN if kept is None else kept.get(value, UNKNOWN)
+    beside = _kept_beside(type(value))
+    return UNKNOWN if beside is None else beside.get(value, UNKNOWN)
 
 
 def typed(array: Any, kind: ReplicaType) -> Any:
     """The same array, or scalar of NumPy's, with a type; where it cannot have one, as it is."""
-    if outside_numpy and type(array) in outside_numpy:
-        outside_numpy[type(array)][array] = kind
+    beside = _kept_beside(type(array))
+    if beside is not None:
+        beside[array] = kind
         return array
     if kind is UNKNOWN:
         return plain(array)

@@ -25,7 +25,8 @@ from refdist.array.replica_types import (
     along,
     combined,
     gradient,
-    outside_numpy,
+    has_type,
+    keep_types_of,
     product,
     program,
     reshaped,
@@ -34,28 +35,34 @@ from refdist.array.replica_types import (
 )
 from refdist.core.rules.replica_types import ADDING, Along, Of, Operation
 
-_ADD = "add sub subtract __add__ __radd__ __sub__ add_ sub_ __iadd__ __isub__"
-_MULTIPLY = "mul multiply __mul__ __rmul__ mul_ __imul__"
-_DIVIDE = "div divide true_divide __truediv__ div_ __itruediv__"
-_OTHER = """pow __pow__ maximum minimum eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ exp log log1p expm1
-    sqrt rsqrt square abs __abs__ tanh sigmoid relu leaky_relu elu gelu silu softplus logsigmoid sin cos cosh sign
-    clamp clip where reciprocal"""
-_BACKWARDS = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Operation.DIVIDE,
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_OPERATIONS = {
+    Operation.ADD: _names("add sub subtract __add__ __radd__ __sub__ add_ sub_ __iadd__ __isub__"),
+    Operation.MULTIPLY: _names("mul multiply __mul__ __rmul__ mul_ __imul__"),
+    Operation.DIVIDE: _names("div divide true_divide __truediv__ div_ __itruediv__"),
+    Operation.OTHER: _names("""pow __pow__ maximum minimum eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__
+        exp log log1p expm1 sqrt rsqrt square abs __abs__ tanh sigmoid relu leaky_relu elu gelu silu softplus logsigmoid
+        sin cos cosh sign clamp clip where reciprocal""")}
+_OPERATION_OF = {name: operation for operation, names in _OPERATIONS.items() for name in names}
+# With the second operand first.
+_REFLECTED = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Operation.DIVIDE,
               "__rtruediv__": Operation.DIVIDE, "__rpow__": Operation.OTHER}
-_OPERATIONS = {name: operation for names, operation in (
-    (_ADD, Operation.ADD), (_MULTIPLY, Operation.MULTIPLY), (_DIVIDE, Operation.DIVIDE), (_OTHER, Operation.OTHER))
-    for name in names.split()}
-_KEEPING = {*"""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
-    alias""".split()}
-_PRODUCTS = {*"matmul __matmul__ mm mv dot linear".split()}
+_KEEPING = _names("""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
+    alias""")
+_PRODUCTS = _names("matmul __matmul__ mm mv dot linear")
 _ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, "amax": Along.OTHER, "amin": Along.OTHER}
 # Rows come first, and each gives a row.
-_LAYERS = {*"""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d embedding one_hot
-    layer_norm batch_norm dropout flatten reshape view unsqueeze squeeze""".split()}
-# Along one dimension, which is not that of the rows.
-_ALONG_ITEMS = {"softmax", "log_softmax"}
-_LOSSES = {*"""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
-    binary_cross_entropy_with_logits soft_margin_loss""".split()}
+_LAYERS = _names("""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d embedding
+    one_hot layer_norm batch_norm dropout flatten reshape view unsqueeze squeeze""")
+# The same, where the dimension is not that of the rows.
+_ALONG_ITEMS = _names("softmax log_softmax")
+_LOSSES = _names("""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
+    binary_cross_entropy_with_logits soft_margin_loss""")
 _REDUCED = {"mean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
 
 
@@ -68,8 +75,7 @@ def mode() -> Callable[[], AbstractContextManager[object]]:
 @lru_cache(maxsize=1)
 def _mode(torch: Any) -> Any:
     # From here on its tensors have types.
-    types = import_module("torch.utils.weak").WeakTensorKeyDictionary()
-    outside_numpy.update(dict.fromkeys((torch.Tensor, torch.nn.Parameter), types))
+    keep_types_of(torch.Tensor, import_module("torch.utils.weak").WeakTensorKeyDictionary())
 
     def see(self: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -79,7 +85,7 @@ def _mode(torch: Any) -> Any:
         result = function(*args, **kwargs)
         if name == "grad" and not isinstance(result, torch.Tensor):
             _gradients(sys._getframe(1), torch, result, *args, **kwargs)
-        elif type(result) in outside_numpy:
+        elif isinstance(result, torch.Tensor):
             _see(sys._getframe(1), name, args, kwargs, result)
         elif name in ("__setitem__", "backward") or name.endswith("_"):
             _forget(args)
@@ -102,7 +108,7 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
 
 def _forget(args: Any) -> None:
     # What is written to has no type any more, and nor has what it is a view of.
-    if args and type(args[0]) in outside_numpy:
+    if args and has_type(args[0]):
         for one in (args[0], args[0]._base):
             if one is not None:
                 typed(one, UNKNOWN)
@@ -114,10 +120,10 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
         return first
     if all(type_of(one) is UNKNOWN for one in args):
         return UNKNOWN
-    if name in _OPERATIONS and not kwargs and 0 < len(args) <= 3:
-        return combined(frame, _OPERATIONS[name], name.strip("_"), args, result)
-    if name in _BACKWARDS and len(args) == 2:
-        return combined(frame, _BACKWARDS[name], name.strip("_"), args[::-1], result)
+    if name in _OPERATION_OF and not any(kwargs.values()) and 0 < len(args) <= 3:
+        return combined(frame, _OPERATION_OF[name], name.strip("_"), args, result)
+    if name in _REFLECTED and len(args) == 2:
+        return combined(frame, _REFLECTED[name], name.strip("_"), args[::-1], result)
     if name in _PRODUCTS and len(args) >= 2:
         return product(frame, args[:2], result)
     if name in _ALONG:

@@ -1,0 +1,172 @@
+"""The check of types on tensors of PyTorch, their gradients, values of Keras, and arrays of JAX."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from mistaken import ROWS, Aggregation, four, replica
+from test_replica_types import findings
+
+import refdist
+from refdist.array.replica_types import type_of
+from refdist.core.rules.replica_types import Of
+from refdist.runtime import process
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed", exc_type=ImportError)
+F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def checked() -> Iterator[None]:
+    with process.fresh(), refdist.config.checks(types=True):
+        yield
+
+
+def each(step: Callable[[Any], Any], rows: int = 8, strategy: Any = None) -> list[Any]:
+    """What the replicas return of each batch of tensors."""
+    strategy = strategy or four()
+    dataset = refdist.data.Dataset.from_tensor_slices(torch.tensor(ROWS[:rows])).batch(8)
+    return [strategy.run(step, (batch,)) for batch in strategy.experimental_distribute_dataset(dataset)]
+
+
+def kind_of(compute: Callable[[Any, Any], Any]) -> Of:
+    """What is known of what a replica computes of its rows and a weight that is the same everywhere."""
+    strategy = four()
+    with strategy.scope():
+        weight = refdist.Variable(torch.ones(3), aggregation=Aggregation.MEAN)
+    kinds: list[Of] = []
+    each(lambda x: kinds.append(type_of(compute(x, weight.read_value())).of), strategy=strategy)
+    assert len({*kinds}) == 1
+    return kinds[0]
+
+
+def by_grad(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def compute(x: Any, w: Any) -> Any:
+        w = w.detach().clone().requires_grad_()
+        return torch.autograd.grad(loss(x, w), [w])[0]
+    return compute
+
+
+def by_backward(loss: Callable[[Any, Any], Any], times: int = 1) -> Callable[[Any, Any], Any]:
+    def compute(x: Any, w: Any) -> Any:
+        w = w.detach().clone().requires_grad_()
+        for _ in range(times):
+            loss(x, w).backward()
+        return w.grad
+    return compute
+
+
+def written(x: Any, w: Any) -> Any:
+    w = w.clone()
+    w.view(-1)[0] = 2.0
+    return w
+
+
+@pytest.mark.parametrize(("compute", "of"), [
+    (lambda x, w: x, Of.ROWS), (lambda x, w: w, Of.SAME), (lambda x, w: x @ w, Of.ROWS),
+    (lambda x, w: ((x @ w - 1) ** 2).sum(), Of.SUM), (lambda x, w: (2 * x).mean(), Of.MEAN),
+    (lambda x, w: (1 - x).mean(dim=0), Of.MEAN), (lambda x, w: x.sum(dim=1), Of.ROWS),
+    (lambda x, w: (x > 2).float().mean(), Of.MEAN), (lambda x, w: x.sum() / x.sum(), Of.DIFFERS),
+    (lambda x, w: F.mse_loss(x, torch.zeros_like(x)), Of.MEAN),
+    (lambda x, w: F.mse_loss(x, torch.zeros_like(x), reduction="sum"), Of.SUM),
+    (lambda x, w: F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), Of.MEAN),
+    (lambda x, w: F.log_softmax(x, dim=1).sum(), Of.SUM), (lambda x, w: F.log_softmax(x, dim=0).sum(), Of.UNKNOWN),
+    (lambda x, w: torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())(x).mean(), Of.MEAN),
+    (lambda x, w: torch.cumsum(x, 0).sum(), Of.UNKNOWN), (lambda x, w: torch.from_numpy(x.numpy()), Of.UNKNOWN),
+    (lambda x, w: x.T @ x, Of.DIFFERS), (lambda x, w: w.clone().add_(x.sum(dim=0)), Of.DIFFERS),
+    (written, Of.UNKNOWN),
+    (by_grad(lambda x, w: (x @ w).sum()), Of.SUM), (by_grad(lambda x, w: (x @ w).mean()), Of.MEAN),
+    (by_grad(lambda x, w: (w * w).sum()), Of.SAME), (by_grad(lambda x, w: torch.cumsum(x @ w, 0).sum()), Of.UNKNOWN),
+    (by_backward(lambda x, w: (x @ w).mean()), Of.MEAN), (by_backward(lambda x, w: (x @ w).sum(), 2), Of.SUM),
+])
+def test_functions_of_pytorch_make_of_types_what_numpys_do(compute: Callable[[Any, Any], Any], of: Of) -> None:
+    assert kind_of(compute) is of
+
+
+def test_the_gradient_of_a_mean_is_not_summed() -> None:
+    module = torch.nn.Linear(3, 1)
+
+    def step(x: Any) -> Any:
+        module.zero_grad()
+        F.mse_loss(module(x), x.sum(dim=1, keepdim=True)).backward()
+        return replica().all_reduce("SUM", module.weight.grad)
+
+    [finding] = findings(lambda: each(step))
+    assert "[RD38]" in str(finding.message) and "4 times the mean" in str(finding.message)
+    assert "-> mse_loss (" in str(finding.message) and "-> gradient (" in str(finding.message)
+
+
+def test_what_is_reduced_is_not_reduced_again() -> None:
+    strategy = four()
+    with strategy.scope():
+        w = refdist.Variable(torch.ones(3), name="w", aggregation=Aggregation.SUM)
+    [finding] = findings(lambda: each(lambda x: w.assign_sub(
+        0.1 * replica().all_reduce("SUM", x.sum(dim=0))), strategy=strategy))
+    assert "[RD37]" in str(finding.message)
+
+
+def test_right_training_with_pytorch_is_left_alone() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+
+    def gradients(x: Any) -> Any:
+        loss = ((module(x) - 1) ** 2).sum()
+        parts = torch.autograd.grad(loss, list(module.parameters()))
+        rows = torch.tensor(float(len(x)))
+        total, *sums = replica().all_reduce("SUM", [rows, *parts])
+        mean = replica().all_reduce("SUM", ((module(x) - 1) ** 2).sum().detach() / 5)
+        return [part / total for part in sums], mean
+
+    def program() -> None:
+        for result in each(gradients, rows=5):
+            for parameter, gradient in zip(module.parameters(), result[0], strict=True):
+                parameter.grad = gradient.values[0].clone()
+            optimizer.step()
+
+    assert findings(program) == []
+
+
+def test_a_tensor_is_pytorchs_own() -> None:
+    def step(x: Any) -> Any:
+        assert type(x) is torch.Tensor and vars(x) == {}
+        assert torch.equal(pickle.loads(pickle.dumps(x * 2)), x * 2)
+        return x
+
+    each(step)
+
+
+def test_what_jax_computes_is_unknown_and_never_warned_of() -> None:
+    jax: Any = pytest.importorskip("jax", reason="JAX is not installed", exc_type=ImportError)
+
+    def step(x: Any) -> Any:
+        gradient = jax.grad(lambda w: ((jax.numpy.asarray(x.numpy()) @ w) ** 2).mean())(jax.numpy.ones(3))
+        assert type_of(gradient).of is Of.UNKNOWN
+        return replica().all_reduce("SUM", gradient)
+
+    assert findings(lambda: each(step)) == []
+
+
+def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() -> None:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    pytest.importorskip("keras", reason="Keras is not installed", exc_type=ImportError)
+    if "keras" in sys.modules and sys.modules["keras"].backend.backend() != "torch":
+        pytest.skip("Keras computes with another library")
+    import refdist.tf as tf
+
+    strategy = four()
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        optimizer = tf.keras.optimizers.SGD(0.01)
+
+    def step(x: Any, scale: Callable[[Any], Any]) -> None:
+        with tf.GradientTape() as tape:
+            loss = scale(tf.square(model(x)))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+
+    assert findings(lambda: each(lambda x: step(x, lambda rows: rows.sum() / 8), strategy=strategy)) == []
