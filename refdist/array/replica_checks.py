@@ -222,7 +222,9 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
         return
     _given.value.add((code, where))
     chain = " -> ".join([*kind.chain(), f"{attempted} ({where})"]) if kind is not UNKNOWN else f"{attempted} ({where})"
-    call_site.warn(errors.error(code, attempted, f"{found}. {chain}", fix))
+    finding = errors.error(code, attempted, f"{found}. {chain}", fix)
+    assert isinstance(finding, errors.ReplicaTypeWarning)
+    call_site.warn(finding)
 
 
 def _is_ignored(place: call_site.Place, code: str) -> bool:

@@ -138,7 +138,7 @@ def keep_types_of(arrays: type, where: MutableMapping[Any, ReplicaType]) -> None
 
 
 @functools.lru_cache(maxsize=1024)
-def _kept_beside(kind: type) -> MutableMapping[Any, ReplicaType] | None:
+def _kept_beside(kind: Any) -> MutableMapping[Any, ReplicaType] | None:
     return next((where for arrays, where in _outside_numpy.items() if issubclass(kind, arrays)), None)
 
 

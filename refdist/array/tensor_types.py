@@ -36,7 +36,6 @@ from refdist.array.replica_types import (
 from refdist.core.rules.replica_types import ADDING, Along, Of, Operation
 
 
-
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -138,8 +137,8 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
         if how is not None:
             return along(frame, args[0], how, None, False, name)
         return reshaped(args[0], tuple(result.shape))
-    items = name in _ALONG_ITEMS and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, 1) and result.ndim > 1
-    kept = name in _LAYERS or items
+    axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    kept = name in _LAYERS or (name in _ALONG_ITEMS and axis in (-1, 1) and result.ndim > 1)
     return reshaped(args[0], tuple(result.shape)) if kept and result.ndim and result.shape[0] == first.rows else UNKNOWN
 
 
