@@ -129,17 +129,20 @@ def source(of: Of, step: str, rows: int | None = None, back: int = 0, reduced: b
 
 # By the class of another library's arrays, which have subclasses: where their types are kept.
 _outside_numpy: dict[type, MutableMapping[Any, ReplicaType]] = {}
+# The same by the class of any value that was asked about.
+_beside: dict[type, MutableMapping[Any, ReplicaType] | None] = {}
 
 
 def keep_types_of(arrays: type, where: MutableMapping[Any, ReplicaType]) -> None:
     """From now on another library's arrays have types, which are kept beside them."""
     _outside_numpy[arrays] = where
-    _kept_beside.cache_clear()
+    _beside.clear()
 
 
-@functools.lru_cache(maxsize=1024)
-def _kept_beside(kind: Any) -> MutableMapping[Any, ReplicaType] | None:
-    return next((where for arrays, where in _outside_numpy.items() if issubclass(kind, arrays)), None)
+def _kept_beside(kind: type) -> MutableMapping[Any, ReplicaType] | None:
+    if kind not in _beside:
+        _beside[kind] = next((where for arrays, where in _outside_numpy.items() if issubclass(kind, arrays)), None)
+    return _beside[kind]
 
 
 def has_type(value: object) -> bool:
