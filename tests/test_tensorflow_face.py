@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import HANG
 
 import refdist
 import refdist.tf
-from limits import HANG
 from refdist.runtime import process
 from refdist.tf import notebooks
 from refdist.tf.operations import OPERATIONS, find
