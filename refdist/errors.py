@@ -339,7 +339,8 @@ CATALOGUE: dict[str, Code] = {
     "RD42": Code(
         "a replica brings infinity or NaN", DifferenceWarning,
         "What one replica brings to a sum that is infinite or NaN, all replicas get. The warning comes once for a "
-        "line, with the replica and how many rows it had: the mean of no rows is NaN.",
+        "line, with the replica and how many rows it had: the mean of no rows is NaN. "
+        "`np.errstate(invalid=\"ignore\")` around the reduction leaves it out, and `over=\"ignore\"` that of infinity.",
         "Look at what that replica computes from its rows; sum the rows and divide by the size of the global batch."),
     "RD43": Code(
         "a sum of integers does not fit its dtype", DifferenceWarning,

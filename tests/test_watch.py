@@ -45,6 +45,13 @@ def test_the_replica_that_brings_it_is_named_once_for_a_line(op: str, bad: float
     assert "what the other replicas bring is finite" in found
 
 
+@pytest.mark.parametrize(("bad", "ignored", "silent"), [
+    (np.nan, "invalid", True), (np.inf, "over", True), (np.nan, "over", False), (np.inf, "invalid", False)])
+def test_what_the_program_ignores_is_not_said(bad: float, ignored: str, silent: bool) -> None:
+    with np.errstate(**{ignored: "ignore"}):
+        assert (reduced(lambda i: np.float32(bad)) == []) == silent
+
+
 def test_the_rows_of_the_replica_are_told() -> None:
     def program() -> None:
         strategy = mirrored(2)

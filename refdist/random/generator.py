@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -93,7 +93,7 @@ class Generator:
 
     def __init__(self, copy_from: Generator | None = None, state: object = None, alg: object = None) -> None:
         attempted = "Generator"
-        self._strategy: Any = context_stack.frame().strategy
+        self._strategy = cast(Any, context_stack.frame().strategy)
         # Whether all replicas advance one state at once.
         self._together = self._strategy is not None and self._strategy.extended._keeps is Keeps.CENTRAL
         if copy_from is not None:

@@ -4,8 +4,10 @@ A sum that is finite had finite parts.  So only the sum is looked at, which is o
 itself was one over those of all replicas; who brought what, and whether any row was behind it, is found out afterwards.
 Integers are added a second time in 64 bits, or in floats where they have 64 themselves.
 
-Floats that overflow while they are added, NumPy warns of (`array/float_errors`).  Arrays that are not NumPy's are not
-looked at: they may lie on a device that computes beside the program, which would have to wait for them.
+Floats that overflow while they are added, NumPy warns of (`array/float_errors`), and where a program ignores that, with
+`np.errstate(over="ignore")`, nothing is said of infinity here; nor of NaN where it ignores what is invalid.  Arrays
+that are not NumPy's are not looked at: they may lie on a device that computes beside the program, which would have to
+wait for them.
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
         return  # the sum has overflowed, which NumPy warns of, or another worker brings it
     part = dense[having[0]]
     nan = bool(np.isnan(part).any())
+    if np.geterr()["invalid" if nan else "over"] == "ignore":
+        return
     index = [int(i) for i in np.argwhere(np.isnan(part) if nan else ~np.isfinite(part))[0]]
     where = f", the first at {index} of replica {first + having[0]}'s array" if index else ""
     rows = journal.rows.value
