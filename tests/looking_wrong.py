@@ -1,11 +1,11 @@
-"""Programs that are right, though they look like those in `mistaken.py`."""
+"""Programs that are right, though they look like those in `silent_mistakes.py`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from mistaken import ROWS, Aggregation, each, four, replica, total, weights
+from silent_mistakes import ROWS, Aggregation, each, four, replica, total, weights
 
 import refdist
 

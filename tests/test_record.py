@@ -31,7 +31,8 @@ SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding=
 # What other languages cannot run; a program is added here only with a reason that holds for every language.
 ONLY_PYTHON = {"it imports threading", "it imports types", "it derives a class", "it imports inspect",
                "it looks into an exception", "it imports sys", "it imports pathlib",
-               "it has a class that flattens itself", "an object of dict_values is passed"}
+               "it has a class that flattens itself", "an object of dict_values is passed",
+               "an object of type is passed"}
 
 
 class Replayed(Replaying, Simulated):

@@ -17,7 +17,7 @@ from cells import survivors
 from drawn_loops import MISTAKES as LOOP_MISTAKES
 from drawn_loops import Loop
 from looking_wrong import RIGHT, divided_afterwards
-from mistaken import CONSTANT, MISTAKES, Aggregation, Mistake, batches, each, four, replica, total, weights
+from silent_mistakes import CONSTANT, MISTAKES, Aggregation, Mistake, batches, each, four, replica, total, weights
 
 import refdist
 from refdist.array import replica_checks
@@ -62,7 +62,7 @@ def test_a_mistake_is_found_once_at_its_line_with_its_factor(mistake: Mistake) -
     assert finding.message.code == mistake.code
     assert mistake.text in str(finding.message)
     line = Path(finding.filename).read_text().splitlines()[finding.lineno - 1]
-    assert mistake.line in line and f"mistaken.py:{finding.lineno}" in str(finding.message)
+    assert mistake.line in line and f"silent_mistakes.py:{finding.lineno}" in str(finding.message)
 
 
 @pytest.mark.parametrize("scales", [True, False], ids=["as it is", "whatever its file divides by"])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from mistaken import ROWS, Aggregation, four, replica
+from silent_mistakes import ROWS, Aggregation, four, replica
 from test_replica_types import findings
 
 import refdist

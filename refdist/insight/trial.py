@@ -11,6 +11,7 @@ input, so what asks gets the end of the file.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -220,6 +221,7 @@ def main() -> NoReturn:
 
 
 def _forked(program: Callable[[], object], setting: Setting, folder: Path, environment: dict[str, str]) -> NoReturn:
+    gc.freeze()  # what the program has left unreachable may end by waiting for threads, which are not here
     try:
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)

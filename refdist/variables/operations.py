@@ -236,7 +236,7 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, 
     backend = current_backend()
     if takes is _VALUE:
         value: Any = new
-        there = backend.put(value, device)
+        there = backend.put_all((value,), (device,))[0]  # which raises what comparisons of GPUs have found until now
         if computes is _UPDATE:
             return frozen(there)
         if there.shape != old.shape:  # since `prepare` has compared them
