@@ -220,6 +220,7 @@ NUMPY_S_OWN = [
     *(f"tests/test_docs.py::test_the_readme_s_program_runs_on_workers_with_the_change_it_names[{world}]" for world in (
         "simulated", "mpi")),
     "tests/test_docs.py::test_the_examples_of_docstrings_run[refdist.config]",
+    "tests/test_docs.py::test_the_examples_of_docstrings_run[refdist.array.replica_checks]",
     "tests/test_docs.py::test_the_examples_of_docstrings_run[refdist.strategies.multi_worker]",
 ]
 
