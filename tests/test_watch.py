@@ -64,6 +64,10 @@ def test_the_rows_of_the_replica_are_told() -> None:
     assert "[RD42] a reduction outside replicas: replica 1 brings NaN; the last batch gave it 0 rows" in found
 
 
+def test_an_element_without_arrays_has_no_rows_to_count() -> None:
+    assert next(iter(mirrored(2).experimental_distribute_dataset([{}]))) == {}
+
+
 def test_an_update_of_a_variable_is_looked_at_too() -> None:
     def program() -> None:
         strategy = mirrored(2)

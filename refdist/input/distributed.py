@@ -370,8 +370,8 @@ def _until_error(steps: PythonIterator[list[_Element]]) -> PythonIterator[list[_
 
 
 def _count(element: object) -> int:
-    leaf = nest.flatten(element)[0]
-    return len(leaf) if np.ndim(leaf) else 1
+    shape = np.shape(next(iter(nest.flatten(element)), None))
+    return int(shape[0]) if shape else 1
 
 
 def _spec_of(source: Iterable[object]) -> Any:
