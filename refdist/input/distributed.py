@@ -370,7 +370,8 @@ def _until_error(steps: PythonIterator[list[_Element]]) -> PythonIterator[list[_
 
 
 def _count(element: object) -> int:
-    shape = np.shape(next(iter(nest.flatten(element)), None))
+    leaves = nest.flatten(element)
+    shape = np.shape(leaves[0]) if leaves else ()
     return int(shape[0]) if shape else 1
 
 
