@@ -59,11 +59,12 @@ fuzz: $(VENV)/.made
 	touch $@
 
 # The tests that need a large library of somebody else's; those of collectives ask JAX for 16 devices, which is heeded
-# in a process that has not used JAX yet.
+# in a process that has not used JAX yet, and where refdist.tf has Keras, PyTorch records gradients for a tape alone.
 interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
-	    tests/test_tensor_types.py tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
+	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
+	.venv-interop/bin/python -m pytest tests/test_tensor_types.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
 
