@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("arguments", nargs=given, help="what it is given")
     words = sys.argv[1:] if arguments is None else arguments
     # argparse takes what follows "--" for arguments of the parser above, too.
-    end = words.index("--") if words[:1] == ["compare"] and "--" in words else len(words)
+    end = words.index("--") if words[:1] in (["compare"], ["explore"]) and "--" in words else len(words)
     options = parser.parse_args(words[:end])
     if "recording" in options:
         return _show(options.recording)

@@ -337,8 +337,8 @@ CATALOGUE: dict[str, Code] = {
         "a reduction, or outside the replicas.",
         "Reduce the value with `all_reduce` first, or read the variable outside `strategy.run`."),
     "RD42": Code(
-        "a replica brings infinity or NaN", DifferenceWarning,
-        "What one replica brings to a sum that is infinite or NaN, all replicas get. The warning comes once for a "
+        "a replica contributes infinity or NaN", DifferenceWarning,
+        "Infinity or NaN that one replica contributes to a sum reaches all replicas. The warning comes once for a "
         "line, with the replica and how many rows it had: the mean of no rows is NaN. "
         "`np.errstate(invalid=\"ignore\")` around the reduction leaves it out, and `over=\"ignore\"` that of infinity.",
         "Look at what that replica computes from its rows; sum the rows and divide by the size of the global batch."),

@@ -43,7 +43,7 @@ def replica() -> int:
 
 def training(step: Callable[[Any, Rows], object], count: int = 16, batch: int = 8, strategy: Any = None,
              **made: Any) -> None:
-    """Runs a step with a variable and the rows of each batch."""
+    """Calls a step function in each replica, with a variable and the rows that the replica gets of each batch."""
     strategy = strategy or refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     with strategy.scope():
         w = refdist.Variable(1.0, name="w", **made)
@@ -232,20 +232,20 @@ def first(report: Comparison) -> Difference:
 @pytest.mark.parametrize(("program", "cause"), CAUSES, ids=[program.__name__ for program, _ in CAUSES])
 def test_the_cause_and_the_line_are_named(program: Program, cause: str) -> None:
     report = refdist.compare(program, replicas=(1, 2))
-    found = first(report)
-    assert found.cause == cause, str(report)
+    difference = first(report)
+    assert difference.cause == cause, str(report)
     helper = "test_compare.py:" + str(update.__code__.co_firstlineno + 2)
-    assert found.line.endswith((marked(program, "here"), helper))
+    assert difference.line.endswith((marked(program, "here"), helper))
     assert report.status == 1 and not report.same and not report.failures
     if cause in ("GLOBAL RANDOM STATE", "SHARED GENERATOR", "ONE SEED", "RANDOM NUMBERS OF EACH REPLICA"):
-        assert marked(program, "draws") in found.why
+        assert marked(program, "draws") in difference.why
 
 
 def test_the_step_and_both_values_are_said() -> None:
-    found = first(refdist.compare(mean_of_means, replicas=(1, 2), orders=0))
-    assert found.step == 2  # the last batch, which has three rows
-    assert found.values[0] != found.values[1] and "2, 1 rows" in found.why
-    assert f"step 2, w at {found.line}" in str(found)
+    difference = first(refdist.compare(mean_of_means, replicas=(1, 2), orders=0))
+    assert difference.step == 2  # the last batch, which has three rows
+    assert difference.values[0] != difference.values[1] and "2, 1 rows" in difference.why
+    assert f"step 2, w at {difference.line}" in str(difference)
 
 
 def test_a_whole_number_times_the_replicas_can_be_held() -> None:
@@ -284,8 +284,8 @@ def test_rows_are_counted_over_all_workers(pipelines: int, cause: str) -> None:
             strategy.run(lambda x: w.assign_add(x.sum()), (part,))
 
     report = refdist.compare(program, replicas=(2, 4), workers=2, orders=0)
-    found = [one for one in report.differences if "workers" in one.second]
-    assert found and found[0].cause == cause, str(report)
+    of_workers = [difference for difference in report.differences if "workers" in difference.second]
+    assert of_workers and of_workers[0].cause == cause, str(report)
 
 
 def test_an_exception_of_more_replicas_is_a_difference() -> None:
@@ -345,8 +345,8 @@ def test_a_printed_number_is_compared() -> None:
         parts = strategy.run(lambda: np.float32(2.5))
         print("loss", float(strategy.reduce("SUM", parts, axis=None)))
 
-    found = first(refdist.compare(program, replicas=(1, 2)))
-    assert found.name == "printed" and found.values == ("'loss 2.5'", "'loss 5.0'")
+    difference = first(refdist.compare(program, replicas=(1, 2)))
+    assert difference.name == "printed" and difference.values == ("'loss 2.5'", "'loss 5.0'")
 
 
 def test_a_returned_number_is_compared() -> None:

@@ -28,7 +28,7 @@ MIRRORED = {"strategy": "refdist.MirroredStrategy([f'GPU:{i}' for i in range(4)]
 WORKERS = {"strategy": "refdist.MultiWorkerMirroredStrategy()", "start": "refdist.simulate_workers(program, 2, 2)"}
 
 
-def said(tmp_path: Path, commands: str, which: str, strategy: str, start: str) -> str:
+def output_of(tmp_path: Path, commands: str, which: str, strategy: str, start: str) -> str:
     (tmp_path / "a.py").write_text(PROGRAM.format(which=which, strategy=strategy, start=start))
     done = subprocess.run([sys.executable, tmp_path / "a.py"], input=commands, capture_output=True, text=True,
                           timeout=HANG, cwd=Path(refdist.__file__).parents[1])
@@ -37,20 +37,20 @@ def said(tmp_path: Path, commands: str, which: str, strategy: str, start: str) -
 
 
 def test_it_stops_in_one_replica_and_next_goes_over_a_collective(tmp_path: Path) -> None:
-    found = said(tmp_path, "p part\nnext\np total\ncontinue\n", "replica=2", **MIRRORED)
-    assert found.count("(Pdb replica 2) ") == 4 and found.count("(Pdb") == 4
-    assert "a.py(6)step()" in found and "a.py(7)step()" in found and "array(6., dtype=float32)" in found
-    assert found.rstrip().endswith("scalar 9.\n}")
+    output = output_of(tmp_path, "p part\nnext\np total\ncontinue\n", "replica=2", **MIRRORED)
+    assert output.count("(Pdb replica 2) ") == 4 and output.count("(Pdb") == 4
+    assert "a.py(6)step()" in output and "a.py(7)step()" in output and "array(6., dtype=float32)" in output
+    assert output.rstrip().endswith("scalar 9.\n}")
 
 
 def test_it_stops_in_each_replica_that_comes_there(tmp_path: Path) -> None:
-    found = said(tmp_path, "continue\n" * 4, "", **MIRRORED)
-    assert [found.count(f"(Pdb replica {i}) ") for i in range(4)] == [1] * 4
+    output = output_of(tmp_path, "continue\n" * 4, "", **MIRRORED)
+    assert [output.count(f"(Pdb replica {i}) ") for i in range(4)] == [1] * 4
 
 
 def test_it_says_which_worker(tmp_path: Path) -> None:
-    found = said(tmp_path, "p part\ncontinue\n", "replica=3", **WORKERS)
-    assert found.count("(Pdb worker 1, replica 3) ") == 2
+    output = output_of(tmp_path, "p part\ncontinue\n", "replica=3", **WORKERS)
+    assert output.count("(Pdb worker 1, replica 3) ") == 2
 
 
 def test_outside_replicas_one_replica_s_breakpoint_is_passed_over() -> None:

@@ -547,6 +547,7 @@ TWICE = "v.assign_add(1.0); v.assign_add(1.0)"
     ("v.assign(v + 1.0)", ["--choices", "0,0,0,0,1"], 1, "result: v = 1.0"),
     ("v.assign(v + 1.0)", ["--choices", "0"], 0, "result: v = 2.0"),
     ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD34"),
+    ("v.assign(v + len(__import__('sys').argv))", ["--choices", "0", "--", "--epochs", "2"], 0, "result: v = 6.0"),
     (TWICE, ["--faults", LOSSES], 1, '--faults "any worker, once" --choices 0,0,0,0,2'),
     (TWICE, ["--faults", LOSSES, "--choices", "0,0,0,0,2"], 1, "result: v = 5.0"),
     ("v.assign_add(1.0)", ["--faults", LOSSES], 3, "in 2 runs"),

@@ -58,11 +58,11 @@ def test_workers_that_draw_another_seed_do_the_same() -> None:
 
 
 def test_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
-    found = recorded(tmp_path / "a.py").diff(recorded(tmp_path / "a.py", scale=2))
-    assert found is not None and found.mine is not None and found.theirs is not None
-    assert (found.mine.kind, found.mine.replica, found.fields) == ("meet", 1, ("contributed",))
-    assert (found.mine["contributed"][0]["items"], found.theirs["contributed"][0]["items"]) == (1.0, 2.0)
-    assert "a.py:4" in str(found) and str(found) in found._repr_html_().replace("&#x27;", "'")
+    difference = recorded(tmp_path / "a.py").diff(recorded(tmp_path / "a.py", scale=2))
+    assert difference is not None and difference.mine is not None and difference.theirs is not None
+    assert (difference.mine.kind, difference.mine.replica, difference.fields) == ("meet", 1, ("contributed",))
+    assert (difference.mine["contributed"][0]["items"], difference.theirs["contributed"][0]["items"]) == (1.0, 2.0)
+    assert "a.py:4" in str(difference) and str(difference) in difference._repr_html_().replace("&#x27;", "'")
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 8])
@@ -73,10 +73,10 @@ def test_another_number_of_replicas_is_no_difference_where_results_are_equal(tmp
 def test_on_another_number_of_replicas_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
     # A mean of each replica's rows, summed.
     wrong = {"extra": " / len(x)"}
-    found = recorded(tmp_path / "a.py", 4, **wrong).diff(recorded(tmp_path / "a.py", 2, **wrong))
-    assert found is not None and found.mine is not None and found.theirs is not None
-    assert (found.mine.kind, found.mine.step, found.fields) == ("receive", 1, ("received",))
-    assert (found.mine["received"][0]["items"], found.theirs["received"][0]["items"]) == (6.0, 3.0)
+    difference = recorded(tmp_path / "a.py", 4, **wrong).diff(recorded(tmp_path / "a.py", 2, **wrong))
+    assert difference is not None and difference.mine is not None and difference.theirs is not None
+    assert (difference.mine.kind, difference.mine.step, difference.fields) == ("receive", 1, ("received",))
+    assert (difference.mine["received"][0]["items"], difference.theirs["received"][0]["items"]) == (6.0, 3.0)
 
 
 def test_a_recording_that_ends_earlier_differs() -> None:
@@ -86,6 +86,7 @@ def test_a_recording_that_ends_earlier_differs() -> None:
     with refdist.record() as long:
         for _ in range(2):
             strategy.reduce("SUM", strategy.run(lambda: np.float32(1)), None)
-    found = short.diff(long)
-    assert found is not None and found.mine is None and "only the other recording has event" in str(found)
+    difference = short.diff(long)
+    assert difference is not None and difference.mine is None
+    assert "only the other recording has event" in str(difference)
     assert long.diff(short).theirs is None

@@ -74,8 +74,8 @@ def test_a_read_tells_which_copy_it_gives(synchronization: refdist.VariableSynch
     with refdist.record() as recording:
         strategy.run(lambda: v.value())
         line = v + 1.0  # noqa: F841 - an operator reads, too
-    told = [(event["copy"], event["received"][0]["items"]) for event in of_kind(recording, "read")]
-    assert told == [*inside, outside]
+    reads = [(event["copy"], event["received"][0]["items"]) for event in of_kind(recording, "read")]
+    assert reads == [*inside, outside]
     assert {event["site"][0].rpartition(":")[0] for event in of_kind(recording, "read")} == {__file__}
 
 

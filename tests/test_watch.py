@@ -21,7 +21,7 @@ def number() -> int:
     return int(refdist.get_replica_context().replica_id_in_sync_group)
 
 
-def told(program: Callable[[], object]) -> list[str]:
+def warnings_of(program: Callable[[], object]) -> list[str]:
     # A line is told of once in a process.
     with runtime.process.fresh(), warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
@@ -33,16 +33,16 @@ def reduced(value: Callable[[int], Any], op: str = "SUM", times: int = 3) -> lis
     def step() -> Any:
         return refdist.get_replica_context().all_reduce(op, value(number()))
 
-    return told(lambda: [mirrored().run(step) for _ in range(times)])
+    return warnings_of(lambda: [mirrored().run(step) for _ in range(times)])
 
 
 @pytest.mark.parametrize("op", ["SUM", "MEAN"])
 @pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_replica_that_brings_it_is_named_once_for_a_line(op: str, bad: float, word: str, dtype: Any) -> None:
-    [found] = reduced(lambda i: np.array([1, bad if i == 2 else 1], dtype), op)
-    assert found.startswith(f"[RD42] all_reduce: replica 2 brings {word}, the first at [1] of replica 2's array")
-    assert "what the other replicas bring is finite" in found
+    [message] = reduced(lambda i: np.array([1, bad if i == 2 else 1], dtype), op)
+    assert message.startswith(f"[RD42] all_reduce: replica 2 brings {word}, the first at [1] of replica 2's array")
+    assert "what the other replicas bring is finite" in message
 
 
 @pytest.mark.parametrize(("bad", "ignored", "silent"), [
@@ -60,8 +60,8 @@ def test_the_rows_of_the_replica_are_told() -> None:
             losses = strategy.run(lambda x: x.mean() if len(x) else np.float32(np.nan), args=(x,))
             strategy.reduce("MEAN", losses, axis=None)
 
-    [found] = told(program)
-    assert "[RD42] a reduction outside replicas: replica 1 brings NaN; the last batch gave it 0 rows" in found
+    [message] = warnings_of(program)
+    assert "[RD42] a reduction outside replicas: replica 1 brings NaN; the last batch gave it 0 rows" in message
 
 
 def test_an_element_without_arrays_has_no_rows_to_count() -> None:
@@ -75,16 +75,16 @@ def test_an_update_of_a_variable_is_looked_at_too() -> None:
             v = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.SUM)
         strategy.run(lambda: v.assign_add(np.float32(np.inf) if number() else np.float32(0)))
 
-    [found] = told(program)
-    assert "[RD42] assign_add of variable Variable:0: replica 1 brings infinity" in found
+    [message] = warnings_of(program)
+    assert "[RD42] assign_add of variable Variable:0: replica 1 brings infinity" in message
 
 
 @pytest.mark.parametrize(("dtype", "part", "total"), [
     (np.uint8, 100, 400), (np.int8, -100, -400), (np.int32, 2 ** 30, 2 ** 32), (np.uint32, 2 ** 31, 2 ** 33),
     (np.int64, 2 ** 62, 2 ** 64), (np.uint64, 2 ** 63, 2 ** 65)])
 def test_integers_that_do_not_fit_are_named_with_their_sum(dtype: Any, part: int, total: int) -> None:
-    [found] = reduced(lambda i: np.array([1, part], dtype))
-    assert found.startswith(f"[RD43] all_reduce: the sum is {total}, and {np.dtype(dtype)} ends at ")
+    [message] = reduced(lambda i: np.array([1, part], dtype))
+    assert message.startswith(f"[RD43] all_reduce: the sum is {total}, and {np.dtype(dtype)} ends at ")
 
 
 @pytest.mark.parametrize("value", [
@@ -102,7 +102,7 @@ def test_each_line_is_told_of() -> None:
             strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32(np.nan)))
             strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32(np.nan)))
 
-    assert len(told(program)) == 2
+    assert len(warnings_of(program)) == 2
 
 
 def test_a_worker_tells_of_its_own_replicas() -> None:
@@ -111,5 +111,5 @@ def test_a_worker_tells_of_its_own_replicas() -> None:
         strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float32([1, 1, 1, np.nan])[number()]))
 
     with warnings.catch_warnings(record=True):
-        found = told(lambda: refdist.simulate_workers(program, 2, 2))
-    assert [one.partition(";")[0] for one in found] == ["[RD42] all_reduce: replica 3 brings NaN"]
+        message = warnings_of(lambda: refdist.simulate_workers(program, 2, 2))
+    assert [one.partition(";")[0] for one in message] == ["[RD42] all_reduce: replica 3 brings NaN"]

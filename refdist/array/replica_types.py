@@ -34,7 +34,7 @@ _OPERATIONS: dict[Any, Operation] = {np.add: Operation.ADD, np.subtract: Operati
                                      np.multiply: Operation.MULTIPLY,
                                      np.true_divide: Operation.DIVIDE}
 _KEEPING = {np.negative, np.positive, np.conjugate}
-# The numbers that took part, each with the operation.
+# Python's numbers that a value was computed with, each with its operation.
 Numbers = tuple[tuple[Operation, float], ...]
 _CHAIN = 8  # steps that are told of
 _NUMBER = (int, float, np.integer, np.floating)

@@ -26,8 +26,8 @@ from refdist.insight.trial import Trial
 
 # Of the float's eps: a sum of n terms that is grouped otherwise differs by less than n of it, and by about its root.
 ROUNDINGS = 64
-# In float64: 10 million times its eps, which is what training may make of a rounding; and still 60 times finer than the
-# rounding of float32, so that what is larger is none.
+# In float64: training may make 10 million times its eps of a rounding.  That is still 60 times less than the eps of
+# float32, so that a difference above it does not come from rounding.
 IN_DOUBLE = 1e-9
 _OF_NORMS = 1e-4
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])")
@@ -259,7 +259,7 @@ def _distance(one: summaries.Summary, two: summaries.Summary) -> tuple[float, fl
 
 
 def _of_norms(one: summaries.Summary, two: summaries.Summary) -> float:
-    # Of a large array not all items are recorded; its norm is, to six digits.
+    # A large array is recorded by some of its items, and by its norm with six digits.
     x, y = (found["norm"] for found in (one, two))
     if "items" in one or not (isinstance(x, float) and isinstance(y, float)):
         return 0.0

@@ -80,8 +80,8 @@ class Case:
 
     def rows(self) -> list[int] | None:
         """How many rows each replica of the second has where it parts, by replica; None where that is not known."""
-        found = [count for event in steps(self.second) if event.step == self.parting.step for count in event["counts"]]
-        return found or None
+        rows = [count for event in steps(self.second) if event.step == self.parting.step for count in event["counts"]]
+        return rows or None
 
     def results(self) -> tuple[list[Any], list[Any]]:
         """What the first call that differs came to in each; of one that adds to a variable, what it has added."""
@@ -319,17 +319,17 @@ def of_order(case: Case) -> Cause:
     cause = _shared_generator(case)
     if cause is not None:
         return cause
-    told = ""
+    example = ""
     for one, two in zip(meetings(case.first), meetings(case.second), strict=False):
         differing = [replica for replica in one.contributed if one.contributed[replica] != two.contributed.get(replica)]
         if differing:
             replica = differing[0]
-            told = (f"; replica {replica} contributes {_short_text(one.contributed[replica])} to {one.call} at "
-                    f"{_short(one.line)} in the order of the numbers, and {_short_text(two.contributed[replica])} in "
-                    "another")
+            example = (f"; replica {replica} contributes {_short_text(one.contributed[replica])} to {one.call} at "
+                       f"{_short(one.line)} in the order of the numbers, and {_short_text(two.contributed[replica])} "
+                       "in another")
             break
     return Cause("SHARED PYTHON STATE", "replicas read and write something of Python that they have in common: a "
-                 f"counter, a list, an attribute{told}", "Give each replica its own, or use a variable.")
+                 f"counter, a list, an attribute{example}", "Give each replica its own, or use a variable.")
 
 
 _CAUSES: tuple[Callable[[Case], Cause | None], ...] = (

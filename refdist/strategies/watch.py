@@ -24,7 +24,7 @@ from refdist.core import call_site
 from refdist.core.agreement import CollectiveCall
 from refdist.runtime import Field
 
-_told: Field[set[tuple[str, call_site.Site]]] = Field("the lines at which numbers were remarked on", set)
+_warned: Field[set[tuple[str, call_site.Site]]] = Field("the lines at which numbers were remarked on", set)
 
 
 def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call: CollectiveCall, first: int) -> None:
@@ -92,11 +92,11 @@ def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
                             f"{limits.max if high > limits.max else limits.min}")
 
 
-def _warn(code: str, call: CollectiveCall, found: str) -> None:
+def _warn(code: str, call: CollectiveCall, what: str) -> None:
     # A worker that is alone makes one call for all that it does outside replicas.
     alone = not call.call_site
     key = code, call_site.of(sys._getframe(1)) if alone else call.call_site
-    if key not in _told.value:
-        _told.value.add(key)
-        call_site.warn(str(errors.error(code, "a reduction outside replicas" if alone else call.kind, found)),
+    if key not in _warned.value:
+        _warned.value.add(key)
+        call_site.warn(str(errors.error(code, "a reduction outside replicas" if alone else call.kind, what)),
                        errors.DifferenceWarning)

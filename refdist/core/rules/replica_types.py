@@ -102,7 +102,7 @@ OTHERS: Table[Operand, Operand, Of] = Table("Any other operation on items", _ABO
 COMBINED = {Operation.ADD: ADDING, Operation.MULTIPLY: MULTIPLYING, Operation.DIVIDE: DIVIDING,
             Operation.OTHER: OTHERS}
 
-# What is known of an array.
+# The types that an array can have, apart from unknown.
 _TYPED = (Of.SAME, Of.ROWS, Of.DIFFERS, Of.SUM, Of.MEAN, Of.PART)
 
 
