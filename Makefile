@@ -53,9 +53,11 @@ fuzz: $(VENV)/.made
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
 # PyTorch and JAX have an environment of their own, because other tests say what refdist does where they are not installed.
+# TORCH is a release of which there may be a build for CPUs at hand; the newest one brings five gigabytes for GPUs.
+TORCH ?= torch==2.13.0
 .venv-interop/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv-interop
-	.venv-interop/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop]'
+	.venv-interop/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop]' '$(TORCH)'
 	touch $@
 
 # The tests that need a large library of somebody else's; those of collectives ask JAX for 16 devices, which is heeded
