@@ -257,6 +257,12 @@ ADVICE = [
            lambda: made(1).assign_add(np.float32(2.5).astype("int32")), 3),
     Advice("RD05", "Cast explicitly: `np.asarray(x).astype('int32')`", lambda: made(1).assign_add(2.5),
            lambda: made(1).assign_add(np.asarray(2.5).astype("int32")), 3),
+    Advice("RD05", "Choose a part of it: `.real.astype('float32')`", lambda: made(1.0).assign(np.complex64(2 + 1j)),
+           lambda: made(1.0).assign(np.complex64(2 + 1j).real.astype("float32")), 2),
+    Advice("RD05", "Choose a part of it: `np.asarray(x).real.astype('float32')`", lambda: made(1.0).assign(2 + 1j),
+           lambda: made(1.0).assign(np.asarray(2 + 1j).real.astype("float32")), 2),
+    Advice("RD05", "Pass numbers; text is not read as a number", lambda: made(1.0).assign("2"),
+           lambda: made(1.0).assign(2), 2),
     Advice("RD05", "`.astype(...)` before the call", lambda: run(
         lambda: total(np.array([number()], [np.float32, np.int32][rank()]))),
         lambda: run(lambda: total(np.array([number()], [np.float32, np.int32][rank()]).astype(np.float32))), [[4],

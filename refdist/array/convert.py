@@ -320,7 +320,12 @@ def cast(array: Array, dtype: object, attempted: str, name: str = "") -> Any:
     if not text and fits and _same_kind(own, dtype):
         return astype(array, dtype)
     found = f"the value has dtype {array.dtype}, not {dtype}" if fits else f"{short(array)} does not fit into {dtype}"
-    fix = f"Cast explicitly: `{name}.astype({dtype.kind if text else str(dtype)!r})`."
+    if own.kind in "US":
+        fix = "Pass numbers; text is not read as a number."
+    elif own.kind == "c" and not text:
+        fix = f"Choose a part of it: `{name}.real.astype({str(dtype)!r})`."  # a cast alone would drop the other part
+    else:
+        fix = f"Cast explicitly: `{name}.astype({dtype.kind if text else str(dtype)!r})`."
     raise errors.error("RD05", attempted, found, fix, kind=errors.InvalidArgumentError)
 
 
