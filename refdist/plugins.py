@@ -1,18 +1,22 @@
 """Classes that are found by name: built-in ones, and those that installed packages offer through entry points.
 
-Backends and transports are found alike.  Looking for names imports nothing.  A package cannot replace a built-in class,
-and of two packages that offer one name neither is taken: what a program computes must not depend on which was installed
-first.  Whatever is wrong with a class is said when it is looked for, with the name of its package, and not when it is
-first used.
+Backends and transports are found alike.  Looking for names imports nothing of a package's; `importlib.metadata`, which
+takes as long to import as a seventh of the rest, waits until a name is asked for that is not built in.  A package
+cannot replace a built-in class, and of two packages that offer one name neither is taken: what a program computes must
+not depend on which was installed first.  Whatever is wrong with a class is said when it is looked for, with the name of
+its package, and not when it is first used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+import pkgutil
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from refdist import errors
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -36,7 +40,7 @@ class Plugins(Generic[T]):
 
     def names(self) -> list[str]:
         """Names of the built-in classes and of those that installed packages offer."""
-        return sorted({*self._built_in, *(point.name for point in entry_points(group=self.group))})
+        return sorted({*self._built_in, *(point.name for point in self._offered())})
 
     def find(self, name: str) -> type[T]:
         """The class with this name.
@@ -47,8 +51,8 @@ class Plugins(Generic[T]):
         noun = self._noun
         if name in self._built_in:
             attempted = f"{noun} {name!r}"
-            return self._checked(attempted, _load(attempted, EntryPoint(name, self._built_in[name], self.group)))
-        points = [point for point in entry_points(group=self.group) if point.name == name]
+            return self._checked(attempted, _load(attempted, self._built_in[name]))
+        points = [point for point in self._offered() if point.name == name]
         if not points:
             raise errors.error("RD27", f"{noun} {name!r}", f"no {noun} has this name",
                                f"The {noun}s here are {', '.join(self.names())}.")
@@ -57,7 +61,12 @@ class Plugins(Generic[T]):
             raise errors.error("RD27", f"{noun} {name!r}", f"{len(points)} packages offer it: {offers}",
                                "Uninstall all but one.")
         attempted = f"{noun} {name!r} of {_package(points[0])}"
-        return self._checked(attempted, _load(attempted, points[0]))
+        return self._checked(attempted, _load(attempted, points[0].value))
+
+    def _offered(self) -> Iterable[EntryPoint]:
+        from importlib.metadata import entry_points
+
+        return entry_points(group=self.group)
 
     def _checked(self, attempted: str, loaded: object) -> type[T]:
         base = self._base
@@ -72,14 +81,14 @@ class Plugins(Generic[T]):
         return loaded
 
 
-def _load(attempted: str, point: EntryPoint) -> object:
+def _load(attempted: str, place: str) -> object:
     try:
-        loaded: object = point.load()
+        loaded: object = pkgutil.resolve_name(place)
     except ImportError as error:
         raise errors.error("RD27", attempted, f"it cannot be imported: {error}") from error
     except AttributeError as error:
         raise errors.error("RD27", attempted, f"it cannot be imported: {error}",
-                           f"Correct its entry point, {point.value}, or that module.") from error
+                           f"Correct its entry point, {place}, or that module.") from error
     return loaded
 
 
