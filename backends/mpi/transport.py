@@ -84,6 +84,10 @@ class MPITransport(ConnectableTransport):
 
     def __init__(self, mpi: mpi_types.MPI, watch: Watch, timeout: float) -> None:
         self._mpi = mpi
+        # Making a communicator spins until all take part, and another worker may still read its data.
+        arrived = mpi.COMM_WORLD.Ibarrier()
+        while not arrived.Test():
+            time.sleep(_REST)
         self._comm = mpi.COMM_WORLD.Dup()
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size()
