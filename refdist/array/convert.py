@@ -320,7 +320,7 @@ def cast(array: Array, dtype: object, attempted: str, name: str = "") -> Any:
     if not text and fits and _same_kind(own, dtype):
         return astype(array, dtype)
     found = f"the value has dtype {array.dtype}, not {dtype}" if fits else f"{short(array)} does not fit into {dtype}"
-    if own.kind in "US":
+    if own.kind in "US" and not text:
         fix = "Pass numbers; text is not read as a number."
     elif own.kind == "c" and not text:
         fix = f"Choose a part of it: `{name}.real.astype({str(dtype)!r})`."  # a cast alone would drop the other part
