@@ -110,19 +110,25 @@ def words(program: Program) -> frozenset[str]:
 @functools.cache
 def _words_of(example: str, preamble: str) -> frozenset[str]:
     # The same on every strategy.
-    found, defined = set[str](), dict[str, ast.stmt]()
-    pending: list[ast.AST] = list(ast.parse(example).body)
+    always, definitions = _words_of_preamble(preamble)
+    used, pending = set[str](), set(_words(ast.parse(example))) | always
+    while pending:
+        word = pending.pop()
+        used.add(word)
+        pending |= definitions.get(word, frozenset()) - used
+    return frozenset(used)
+
+
+@functools.cache
+def _words_of_preamble(preamble: str) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """Those of what is run in any case, and by name those of each definition."""
+    always, definitions = set[str](), dict[str, frozenset[str]]()
     for statement in ast.parse(preamble).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) and not statement.decorator_list:
-            defined[statement.name] = statement
+            definitions[statement.name] = frozenset(_words(statement))
         else:
-            pending.append(statement)
-    while pending:
-        for word in _words(pending.pop()):
-            found.add(word)
-            if word in defined:
-                pending.append(defined.pop(word))
-    return frozenset(found)
+            always.update(_words(statement))
+    return frozenset(always), definitions
 
 
 def _words(tree: ast.AST) -> Iterator[str]:

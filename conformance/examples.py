@@ -129,10 +129,9 @@ def _run(adapter: Adapter, program: Program, answer: Answer, names: dict[str, ob
     for i, statement in enumerate(_parsed(program.example).body):
         try:
             if i in program.observe and isinstance(statement, ast.Expr):
-                code = compile(ast.Expression(statement.value), program.file, "eval")
-                answer[i] = adapter.observe(eval(code, names))
+                answer[i] = adapter.observe(eval(_compiled_statement(program.example, program.file, i, "eval"), names))
             else:
-                exec(compile(ast.Module([statement], []), program.file, "exec"), names)
+                exec(_compiled_statement(program.example, program.file, i, "exec"), names)
                 if i in program.observe:
                     answer[i] = None
         except Exception as error:
@@ -150,6 +149,14 @@ def _parsed(block: Code) -> ast.Module:
 @functools.lru_cache(maxsize=64)
 def _compiled(block: Code, file: str) -> CodeType:
     return compile(_parsed(block), file, "exec")
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled_statement(block: Code, file: str, index: int, mode: str) -> CodeType:
+    statement = _parsed(block).body[index]
+    if isinstance(statement, ast.Expr) and mode == "eval":
+        return compile(ast.Expression(statement.value), file, mode)
+    return compile(ast.Module([statement], []), file, mode)
 
 
 def _names_other(block: Code) -> bool:

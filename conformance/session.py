@@ -74,7 +74,7 @@ class Tester(ABC):
 
     def run(self, case: Case, bitwise: bool = False) -> Verdict:
         """Runs a case and compares."""
-        missing = needs(program(case)) & self.lacks
+        missing = self.lacks and needs(program(case)) & self.lacks
         if missing:
             return Verdict(case, "skipped", NEEDS + ", ".join(sorted(missing)), case.example.line)
         reply = self.ask(program(case), case)
