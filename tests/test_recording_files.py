@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from test_workers import mpiexec
 
 import refdist
 from refdist.__main__ import main
-from refdist.insight import files, load
+from refdist.insight import Recording, files, load, page, recording
+from refdist.insight.curves import curves_of
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
@@ -144,6 +147,55 @@ def test_processes_are_recorded_into_one_file(tmp_path: Path, script: str, how: 
         assert [event["code"] for event in found.events if event.kind == "error"] == ["RD01"]
 
 
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Makes this process one of a coordinator, two workers and a parameter server."""
+    def become(rank: int) -> None:
+        for name, value in (("PMI_FD", 9), ("PMI_RANK", rank), ("PMI_SIZE", 4), ("REFDIST_PS", 1)):
+            monkeypatch.setenv(name, str(value))
+
+    yield become
+    refdist.journal.worker.value = 0
+
+
+@pytest.mark.filterwarnings("ignore:.*train 4 models")
+def test_a_recording_names_the_tasks_of_the_cluster(tmp_path: Path, process: Callable[[int], None]) -> None:
+    def step() -> Any:
+        return refdist.get_replica_context().all_reduce("SUM", 1.0)
+
+    for rank in range(4):
+        process(rank)
+        with contextlib.suppress(KeyError), refdist.insight.record_to(tmp_path / "a"):
+            for _ in range(3):
+                refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
+            raise KeyError(rank)
+    found = load(tmp_path / "a")
+    names = ["chief", "worker 0", "worker 1", "ps 0"]
+    raised = [one.text.partition(" raises")[0] for one in found.findings]
+    assert raised == ["Chief", "Worker 0", "Worker 1", "Ps 0"]
+    assert found.summary().counts["workers"] == 2
+    assert [name for name in names if f">replica 1 of {name}<" in found.svg()] == names
+    assert [curve.name.partition(" on ")[2] for curve in curves_of(found.events)][:4] == ["", *names[1:]]
+    found.trace(tmp_path / "trace")
+    tracks = json.loads((tmp_path / "trace").read_text())["traceEvents"]
+    assert [one["args"]["name"] for one in tracks if one["name"] == "process_name"] == names
+    assert [tuple(lane[3:]) for lane in page.data(found.events, {})["lanes"] if lane[1] is None] == [
+        ("chief", "chief", 0), ("worker 0", "worker", 0), ("worker 1", "worker", 1), ("ps 0", "ps", 0)]
+    other = Recording(event for event in found.events if (event.worker, event.kind) != (3, "error"))
+    assert "on ps 0, run 3" in str(found.diff(other))
+    found.save(tmp_path / "again")
+    assert load(tmp_path / "again").events == found.events
+
+
+def test_also_the_first_event_of_a_process_has_its_number(tmp_path: Path, process: Callable[[int], None]) -> None:
+    process(3)
+    with recording._OfTheProgram(tmp_path / "a"):
+        print("first")
+    events = [json.loads(line) for line in (tmp_path / "a.3").read_text().splitlines() if '"kind"' in line]
+    assert [(event["worker"], event["kind"]) for event in events] == [(3, "process"), (3, "print")]
+    assert (events[0]["job"], events[0]["task"]) == ("ps", 0)
+
+
 def test_the_last_process_puts_the_parts_together(tmp_path: Path) -> None:
     events = recorded().events
     writers = [files.Writer(tmp_path / "a", rank, 3) for rank in range(3)]
@@ -175,7 +227,7 @@ def test_half_a_line_and_a_part_that_is_missing_are_left_out(tmp_path: Path) -> 
     ("[" * 100_000 + "\n", "not that of a recording"),
     # As version 2 was written, which had no checksums.
     ('{"format":"refdist recording","version":2,"rank":0,"size":1}\n{"complete":true}\n',
-     r"it is a recording of version 2, and this refdist reads version 4\. Record the program again"),
+     r"it is a recording of version 2, and this refdist reads version 5\. Record the program again"),
     (files.sealed(b'{"format":"refdist recording","version":99,"rank":0,"size":1}').decode() + "\n",
      "it is a recording of version 99"),
 ])

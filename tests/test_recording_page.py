@@ -50,7 +50,8 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert not re.search(r"https?:|\bsrc=|<link|@import|url\(|innerHTML|insertAdjacent|eval|fetch\(", own)
     inlined = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert inlined and "<" not in inlined[1]
-    assert json.loads(zlib.decompress(base64.b64decode(inlined[1])))["lanes"][0] == [0, None, "", "worker 0"]
+    lanes = json.loads(zlib.decompress(base64.b64decode(inlined[1])))["lanes"]
+    assert lanes[0] == [0, None, "", "worker 0", "worker", 0]
 
 
 def test_a_page_grows_little_with_each_event() -> None:

@@ -6,11 +6,12 @@ or what `run` returned.  Only single numbers have one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from refdist.insight.events import Event
+from refdist.insight.events import Event, tasks_of
 from refdist.insight.summaries import Summary
+from refdist.workers.launcher import Task
 
 _LEAST = 3  # calls that make a curve
 
@@ -40,10 +41,10 @@ def curves_of(events: Sequence[Event]) -> list[Curve]:
     >>> [(curve.name.split()[0], curve.numbers) for curve in curves_of(recording.events)]
     [('Strategy.reduce', [3.0, 2.0, 1.0]), ('<lambda>', [3.0, 2.0, 1.0]), ('<lambda>', [3.0, 2.0, 1.0])]
     """
-    by_id = {event.id: event for event in events}
+    by_id, tasks = {event.id: event for event in events}, tasks_of(events)
     found: dict[tuple[int, str], Curve] = {}
     for event in events:
-        for rank, name, arrays in _given(event, by_id):
+        for rank, name, arrays in _given(event, by_id, tasks):
             for i, summary in enumerate(arrays):
                 if _is_number(summary):
                     named = name + (f", array {i}" if len(arrays) > 1 else "")
@@ -54,12 +55,14 @@ def curves_of(events: Sequence[Event]) -> list[Curve]:
     return [curve for _, curve in sorted(kept, key=lambda one: one[0])]
 
 
-def _given(event: Event, by_id: dict[int, Event]) -> Iterable[tuple[int, str, list[Summary]]]:
+def _given(event: Event, by_id: dict[int, Event], tasks: Mapping[int, Task]
+           ) -> Iterable[tuple[int, str, list[Summary]]]:
     # Which kind of call the event ends, how it is named, and what came of it.
+    on = f" on {tasks[event.worker]}" if event.worker else ""
     if event.kind == "return" and event.parent is not None:
         of = by_id[event.parent]
         if of.kind == "reduce":
-            yield 0, f"{of['call']} {of['op'] or ''} at {_line(of)}{_worker(event)}", event["returned"]
+            yield 0, f"{of['call']} {of['op'] or ''} at {_line(of)}{on}", event["returned"]
         elif of.kind == "replica" and of.parent is not None:
             where = _line(by_id[of.parent])
             yield 2, f"{of['function']} at {where} on replica {event.replica}", event["returned"]
@@ -67,7 +70,7 @@ def _given(event: Event, by_id: dict[int, Event]) -> Iterable[tuple[int, str, li
         of = by_id[event["of"]]
         # All replicas get the same.
         if of["op"] and event.replica == _first(of, by_id):
-            yield 1, f"{of['call']} {of['op']} at {_line(of)}{_worker(event)}", event["received"]
+            yield 1, f"{of['call']} {of['op']} at {_line(of)}{on}", event["received"]
 
 
 def _first(event: Event, by_id: dict[int, Event]) -> int:
@@ -77,10 +80,6 @@ def _first(event: Event, by_id: dict[int, Event]) -> int:
         if event.kind == "run":
             return int(event["first"])
     return 0
-
-
-def _worker(event: Event) -> str:
-    return f" on worker {event.worker}" if event.worker else ""
 
 
 def _line(event: Event) -> str:

@@ -8,6 +8,7 @@ import sys
 from refdist import errors, journal
 from refdist.core import context_stack
 from refdist.core.integers import integer
+from refdist.workers.launcher import WORKER, Task, launched, task_of
 
 
 def breakpoint(replica: int | None = None) -> None:
@@ -35,8 +36,9 @@ def breakpoint(replica: int | None = None) -> None:
                                f"Pass a number from 0 to {count - 1}.")
         if here != wanted:
             return
-    worker = journal.worker.value
-    who = [f"worker {worker}"] * bool(worker) + [f"replica {here}"] * (here is not None)
+    worker, group = journal.worker.value, launched()
+    task = Task(WORKER, worker) if group is None else task_of(worker, group.size)
+    who = [str(task)] * bool(worker) + [f"replica {here}"] * (here is not None)
     # Where standard input is something else than the terminal, Pdb reads that.
     debugger = pdb.Pdb(skip=["refdist", "refdist.*", "abc", "_collections_abc"])
     debugger.prompt = f"(Pdb {', '.join(who)}) " if who else "(Pdb) "

@@ -15,16 +15,18 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from refdist.insight.events import ARRAYS, COMMON, Event
+from refdist.insight.events import ARRAYS, COMMON, Event, tasks_of
+from refdist.workers.launcher import Task
 
 # What says where, and not what.  A rendezvous and an exchange are found by their place in the lane.
 _LEFT_OUT = {*COMMON, "site", "device", "devices", "of", "first", "rendezvous", "exchange", "number", "scheduled"}
-_NOT_COMPARED = {"program", "transfer", "combine"}
+_NOT_COMPARED = {"program", "process", "transfer", "combine"}
 _SEED = "agreeing on a seed"
 _PLACES = re.compile(r"[^\s'\"(]*?([\w.-]+\.(?:py|ipynb|md)):\d+|Cell In\[\d+\], line \d+")
 _ROUNDING = 1e-4  # between sums of other numbers of terms, of the largest item
@@ -37,36 +39,48 @@ class Difference(NamedTuple):
         number: its position in this recording, or in the other where this one has ended.
         mine, theirs: the event in each; None where a recording has ended.
         fields: the names of what differs.
+        tasks: which task of the cluster each worker is.
     """
 
     number: int
     mine: Event | None
     theirs: Event | None
     fields: tuple[str, ...]
+    tasks: Mapping[int, Task] = MappingProxyType({})
 
     def __str__(self) -> str:
         if self.mine is None or self.theirs is None:
             there = self.mine or self.theirs
             assert there is not None
             which = "the other" if self.theirs is not None else "this"
-            return f"only {which} recording has event {self.number}: {_shown(there)}"
+            return f"only {which} recording has event {self.number}: {self._shown(there)}"
         lines = [f"event {self.number} differs in {', '.join(self.fields)}"]
         for name, event in (("this", self.mine), ("other", self.theirs)):
-            lines.append(f"  {name}: {_shown(event)}")
+            lines.append(f"  {name}: {self._shown(event)}")
             lines += [f"    {field}: {_told(event.fields.get(field, ''))}" for field in self.fields if field != "kind"]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
+    def _shown(self, event: Event) -> str:
+        where = str(self.tasks[event.worker]) + ("" if event.replica is None else f", replica {event.replica}")
+        what = event.fields.get("call") or event.fields.get("variable") or event.fields.get("text") or ""
+        line = (event.fields.get("site") or [""])[0]
+        return " ".join(part for part in (event.kind, what, f"({line})" if line else "", f"on {where}, run {event.run}")
+                        if part)
+
 
 def difference(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
     """The first difference; None where there is none."""
     if _replicas(mine) != _replicas(theirs):
-        return _first_value(mine, theirs)
-    ours, others = _lanes(mine), _lanes(theirs)
-    found = [_first(ours.get(lane, []), others.get(lane, [])) for lane in {**ours, **others}]
-    return min(filter(None, found), key=lambda one: (one.mine or one.theirs).id, default=None)  # type: ignore[union-attr]
+        first = _first_value(mine, theirs)
+    else:
+        ours, others = _lanes(mine), _lanes(theirs)
+        found = [_first(ours.get(lane, []), others.get(lane, [])) for lane in {**ours, **others}]
+        first = min(filter(None, found), key=lambda one: (one.mine or one.theirs).id,  # type: ignore[union-attr]
+                    default=None)
+    return first and first._replace(tasks=tasks_of([*mine, *theirs]))
 
 
 def _replicas(events: Sequence[Event]) -> set[tuple[int, int | None]]:
@@ -152,11 +166,3 @@ def _told(value: Any) -> str:
     if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
         return ", ".join(f"{one['dtype']} {one['shape']} {one.get('items', one.get('first'))}" for one in value)
     return str(value)
-
-
-def _shown(event: Event) -> str:
-    where = f"worker {event.worker}" + ("" if event.replica is None else f", replica {event.replica}")
-    what = event.fields.get("call") or event.fields.get("variable") or event.fields.get("text") or ""
-    line = (event.fields.get("site") or [""])[0]
-    return " ".join(part for part in (event.kind, what, f"({line})" if line else "", f"on {where}, run {event.run}")
-                    if part)

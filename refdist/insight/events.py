@@ -10,18 +10,20 @@ one, whether they should be or not, so a picture draws them as one column.  Both
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-VERSION = 4
+from refdist.workers.launcher import WORKER, Task
+
+VERSION = 5
 
 COMMON = {
     "id": "the position in the recording, from 0; in a file that was written as things happened, a number that orders "
           "them",
     "kind": "one of the kinds below",
     "time": "nanoseconds of a clock that only goes forward; left out of comparisons",
-    "worker": "the worker, from 0",
+    "worker": "the worker, from 0; in a job with parameter servers the process, and `process` says which task it is",
     "replica": "the number of the replica among those of all workers; null for what concerns all of them",
     "device": 'where the code runs, for example "GPU:1"; "" where no device is current',
     "run": "how many times the worker has called `strategy.run` so far, and 0 before the first",
@@ -42,6 +44,10 @@ _CALL = {
 KINDS: dict[str, tuple[str, dict[str, str]]] = {
     "program": ("The program of a simulated worker begins.", {
         "workers": "how many workers there are",
+    }),
+    "process": ("A process of a job with parameter servers begins to record.", {
+        "job": '"chief", "worker" or "ps"',
+        "task": "its number among the tasks of that kind",
     }),
     "run": ("A call of `strategy.run` begins.", {
         "function": "the name of what it runs",
@@ -225,6 +231,16 @@ def checked(event: Event) -> Event:
     if set(event.fields) != set(wanted):
         raise ValueError(f"an event {event.kind!r} has the fields {sorted(event.fields)}, not {sorted(wanted)}")
     return event
+
+
+def tasks_of(events: Iterable[Event]) -> dict[int, Task]:
+    """Which task of the cluster each worker of a recording is, by its number there."""
+    found: dict[int, Task] = {}
+    for event in events:
+        found.setdefault(event.worker, Task(WORKER, event.worker))
+        if event.kind == "process":
+            found[event.worker] = Task(event["job"], event["task"])
+    return found
 
 
 def renumbered(told: Told, position: dict[int, int], number: int) -> bool:

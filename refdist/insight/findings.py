@@ -8,12 +8,13 @@ get, and a lane that ends in the middle of something.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from refdist.insight.events import ARRAYS, BEGINNINGS, Event
+from refdist.insight.events import ARRAYS, BEGINNINGS, Event, tasks_of
 from refdist.insight.layout import in_order, place_of, slots_of
+from refdist.workers.launcher import Task, named
 
 # By how the replica's function ended.
 _ABSENCE = {"returned": "never arrives, as its function has returned",
@@ -75,6 +76,7 @@ def _rendezvous(events: Sequence[Event]) -> Iterator[Finding]:
     how = {event["of"]: event["how"] for event in events if event.kind == "end"}
     combined = {place_of(event) for event in events if event.kind == "combine"}
     begun = [event for event in events if event.kind == "replica"]
+    tasks = tasks_of(events)
     runs = {(event.worker, event.run): event for event in events if event.kind == "run"}
     for some in _failed_calls(events):
         first, last = some[0], some[-1]
@@ -82,13 +84,13 @@ def _rendezvous(events: Sequence[Event]) -> Iterator[Finding]:
             continue
         here, run = {event.replica for event in some}, (first.worker, first.run)
         others = [one for one in begun if (one.worker, one.run) == run and one.replica not in here]
-        absent = [f"{_lanes([one])} {_ABSENCE[how.get(one.id)]}{_raised(events, one)}{_last_call(events, one)}"
+        absent = [f"{_lanes([one], tasks)} {_ABSENCE[how.get(one.id)]}{_raised(events, one)}{_last_call(events, one)}"
                   for one in others]
         if run in runs:
             started = {one.replica for one in begun if (one.worker, one.run) == run}
             all_of_it = range(runs[run]["first"], runs[run]["first"] + runs[run]["replicas"])
             absent += [f"replica {replica} was not started" for replica in all_of_it if replica not in started]
-        told = _sentence("; ".join([*_where(some), *absent]))
+        told = _sentence("; ".join([*_where(some, tasks), *absent]))
         yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {told}")
 
 
@@ -104,32 +106,32 @@ def _last_call(events: Sequence[Event], replica: Event) -> str:
 
 
 def _exchanges(events: Sequence[Event]) -> Iterator[Finding]:
-    workers = {event.worker for event in events}
+    tasks = tasks_of(events)
     for some in _failed_calls(events):
         first, last = some[0], some[-1]
-        absent = sorted(workers - {event.worker for event in some})
+        absent = sorted(tasks.keys() - {event.worker for event in some})
         # Where all have arrived and made the same call, something else stopped them.
         if first.kind == "exchange" and (absent or len({_call(event) for event in some}) > 1):
-            told = _sentence("; ".join([*_where(some), *(f"worker {worker} never arrives" for worker in absent)]))
+            told = _sentence("; ".join([*_where(some, tasks), *(f"{tasks[worker]} never arrives" for worker in absent)]))
             yield Finding(last.id, True,
                           f"Exchange {first['exchange']} between workers was not carried out. {told}")
 
 
-def _where(some: Iterable[Event]) -> list[str]:
+def _where(some: Iterable[Event], tasks: Mapping[int, Task]) -> list[str]:
     """Who is at which line with which call, in the order in which they arrived."""
     found: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in some:
         found[place_name(event), _call(event)].append(event)
-    return [f"{_lanes(those)} at {place}: {call}" for (place, call), those in found.items()]
+    return [f"{_lanes(those, tasks)} at {place}: {call}" for (place, call), those in found.items()]
 
 
 def _errors(events: Sequence[Event]) -> Iterator[Finding]:
     told = set()
-    several = len({event.worker for event in events}) > 1
+    tasks = tasks_of(events)
     for event in events:
         if event.kind == "error" and event["text"] not in told:
             told.add(event["text"])
-            who = _sentence(_lanes([event])) if several or event.replica is not None else "The program"
+            who = _sentence(_lanes([event], tasks)) if len(tasks) > 1 or event.replica is not None else "The program"
             where = "" if event["code"] else f" at {place_name(event)}"  # refdist's own messages name their lines
             yield Finding(event.id, True, f"{who} raises {event['type']}{where}: {event['text']}")
 
@@ -161,8 +163,8 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
         origin = by_id[origin.parent]
     others = max(len(same) - len(having), 0)  # a write has no contributions
     rest = ("", "; the other replica contributes none", f"; the other {others} replicas contribute none")
-    yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having)} {_NANS[first.kind]} {name} at "
-                                  f"{place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
+    yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having, tasks_of(events))} "
+                                  f"{_NANS[first.kind]} {name} at {place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
 
 
 def _index(event: Event) -> str:
@@ -189,11 +191,12 @@ def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
     for event in events:
         if event.kind == "run":
             first_of.setdefault(event.worker, event["first"])
-    for worker in sorted({event.worker for event in events}):
+    for worker, task in sorted(tasks_of(events).items()):
         mine = [event for event in steps if event.worker == worker]
         if steps and not mine:
             begin = next(event for event in events if event.worker == worker)
-            yield Finding(begin.id, True, f"Worker {worker} takes no element of a distributed dataset, and others do")
+            yield Finding(begin.id, True,
+                          f"{_sentence(str(task))} takes no element of a distributed dataset, and others do")
         empty = [event for event in mine if 0 in event["counts"]]
         if empty:
             times = Counter(i for event in empty for i, count in enumerate(event["counts"]) if not count)
@@ -203,6 +206,7 @@ def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
 
 
 def _unfinished(events: Sequence[Event]) -> Iterator[Finding]:
+    tasks = tasks_of(events)
     open_: dict[int, dict[int, Event]] = defaultdict(dict)
     last: dict[int, Event] = {}
     for event in events:
@@ -215,8 +219,8 @@ def _unfinished(events: Sequence[Event]) -> Iterator[Finding]:
         if some:
             inside = list(some.values())[-1]
             name = next((inside.fields[name] for name in ("call", "function") if name in inside.fields), inside.kind)
-            yield Finding(last[worker].id, True, f"Worker {worker} ends here, in the middle of {name}: its process "
-                                                 "ended, or what recorded it")
+            yield Finding(last[worker].id, True, f"{_sentence(str(tasks[worker]))} ends here, in the middle of {name}: "
+                                                 "its process ended, or what recorded it")
 
 
 def place_name(event: Event) -> str:
@@ -240,8 +244,8 @@ def _call(event: Event) -> str:
     return " ".join(filter(None, (event["call"], event["op"], told and f"of {told}")))
 
 
-def _lanes(events: Iterable[Event]) -> str:
+def _lanes(events: Iterable[Event], tasks: Mapping[int, Task]) -> str:
     replicas = sorted({event.replica for event in events if event.replica is not None})
     if replicas:
         return f"replica{'s' if len(replicas) > 1 else ''} {', '.join(map(str, replicas))}"
-    return f"worker {', '.join(str(worker) for worker in sorted({event.worker for event in events}))}"
+    return named(tasks[event.worker] for event in events)

@@ -17,7 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from refdist.insight.events import Event
+from refdist.insight.events import Event, tasks_of
+from refdist.workers.launcher import CHIEF
 
 
 class Lane(NamedTuple):
@@ -64,9 +65,9 @@ def lanes_of(each: Iterable[Lane]) -> list[Lane]:
     return sorted(found, key=lambda lane: (*lane[:3], -1 if lane.replica is None else lane.replica))
 
 
-def names_of(lanes: Sequence[Lane], events: Iterable[Event]) -> list[str]:
+def names_of(lanes: Sequence[Lane], events: Sequence[Event]) -> list[str]:
     """What each lane is called."""
-    workers = len({lane.worker for lane in lanes})
+    tasks = tasks_of(events)
     coordinators = {event.worker for event in events if event.kind == "schedule"}
     found = []
     for lane in lanes:
@@ -74,10 +75,10 @@ def names_of(lanes: Sequence[Lane], events: Iterable[Event]) -> list[str]:
             found.append(f"replica {lane.replica}")
         elif lane.task >= 0:
             found.append(f"worker {lane.task}")
-        elif lane.worker in coordinators:
+        elif lane.worker in coordinators and tasks[lane.worker].type != CHIEF:
             found.append("coordinator")
         else:
-            found.append(f"worker {lane.worker}" if workers > 1 else "program")
+            found.append(str(tasks[lane.worker]) if len(tasks) > 1 else "program")
     return found
 
 

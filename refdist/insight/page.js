@@ -28,7 +28,7 @@ function get(i, name) {
   const found = column.numbers[nth[i]];
   return column.indices ? values[found] : found;
 }
-const [WORKER, REPLICA, DEVICE, NAME] = [0, 1, 2, 3];
+const [WORKER, REPLICA, DEVICE, NAME, JOB, TASK] = [0, 1, 2, 3, 4, 5];
 const workers = new Set(lanes.map(one => one[WORKER])).size;
 const [TYPE, TEXT, NANS, NAN_TEXT] = [0, 1, 2, 3];
 /** The position of the last number of an ascending list that is at most `most`; -1 where none is. */
@@ -105,6 +105,9 @@ function once(compute) {
 const grouped = once(count => count.toLocaleString("en"));
 const plural = (count, word) => grouped(count) + " " + word + (count === 1 ? "" : "s");
 const laneName = n => lanes[n][NAME];
+/** The tasks of some lanes: "worker 0-2, ps 0". */
+const tasksOf = some => [...new Set(some.map(n => lanes[n][JOB]))].map(job => job === "chief" ? job : job + " " +
+  ranges([...new Set(some.filter(n => lanes[n][JOB] === job).map(n => lanes[n][TASK]))])).join(", ");
 const shortDevice = name => name.replace(/^worker:\d+ /, "");
 const typeName = k => values[data.summaries[k][TYPE]];
 const typeNames = once(list => list.length > 3 ? plural(list.length, "array") : list.map(typeName).join(", "));
@@ -122,6 +125,7 @@ const copyOf = i => get(i, "copy") === null ? "" : ", copy " + get(i, "copy");
 const copyName = i => get(i, "copy") === null ? "" : ", copy " + get(i, "copy") + " only";
 const WORDS = {
   program: i => "begins, one of " + plural(get(i, "workers"), "worker"),
+  process: i => "begins as " + tasksOf([lane[i]]),
   run: i => "calls run(" + get(i, "function") + ") on " + plural(get(i, "replicas"), "replica"),
   replica: i => "begins " + get(i, "function"),
   meet: i => "arrives at rendezvous " + get(i, "rendezvous") + ": " + callName(i) +

@@ -54,7 +54,7 @@ function showSource() {
     row.className = "at";
     const replicas = some.filter(n => lanes[n][REPLICA] !== null).map(n => lanes[n][REPLICA]);
     const name = replicas.length ? "replica " + ranges(replicas)
-      : workers > 1 ? "worker " + ranges(some.map(n => lanes[n][WORKER])) : laneName(some[0]);
+      : workers > 1 ? tasksOf(some) : laneName(some[0]);
     row.firstChild.append(some.some(n => found[n].error) ? make("b", {}, name) : name);
     row.firstChild.title = some.map(laneName).join(", ");
   }
@@ -140,7 +140,7 @@ function showVariables() {
   let more = 0;
   for (const {event, copies} of variables.values()) {
     if (event > current) continue;
-    const [worker] = lanes[lane[event]], devices = get(event, "devices") || [], groups = new Map();
+    const devices = get(event, "devices") || [], groups = new Map();
     copies.forEach((copy, c) => {
       const n = last(copy.events, current);
       if (n < 0) return;
@@ -153,7 +153,7 @@ function showVariables() {
     for (const {value, changed, which} of groups.values()) {
       if (rows.length >= MOST) { more++; continue; }
       const where = which.length < 3 ? which.map(c => devices[c]).filter(Boolean).map(shortDevice).join(", ") : "";
-      rows.push({changed, cells: [get(event, "variable") + (workers > 1 ? ", worker " + worker : ""),
+      rows.push({changed, cells: [get(event, "variable") + (workers > 1 ? ", " + tasksOf([lane[event]]) : ""),
         [make("div", {}, copies.length === 1 ? "the only one" : (which.length > 1 ? "copies " : "copy ") + ranges(which)),
          make("div", {class: "soft"}, where), differ ? make("b", {class: "bad"}, "not equal") : null], shown(value)]});
     }
@@ -263,7 +263,7 @@ function choose(event) {
 }
 function choices(select, list) { at(select).append(...list.map(([value, text]) => make("option", {value}, text))); }
 choices("kind", [...new Set(kind)].map(k => kinds[k]).sort().map(name => [name, name]));
-choices("worker", [...new Set(lanes.map(one => one[WORKER]))].map(n => [n, "worker " + n]));
+choices("worker", [...new Map(lanes.map((one, n) => [one[WORKER], tasksOf([n])]))]);
 // A worker may also have run a strategy of its own, whose first replica has the number of another worker's.
 const replicas = [...new Set(lanes.map(one => one[REPLICA]).filter(one => one !== null))].sort((a, b) => a - b);
 choices("replica", replicas.map(n => [n, "replica " + n]));
@@ -274,7 +274,7 @@ at("few").append(...curves.slice(0, FEW).map(one => one.figure));
 at("rest").hidden = curves.length <= FEW;
 at("rest").firstChild.textContent = (curves.length - FEW) + " more";
 at("rest").lastChild.append(...curves.slice(FEW).map(one => one.figure));
-at("about").textContent = [plural(COUNT, "event"), plural(workers, "worker"), plural(replicas.length, "replica"),
+at("about").textContent = [plural(COUNT, "event"), plural(data.workers, "worker"), plural(replicas.length, "replica"),
   plural(variables.size, "variable")].join(", ");
 at("legend").textContent = "● arrives at a rendezvous or reduces, ○ goes on or returns, ◆ exchange between workers, ■ write, □ new variable, " +
   "▶ element of a dataset, “ printed, ✕ error; green: bytes move between devices; red: not carried out";

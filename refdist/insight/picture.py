@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from refdist import notebook
-from refdist.insight.events import Event
+from refdist.insight.events import Event, tasks_of
 
 _COLUMN, _LANE, _LABEL, _TOP = 64, 34, 150, 150  # pixels
 _MOST = 400
@@ -52,15 +52,15 @@ def picture_of(events: Sequence[Event]) -> str:
     lanes = sorted({lane for column in everything for lane in column.arrived}
                    | {(event.worker, event.replica) for event in events if event.kind == "replica"},
                    key=lambda lane: (lane[0], -1 if lane[1] is None else lane[1]))
-    workers = len({worker for worker, _ in lanes})
+    tasks, workers = tasks_of(events), len({worker for worker, _ in lanes})
     at = {lane: _TOP + _LANE * i + _LANE // 2 for i, lane in enumerate(lanes)}
     width, height = _LABEL + _COLUMN * len(columns) + 60, _TOP + _LANE * len(lanes) + 10
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
              f'font-size="12" role="img"><title>{len(everything)} rendezvous of {len(lanes)} lanes</title>',
              '<rect width="100%" height="100%" fill="white"/>']
     for (worker, replica), y in at.items():
-        name = f"worker {worker}" if replica is None else f"replica {replica}"
-        parts.append(_text(8, y + 4, f"{name} of worker {worker}" if workers > 1 and replica is not None else name))
+        name = str(tasks[worker]) if replica is None else f"replica {replica}"
+        parts.append(_text(8, y + 4, f"{name} of {tasks[worker]}" if workers > 1 and replica is not None else name))
         parts.append(f'<line x1="{_LABEL}" y1="{y}" x2="{width - 10}" y2="{y}" stroke="{_GREY}" stroke-width="0.5"/>')
     for i, column in enumerate(columns):
         parts += _drawn(column, _LABEL + _COLUMN * i + _COLUMN // 2, at)

@@ -21,7 +21,7 @@ from refdist.insight.picture import picture_of
 from refdist.insight.stream import Places, Raw, Stream, each_of, told_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
-from refdist.workers.launcher import launched
+from refdist.workers.launcher import CHIEF, jobs_of, launched, task_of
 
 VARIABLE = "REFDIST_RECORD"
 
@@ -178,16 +178,26 @@ class record_to(_Taking):  # noqa: N801 - used like a function
         self._path = path
 
     def __enter__(self) -> None:
+        self._number()
         self._writer: files.Writer | None = self._opened()
         self._taken_by(self._writer.take)
+        self._name()
+
+    def _number(self) -> None:
+        # Before the worker is connected with the others, and before the first event.
+        self._launched = launched()
+        if self._launched is not None:
+            journal.worker.value = self._launched.rank
 
     def _opened(self) -> files.Writer:
-        found = launched()
-        if found is None:
+        if self._launched is None:
             return files.Writer(self._path)
-        # Before the worker is connected with the others.
-        journal.worker.value = found.rank
-        return files.Writer(self._path, found.rank, found.size)
+        return files.Writer(self._path, self._launched.rank, self._launched.size)
+
+    def _name(self) -> None:
+        if self._launched is not None and CHIEF in (jobs_of(self._launched.size) or {}):
+            task = task_of(self._launched.rank, self._launched.size)
+            self._stream.write("process", job=task.type, task=task.number)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
@@ -204,6 +214,7 @@ class _OfTheProgram(record_to):
     """
 
     def __enter__(self) -> None:
+        self._number()
         self._writer = None
         self._taken_by(self._first)
 
@@ -212,6 +223,7 @@ class _OfTheProgram(record_to):
         self._writer = self._opened()
         before, self._take = self._take, self._writer.take
         self._stream.give_to([self._take if take is before else take for take in self._stream.takers])
+        self._name()
         self._take(raw)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from refdist.insight.events import Event
+from refdist.insight.events import Event, tasks_of
+from refdist.workers.launcher import WORKER
 
 _LINES = 12
 
@@ -73,8 +74,9 @@ def summary_of(events: Sequence[Event]) -> Summary:
     """The summary of the events of a recording."""
     found = Counter(event.kind for event in events)
     replicas = {(event.worker, event.replica) for event in events if event.replica is not None}
-    counts = {"workers": len({event.worker for event in events}), "replicas": len(replicas), "runs": found["run"],
-              "steps": found["step"], "rows": sum(sum(event["counts"]) for event in events if event.kind == "step"),
+    workers = sum(task.type == WORKER for task in tasks_of(events).values())
+    counts = {"workers": workers, "replicas": len(replicas), "runs": found["run"], "steps": found["step"],
+              "rows": sum(sum(event["counts"]) for event in events if event.kind == "step"),
               "variables": found["variable"], "writes": found["write"], "warnings": found["warning"],
               "errors": found["error"]}
     met = [event for event in events if event.kind == "meet"]

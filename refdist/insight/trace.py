@@ -21,11 +21,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refdist.insight.events import BEGINNINGS, Event
+from refdist.insight.events import BEGINNINGS, Event, tasks_of
 from refdist.insight.layout import Lane, lane_of_each, lanes_of
 
-_INSTANTS = ("receive", "return", "transfer", "variable", "write", "read", "schedule", "step", "print", "warning",
-             "error")
+_INSTANTS = ("process", "receive", "return", "transfer", "variable", "write", "read", "schedule", "step", "print",
+             "warning", "error")
 _ARROW = "rendezvous"
 
 
@@ -65,11 +65,11 @@ def _micro(nanoseconds: int) -> float:
 
 def _names(events: Sequence[Event], each: Sequence[Lane], numbers: dict[Lane, int]) -> list[dict[str, Any]]:
     devices = {each[event.id]: event.device for event in reversed(events)}
-    found = []
+    tasks, found = tasks_of(events), []
     for lane, number in numbers.items():
         here = {"ph": "M", "pid": numbers[Lane(lane.worker)], "tid": number}
         if lane == Lane(lane.worker):
-            found.append({"name": "process_name", **here, "args": {"name": f"worker {lane.worker}"}})
+            found.append({"name": "process_name", **here, "args": {"name": str(tasks[lane.worker])}})
         name = (f"replica {lane.replica} on {devices[lane]}" if lane.replica is not None
                 else f"functions of worker {lane.task}" if lane.task >= 0 else "all replicas")
         found.append({"name": "thread_name", **here, "args": {"name": name}})
