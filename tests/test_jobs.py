@@ -54,7 +54,7 @@ FAULTS = {
     "chief": (137, [r"^\[chief\] was killed by SIGKILL$"]),
     "exits": (3, [r"^\[chief\] ended with exit status 3$"]),
     "stops": (0, []),
-    "leaves": (0, [r"^\[workers? [01-]+\] ended with exit status 5; the job goes on without it"]),
+    "leaves": (0, [r"^\[workers? [01-]+\] ended with exit status 5; the job goes on without (it|them)$"]),
 }
 
 

@@ -48,6 +48,15 @@ def test_the_same_text_of_several_workers_is_printed_once() -> None:
     assert one.due(9.0) == ("", [])
 
 
+@pytest.mark.parametrize(("ranks", "printed"), [
+    ([1], "[worker 1] was killed\n"), ([1, 0], "[workers 0-1] were killed\n")])
+def test_several_workers_are_spoken_of_as_several(ranks: list[int], printed: str) -> None:
+    one = desk(3)
+    for rank in ranks:
+        one.take(said(rank, "was killed", several="were killed"), rank, 1.0)
+    assert one.due(1.3)[0] == printed
+
+
 def test_a_warning_that_several_workers_give_is_printed_once() -> None:
     one = desk(3)
     for rank, text in ((0, "of all"), (2, "of two"), (1, "of all"), (0, "of two"), (2, "of all")):
@@ -226,7 +235,7 @@ def test_what_does_not_come_from_the_job_is_not_read(data: bytes) -> None:
     line.close()
 
 
-MESSAGES = {"a report": said(1, "lost", 0.0, task=["worker", 1], label="launcher"),
+MESSAGES = {"a report": said(1, "lost", 0.0, task=["worker", 1], label="launcher", several="lost"),
             "a warning": said(1, "look", 0.0, task=["worker", 1], label="launcher", warning=True),
             "a state": change(1, "joined", task=["worker", 1], label="launcher")}
 

@@ -310,10 +310,11 @@ class _Launch:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
         missing = [task_of(rank, self._size) for rank in range(self._size) if rank not in self._seen]
         if self._is_of_signals(code) and missing and self._is_one_host():
+            of = f"of {named(missing)}" if len(missing) == 1 else f"of one of {named(missing)}"
             if self._is_proxy or not self._cause:  # the proxy has ended because of it
-                self._cause = f"the supervisor of {named(missing)} was killed when it started"
+                self._cause = f"the supervisor {of} was killed when it started"
             else:
-                self._cause += f", or that of {named(missing)} when it started"
+                self._cause += f", or that {of} when it started"
         if code > 0 and missing and not self._cause and not self._desk.status and self._is_one_host():
             write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
         if self._desk.status and not self._cause:

@@ -98,7 +98,7 @@ class Desk:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
                 its "task", where it has said one.  A change of its "state" ("running", "starting", "joined", "ended"),
                 or of whether it is "stopped", with its "process"; or a "text" to be printed, and for how long it may
-                "wait" for the same from others; "label" is whom it is about where that is not the worker; with
+                "wait" for the same from others; "several" is the text where several say it; "label" is whom it is about where that is not the worker; with
                 "missing", the workers that have not arrived are added; with "if_first", it is printed only if no worker
                 has failed before; what is a "warning" is not the last word of its worker, and not answered.  A "weak"
                 status is of a worker that fails because of another one, "weak" false of one that has raised by itself;
@@ -142,10 +142,13 @@ class Desk:
                 text += prefixed(named(tasks), said)
         if printed:
             groups: dict[tuple[str, str], set[Task]] = {}
+            several: dict[str, str] = {}
             for message, _ in printed:
                 said = message["text"] + (self._missing() if message.get("missing") else "")
                 groups.setdefault((message.get("label", ""), said), set()).add(task(message))
-            text += "".join(prefixed(label or named(tasks), said) for (label, said), tasks in groups.items())
+                several[said] = message.get("several", said)
+            for (label, said), tasks in groups.items():
+                text += prefixed(label or named(tasks), several[said] if len(tasks) > 1 else said)
             for message, sender in printed:
                 if message.get("ends"):
                     self._ending.add(message["rank"])
@@ -298,7 +301,7 @@ def _is_for_a_desk(message: Message) -> bool:
     wanted = _REPORT if "text" in message else _STATE
     words = message.get("task", ["", 0])
     return (isinstance(words, list) and list(map(type, words)) == [str, int]
-            and isinstance(message.get("label", ""), str)
+            and isinstance(message.get("label", ""), str) and isinstance(message.get("several", ""), str)
             and all(isinstance(message.get(name), (float, int) if kind is float else kind)
                     for name, kind in wanted.items()))
 

@@ -247,11 +247,7 @@ class Supervisor:
         self._limit, self._stopped, self._kill_at = 0.0, 0.0, _NEVER
         if self._notices and not self._finished and not self._reported:
             self._notify_at = 0.0
-        when = " after the end of its program" if self._finished else ""
-        how = f"was killed by {signal.Signals(-code).name}{when}" if code < 0 else f"ended with exit status {code}"
-        if self._waited:
-            how = f"was stopped for {self._wanted:g} s{when}, and then killed"
-        why = processes.lack_of_memory(-code)
+        how, several = self._how(code), self._how(code, several=True)
         if self._failed or self._reported:
             self._if_first = self._if_first or was_told
             self._tell("ended")  # the others are about to end, too
@@ -266,20 +262,35 @@ class Supervisor:
             self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS,
                        if_first=True)
         elif self._spared:
-            goes_on = "" if self._finished else "; the job goes on without it"
             self._finished, self._status = True, 0
-            self._report(f"{how}{goes_on}{why}", 0, status=0)
+            self._report(how, 0, status=0, several=several)
             self._tell("ended")
             self._leave()
         elif not self._joined:
-            self._fail(f"{how} before it joined the others{why}", MERGE_SECONDS)
+            self._fail(how, MERGE_SECONDS, several=several)
         else:
             self._lost, self._end_at = True, time.monotonic() + HOLD_SECONDS
-            if code >= 0 and not self._finished:
-                how += " before the end of its program, as by os._exit or exit() in C"
             alike = code >= 0 or self._waited  # others may say the same
-            self._report(how + why, MERGE_SECONDS if alike else 0, status=self._status or FAILED)
+            self._report(how, MERGE_SECONDS if alike else 0, status=self._status or FAILED, several=several)
             self._tell("ended")
+
+    def _how(self, code: int, several: bool = False) -> str:
+        """How the worker has ended: what follows its name, or those of several that have ended alike."""
+        was, it, its_program = ("were", "they", "their programs") if several else ("was", "it", "its program")
+        when = f" after the end of {its_program}" if self._finished else ""
+        if self._waited:
+            how = f"{was} stopped for {self._wanted:g} s{when}, and then killed"
+        elif code < 0:
+            how = f"{was} killed by {signal.Signals(-code).name}{when}"
+        else:
+            how = f"ended with exit status {code}"
+        if self._spared:
+            how += "" if self._finished else f"; the job goes on without {'them' if several else it}"
+        elif not self._joined:
+            how += f" before {it} joined the others"
+        elif code >= 0 and not self._finished:
+            how += f" before the end of {its_program}, as by os._exit or exit() in C"
+        return how + processes.lack_of_memory(-code)
 
     def _launcher_died(self, pid: int) -> object:
         if self._finished and self._status is None:  # nothing is lost, and nothing stays

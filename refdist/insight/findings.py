@@ -112,7 +112,8 @@ def _exchanges(events: Sequence[Event]) -> Iterator[Finding]:
         absent = sorted(tasks.keys() - {event.worker for event in some})
         # Where all have arrived and made the same call, something else stopped them.
         if first.kind == "exchange" and (absent or len({_call(event) for event in some}) > 1):
-            told = _sentence("; ".join([*_where(some, tasks), *(f"{tasks[worker]} never arrives" for worker in absent)]))
+            missing = (f"{tasks[worker]} never arrives" for worker in absent)
+            told = _sentence("; ".join([*_where(some, tasks), *missing]))
             yield Finding(last.id, True,
                           f"Exchange {first['exchange']} between workers was not carried out. {told}")
 
@@ -163,8 +164,9 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
         origin = by_id[origin.parent]
     others = max(len(same) - len(having), 0)  # a write has no contributions
     rest = ("", "; the other replica contributes none", f"; the other {others} replicas contribute none")
-    yield Finding(first.id, True, f"The first NaN: {count} in what {_lanes(having, tasks_of(events))} "
-                                  f"{_NANS[first.kind]} {name} at {place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
+    who = _lanes(having, tasks_of(events))
+    yield Finding(first.id, True, f"The first NaN: {count} in what {who} {_NANS[first.kind]} {name} at "
+                                  f"{place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
 
 
 def _index(event: Event) -> str:
