@@ -76,7 +76,7 @@ MOMENTS = ("start", *(f"{kind} {count}" for kind in ("mpiexec", "proxy") for cou
            *(f"{kind} {count}" for kind in ("supervisor", "script", "strategy", "step") for count in (1, WORKERS)),
            "last 1", "exit 1", f"exit {WORKERS}")
 AT_THE_END = ("last", "exit")  # which come when the program has been told to end
-DIED = r"(was killed|ended by|died|ended with|was stopped|is stopped)"
+DIED = r"((was|were) (killed|stopped)|ended by|died|ended with|is stopped)"
 # What names a victim.
 SAYS = {
     "worker": r"\[workers? [\d, -]+\] " + DIED + r"|worker {rank} .*(is dead|is stopped)|worker {rank} ended without",

@@ -105,7 +105,7 @@ ROWS = [
     Row("ending segv", 139, (r"\[worker 1\] was killed by SIGSEGV after the end of its program",)),
     Row("ending os._exit", 4, (r"\[worker 1\] ended with exit status 4$",)),
     Row("ending stop", 70, (r"\[worker 1\] was stopped for 10 s after the end of its program, and then killed",)),
-    Row("stop everybody", 70, (r"\[workers 0-2\] was stopped for 10 s, and then killed",)),
+    Row("stop everybody", 70, (r"\[workers 0-2\] (was|were) stopped for 10 s, and then killed",)),
     *(Row(f"stop-{kind}", 0, (LOST.format(who + r" \(process \d+\) was stopped for [\d.]+ s, and now goes on"),))
       for kind, who in (("supervisor", "the supervisor of worker 1"), ("proxy", "hydra_pmi_proxy"),
                         ("mpiexec", "mpiexec"))),

@@ -69,8 +69,8 @@ def test_no_room_in_dev_shm_is_said(before: str, command: list[str | Path]) -> N
     done = with_shared_memory(before, *command, SHARED, "writes")
     assert done.returncode == 135, done.stderr
     told = (r"^\[(worker [01]\] was killed by SIGBUS before it|workers 0-1\] were killed by SIGBUS before they) joined "
-            r"the others: /dev/shm, in which MPI keeps what the processes of a host share, has (1|31) MB, and less than "
-            r"64 of them are free\. Remove what fills it")
+            r"the others: /dev/shm, in which MPI keeps what the processes of a host share, has (1|31) MB, and less "
+            r"than 64 of them are free\. Remove what fills it")
     assert re.search(told, done.stderr, re.MULTILINE), done.stderr
 
 

@@ -98,11 +98,12 @@ class Desk:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
                 its "task", where it has said one.  A change of its "state" ("running", "starting", "joined", "ended"),
                 or of whether it is "stopped", with its "process"; or a "text" to be printed, and for how long it may
-                "wait" for the same from others; "several" is the text where several say it; "label" is whom it is about where that is not the worker; with
-                "missing", the workers that have not arrived are added; with "if_first", it is printed only if no worker
-                has failed before; what is a "warning" is not the last word of its worker, and not answered.  A "weak"
-                status is of a worker that fails because of another one, "weak" false of one that has raised by itself;
-                one that "ends" has an exit status of its own, for which the others wait.
+                "wait" for the same from others; "several" is the text where several say it; "label" is whom it is about
+                where that is not the worker; with "missing", the workers that have not arrived are added; with
+                "if_first", it is printed only if no worker has failed before; what is a "warning" is not the last word
+                of its worker, and not answered.  A "weak" status is of a worker that fails because of another one,
+                "weak" false of one that has raised by itself; one that "ends" has an exit status of its own, for which
+                the others wait.
             sender: to whom the answer goes.
             now: the time.
         """
