@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -32,7 +33,7 @@ SIMULATED = "refdist.conformance.adapters.simulated:Simulated"
 TESTEE = str(Path(__file__).parent / "misbehaving.py")
 AT = 100
 SAMPLE = [case for case in CASES if not case.strategy.startswith("MultiWorker")][:AT + 10]
-SHORT, LONG = 2.0, 120.0  # seconds; of what hangs, and of what is only slow
+SHORT, LONG = 2.0, 120.0  # seconds; for a question at which it hangs, and for others, at which it is only slow
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,18 @@ def file(answers: list[Any], tmp_path: Path) -> Path:
     return path
 
 
-def started(file: Path, way: str, number: int = AT, limit: float = LONG) -> session.Session:
-    return session.Session([sys.executable, TESTEE, str(file), way, str(number)], limit)
+def started(file: Path, way: str, number: int = AT) -> session.Session:
+    return session.Session([sys.executable, TESTEE, str(file), way, str(number)], LONG)
+
+
+@contextlib.contextmanager
+def in_a_hurry(testee: session.Session) -> Iterator[None]:
+    """Only what is asked in this block is not waited for."""
+    testee._limit = SHORT
+    try:
+        yield
+    finally:
+        testee._limit = LONG
 
 
 def is_running(pid: int) -> bool:
@@ -185,8 +196,11 @@ def test_what_stops_reading_a_question_is_not_waited_for(file: Path) -> None:
 @pytest.mark.parametrize("way", ["hangs", "hangs_and_refuses_to_end", "hangs_with_a_process", "prints_for_ever",
                                  "prints_for_ever_on_stderr"])
 def test_what_takes_too_long_is_ended_and_costs_one_case(file: Path, way: str) -> None:
-    testee = started(file, way, 3, SHORT)
-    verdicts = [testee.run(case) for case in SAMPLE[:6]]
+    testee = started(file, way, 3)
+    verdicts = [testee.run(case) for case in SAMPLE[:2]]
+    with in_a_hurry(testee):
+        verdicts.append(testee.run(SAMPLE[2]))
+    verdicts += [testee.run(case) for case in SAMPLE[3:6]]
     testee.close()
     assert [one.outcome for one in verdicts] == ["passed", "passed", "errored", *["passed"] * 3]
     assert verdicts[2].message == "no answer within 2 s" and testee.restarts == 1
@@ -208,7 +222,8 @@ def test_a_wrong_first_line_is_wrong_usage(file: Path, way: str, says: str, monk
     monkeypatch.setattr(session, "START_LIMIT", SHORT if way == "hello_never" else LONG)
     with pytest.raises(Unusable, match=re.escape(says)):
         started(file, way)
-    assert not is_running(int(file.with_suffix(".pids").read_text()))
+    written = file.with_suffix(".pids")  # not by what is ended before its first line
+    assert not written.exists() or not any(map(is_running, map(int, written.read_text().split())))
 
 
 @pytest.mark.parametrize("way", ["hello_after_a_banner", "hello_with_a_mark"])
@@ -261,8 +276,8 @@ def test_refdist_passes_in_this_process_and_in_another_one(in_process: bool) -> 
 
 
 @pytest.fixture(scope="module")
-def simulated(request: pytest.FixtureRequest) -> Iterator[session.Session]:
-    made = session.tester(SIMULATED, getattr(request, "param", LONG))
+def simulated() -> Iterator[session.Session]:
+    made = session.tester(SIMULATED, LONG)
     assert isinstance(made, session.Session)
     yield made
     made.close()
@@ -272,11 +287,12 @@ def code(source: str, *observe: int) -> Program:
     return Program("Mirrored 2", "some.md", None, Code(source, 5), observe)
 
 
-@pytest.mark.parametrize("simulated", [SHORT], indirect=True)
 @pytest.mark.parametrize(("source", "line"), [("import time\n\ntime.sleep(1000)", "7 in <module>"),
                                               ("while True:\n    pass", "")])
 def test_an_example_that_hangs_is_ended_and_its_line_named(simulated: session.Session, source: str, line: str) -> None:
-    reply = simulated.ask(code(source, 0))
+    assert simulated.ask(code("1", 0)).outcome == ""  # it has started
+    with in_a_hurry(simulated):
+        reply = simulated.ask(code(source, 0))
     assert (reply.outcome, reply.message) == ("errored", "no answer within 2 s")
     assert f'File "some.md", line {line}' in reply.output
 
@@ -390,8 +406,16 @@ def test_what_goes_wrong_once_at_a_property_costs_it(way: str, tmp_path: Path, m
                 return super().run(program)""")
     outcome, says, restarts = ONCE[way]
     case = next(case for case in cases() if case.name == "all_reduce.sum #2 @ Mirrored 2")
-    once = session.tester("own:Once", SHORT if "2 s" in says else LONG)
-    verdict = properties.examine(case, once.run)
+    once = session.tester("own:Once", LONG)
+    asked = 0
+
+    def run(drawn: Case) -> Verdict:
+        nonlocal asked
+        asked += 1
+        with in_a_hurry(once) if asked == 5 and "2 s" in says else contextlib.nullcontext():
+            return once.run(drawn)
+
+    verdict = properties.examine(case, run)
     assert (verdict.outcome, verdict.case, once.restarts) == (outcome, case, restarts)
     assert says in verdict.message and ", where values = [" in verdict.message
     assert properties.examine(case, once.run).outcome == "passed"
