@@ -6,15 +6,18 @@ have the same.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-STEPS, BATCH, WIDTH, CLASSES = 20, 16, 6, 3
+STEPS, BATCH, WIDTH, CLASSES = 50, 16, 6, 3
 
 
 class World:
@@ -23,7 +26,6 @@ class World:
     Attributes:
         keras: the module.
         distribute: tf.distribute, or refdist.
-        strategy: with the replicas asked for.
         float: the dtype of weights.
     """
 
@@ -46,8 +48,24 @@ class World:
             self.torch = torch
         self.keras.config.set_floatx(dtype)
         self.keras.config.set_dtype_policy(dtype)
-        self.strategy = self.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+        self.devices = [f"CPU:{i}" for i in range(replicas)]
         self.random = np.random.default_rng(0)
+
+    @functools.cached_property
+    def strategy(self) -> Any:
+        """With the replicas asked for."""
+        return self.distribute.MirroredStrategy(self.devices)
+
+    def use_servers(self) -> None:
+        """From now on the strategy is that of one worker and two parameter servers."""
+        places = iter([f"localhost:{port}" for port in unused_ports(3)] if self.tf else ["a:1", "b:1", "c:1"])
+        spec = (self.tf or self.distribute).train.ClusterSpec(
+            {"worker": [next(places)], "ps": [next(places), next(places)]})
+        for job, task in [("worker", 0), ("ps", 0), ("ps", 1)] if self.tf else []:
+            self.tf.distribute.Server(spec, job_name=job, task_index=task, protocol="grpc")
+        options = {"rpc_layer": "grpc"} if self.tf else {}
+        self.strategy = self.distribute.ParameterServerStrategy(
+            self.distribute.cluster_resolver.SimpleClusterResolver(spec, **options))
 
     def rows(self, *shape: int) -> Any:
         # Numbers that float32 holds, so that no library rounds them on the way.
@@ -78,6 +96,15 @@ class World:
         constant = self.tf.constant if self.tf else self.torch.as_tensor
         return self.strategy.experimental_distribute_values_from_function(
             lambda context: constant(rows[context.replica_id_in_sync_group * size:][:size]))
+
+
+def unused_ports(count: int) -> list[int]:
+    """Ports that were free just now, all different."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 def dense(world: World) -> list[Any]:
@@ -129,6 +156,41 @@ def loop(world: World, make: Callable[[World], list[Any]], optimizer: str) -> di
             **state(world, model, sgd)}
 
 
+def scheduled(world: World, make: Callable[[World], list[Any]]) -> dict[str, Any]:
+    """A training loop whose steps a coordinator schedules, one after another, so that their order is fixed."""
+    world.use_servers()
+    keras, strategy = world.keras, world.strategy
+    tape = world.tf.GradientTape if world.tf else importlib.import_module("refdist.tf").GradientTape
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((WIDTH,)), *make(world)])
+        sgd, mean = keras.optimizers.SGD(0.125, momentum=0.875), keras.metrics.Mean()
+        sgd.build(model.trainable_variables)
+        world.initialize(model.trainable_variables)
+    per_row = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+    coordinator = world.distribute.coordinator.ClusterCoordinator(strategy)
+
+    def on_replica(x: Any, y: Any) -> Any:
+        with tape() as recorded:
+            loss = keras.ops.sum(per_row(y, model(x, training=True))) / BATCH
+        weights = model.trainable_variables
+        sgd.apply_gradients(zip(recorded.gradient(loss, weights), weights, strict=True))
+        mean.update_state(loss)
+        return loss
+
+    def step(x: Any, y: Any) -> Any:
+        return strategy.run(on_replica, args=(x, y))
+
+    constant = world.tf.constant if world.tf else world.torch.as_tensor
+    step = world.tf.function(step) if world.tf else step
+    losses = []
+    for _ in range(STEPS):
+        x, y = world.rows(BATCH, WIDTH), world.random.integers(0, CLASSES, BATCH).astype("int32")
+        losses.append(coordinator.schedule(step, args=(constant(x), constant(y))))
+        coordinator.join()
+    return {"losses": [float(world.array(loss.fetch())) for loss in losses], "mean": [float(world.array(
+        mean.result()))], **state(world, model, sgd)}
+
+
 def state(world: World, model: Any, optimizer: Any) -> dict[str, Any]:
     variables = [*model.variables, *(one for one in optimizer.variables)]
     return {f"{i} {variable.name}": world.array(variable.value if not world.tf else variable).ravel().tolist()
@@ -160,6 +222,8 @@ PROGRAMS: dict[str, Callable[[World], dict[str, Any]]] = {
     "adam": lambda world: loop(world, dense, "adam"),
     "batchnorm": lambda world: loop(world, batchnorm, "sgd"),
     "embedding": lambda world: loop(world, embedding, "sgd"),
+    "servers": lambda world: scheduled(world, dense),
+    "servers-batchnorm": lambda world: scheduled(world, batchnorm),
     "fit": lambda world: fitted(world, dense, 3 * BATCH),
     "fit-batchnorm": lambda world: fitted(world, batchnorm, 3 * BATCH),
     "fit-embedding": lambda world: fitted(world, embedding, 2 * BATCH),
@@ -169,4 +233,5 @@ PROGRAMS: dict[str, Callable[[World], dict[str, Any]]] = {
 
 if __name__ == "__main__":
     which, program, count = sys.argv[1:4]
-    print(json.dumps(PROGRAMS[program](World(which, int(count), (sys.argv[4:] or ["float32"])[0]))))
+    print(json.dumps(PROGRAMS[program](World(which, int(count), (sys.argv[4:] or ["float32"])[0]))), flush=True)
+    os._exit(0)  # TensorFlow's servers do not end

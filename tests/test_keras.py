@@ -310,6 +310,44 @@ def test_a_gradient_of_another_shape_changes_nothing() -> None:
     assert [numbers(weight) for weight in weights] == [[0.0], [0.0]] and numbers(optimizer.iterations) == 0
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_an_optimizer_takes_variables_of_refdist_as_keras_s_own(name: str, replicas: int) -> None:
+    strategy = mirrored(replicas) if replicas else refdist.get_strategy()
+    with strategy.scope():
+        weights = [keras.Variable([1.0, 2.0]), refdist.Variable([1.0, 2.0])]
+        optimizers = [OPTIMIZERS[name](), OPTIMIZERS[name]()]
+
+    def step(scale: float) -> None:
+        for weight, optimizer in zip(weights, optimizers, strict=True):
+            optimizer.apply_gradients([(torch.tensor([0.5, -1.0]) * scale, weight)])
+
+    for scale in (1.0, 0.5, 2.0, 1.0):
+        strategy.run(step, args=(scale,))
+    assert numbers(weights[1]) != [1.0, 2.0]
+    for one, other in zip(*([weight, *optimizer.variables] for weight, optimizer in zip(
+            weights, optimizers, strict=True)), strict=True):
+        np.testing.assert_allclose(numbers(one), numbers(other), rtol=2e-6)
+
+
+def test_slots_of_a_variable_of_refdist_are_called_as_on_tensorflow() -> None:
+    optimizer = keras.optimizers.Adam()
+    optimizer.build([refdist.Variable([1.0, 2.0], name="weight")])
+    assert [one.path.partition("/")[2] for one in optimizer.variables] == [
+        "iteration", "learning_rate", "weight_0_momentum", "weight_0_velocity"]
+    optimizer = keras.optimizers.Muon()
+    optimizer.build([refdist.Variable([1.0, 2.0])])  # looks its slots up while it makes them
+
+
+def test_a_variable_of_refdist_that_was_made_outside_the_scope_is_not_updated() -> None:
+    strategy, weight = mirrored(2), refdist.Variable([0.0])
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(1.0)
+    with pytest.raises(errors.InvalidValueError, match=r"RD11.*'Variable_0' was made outside the scope"):
+        strategy.run(lambda: optimizer.apply_gradients([(torch.ones(1), weight)]))
+    assert numbers(weight) == [0.0]
+
+
 # --- fit, evaluate, predict ----------------------------------------------------------------------------------
 
 
@@ -477,11 +515,13 @@ def test_replicas_and_workers_simulated_and_under_mpi_have_the_same_bits(tmp_pat
     assert found[1] == found[2] == found[0] * 2
 
 
-def test_a_parameter_server_strategy_is_told_what_to_write() -> None:
-    spec = refdist.train.ClusterSpec({"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]})
-    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
-    with strategy.scope(), pytest.raises(errors.UnsupportedError, match=r"RD20.*schedule"):
-        keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).compile("sgd", "mse")
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_fit_under_a_parameter_server_strategy_is_told_what_to_write(method: str) -> None:
+    spec = refdist.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1", "c:1"]})
+    with refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec)).scope():
+        model = regression([keras.layers.Dense(1)])
+    with pytest.raises(errors.UnsupportedError, match=r"RD20.*schedule"):
+        getattr(model, method)(rows(8)[0])
 
 
 def test_the_face_is_imported_without_keras() -> None:

@@ -602,3 +602,60 @@ def test_a_command_runs_the_program_unchanged(tmp_path: Path, arguments: list[st
     workers = 1 if arguments[-1] == "--tensorflow" else 2
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.splitlines() == [f"total {workers}.0 --option"] * workers
+
+
+# Keras on parameter servers.
+
+
+def step_of(tf: Any, model: Any, optimizer: Any) -> Any:
+    x = np.arange(16, dtype=np.float32).reshape(8, 2) / 8
+    y = tf.constant(x[:, :1] - 2 * x[:, 1:])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+    return step
+
+
+def model_of(tf: Any) -> Any:
+    model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(3), tf.keras.layers.BatchNormalization(),
+                                 tf.keras.layers.Dense(1)])
+    for i, weight in enumerate(model.trainable_variables):
+        weight.assign(np.arange(np.prod(weight.shape)).reshape(weight.shape) % 3 / 4 + i / 8)
+    return model
+
+
+@needs_keras
+@pytest.mark.parametrize("shards", [1, 2])
+def test_scheduled_steps_train_a_keras_model_whose_weights_are_on_servers(tf: Any, shards: int) -> None:
+    plain, optimizer = model_of(tf), tf.keras.optimizers.SGD(0.125, momentum=0.5)
+    wanted = [float(step_of(tf, plain, optimizer)()) for _ in range(4)]
+    spec = tf.train.ClusterSpec({"worker": ["a:1", "b:1"], "ps": ["c:1", "d:1"]})
+    strategy = tf.distribute.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.SimpleClusterResolver(spec),
+        tf.distribute.experimental.partitioners.FixedShardsPartitioner(shards))
+    with strategy.scope():
+        model, optimizer, mean = model_of(tf), tf.keras.optimizers.SGD(0.125, momentum=0.5), tf.keras.metrics.Mean()
+        optimizer.build(model.trainable_variables)
+    coordinator, step = tf.distribute.coordinator.ClusterCoordinator(strategy), step_of(tf, model, optimizer)
+
+    @tf.function
+    def scheduled() -> Any:
+        loss = strategy.run(step)
+        mean.update_state(loss)
+        return strategy.reduce("SUM", loss, axis=None)
+
+    losses = []
+    for _ in range(4):
+        losses.append(coordinator.schedule(scheduled))
+        coordinator.join()
+    assert [float(loss.fetch()) for loss in losses] == pytest.approx(wanted, rel=1e-5)
+    for one, other in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert int(optimizer.iterations) == 4 and float(mean.result()) == pytest.approx(sum(wanted) / 4, rel=1e-5)
+    parts = [part for variable in [*model.variables, *optimizer.variables]
+             for part in getattr(variable._value, "variables", [variable._value])]
+    assert {part.device for part in parts} == {f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(2)}

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 OTHER = os.environ.get("REFDIST_KERAS_PYTHON", str(ROOT / ".venv-interop" / "bin" / "python"))
 CASES = [(program, replicas, "float32") for replicas in (1, 2, 4) for program in (
     "dense", "adam", "batchnorm", "embedding", "fit", "fit-batchnorm", "fit-embedding", "fit-weighted")]
+CASES += [(program, 1, dtype) for dtype in ("float32", "float64") for program in ("servers", "servers-batchnorm")]
 CASES += [(program, 2, "float64") for program in ("dense", "batchnorm", "fit-batchnorm")]
 
 

@@ -94,7 +94,7 @@ class GradientTape:
         self._entered = False
         _set(tuple(tape for tape in _recording.get() if tape is not self), self._torch)
 
-    def _read(self, variable: Variable, array: Any) -> Any:
+    def _read(self, variable: Any, array: Any) -> Any:
         # A variable has been read: what the program gets of it.
         known = id(variable) in self._watched or (self._watches_all and variable.trainable)
         if known and isinstance(array, self._torch.Tensor) and _differentiable(array):
@@ -201,12 +201,12 @@ class GradientTape:
 
     def _leaves_of(self, source: Any, attempted: str) -> list[Any]:
         # The tensors whose gradients add up to that of the source; none where it cannot be connected.
-        if isinstance(source, keras().Variable):
+        if isinstance(source, keras().Variable) and id(source) not in self._reads:
             known = id(source) in self._watched or (self._watches_all and source.trainable)
             return [source.value] if known and source.value.requires_grad else []
-        if isinstance(source, Variable):
+        if isinstance(source, (Variable, keras().Variable)):
             _, reads = self._reads.get(id(source), (source, []))
-            return list(reads)
+            return list({id(tensor): tensor for tensor in reads}.values())
         if not isinstance(source, self._torch.Tensor):
             raise errors.error("RD25", attempted, f"a source is {errors.type_of(source)}",
                                "Pass variables, and tensors that were watched or computed inside the tape.")

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from keras.src import ops
 from keras.src.backend.torch.optimizers.torch_optimizer import TorchOptimizer
+from keras.src.backend.torch.optimizers.torch_parallel_optimizer import TorchParallelOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
@@ -26,7 +27,8 @@ from refdist.core import call_site, context_stack
 from refdist.core.rules.options import ReduceOp
 from refdist.strategies.replica_context import has_strategy
 from refdist.tf.keras.seams import replace
-from refdist.tf.keras.variables import of_strategy
+from refdist.tf.keras.variables import HeldVariable, StrategyVariable, of_strategy
+from refdist.variables.variable import Variable
 
 _CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
 
@@ -37,8 +39,39 @@ def _new(original: Callable[..., Any]) -> Callable[..., Any]:
     return new
 
 
+def _held(optimizer: Any, variables: Any) -> list[Any]:
+    # A variable of refdist as Keras knows variables, the same object each time.
+    held: dict[int, Any] = vars(optimizer).setdefault("_held_by_refdist", {})
+    variables = list(variables)
+    for variable in variables:
+        if isinstance(variable, Variable) and id(variable) not in held:
+            held[id(variable)] = HeldVariable(variable)
+    return [held.get(id(variable), variable) for variable in variables]
+
+
+def _build(original: Callable[..., Any]) -> Callable[..., Any]:
+    def build(self: Any, variables: Any) -> None:
+        original(self, _held(self, variables))
+    return build
+
+
+def _key(original: Callable[..., Any]) -> Callable[..., Any]:
+    def key(self: Any, variable: Any) -> Any:
+        return original(self, vars(self).get("_held_by_refdist", {}).get(id(variable), variable))
+    return key
+
+
+def _update(original: Callable[..., Any]) -> Callable[..., Any]:
+    def update_step(self: Any, grads: Any, variables: Any, learning_rate: Any) -> None:
+        of_ours = any(isinstance(variable, StrategyVariable) for variable in variables)
+        (BaseOptimizer._backend_update_step if of_ours else original)(self, grads, variables, learning_rate)
+    return update_step
+
+
 def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if trainable_variables is not None:
+            trainable_variables = _held(getattr(self, "inner_optimizer", self), trainable_variables)
         replica: Any = context_stack.frame().replica
         if replica is None or not has_strategy():
             with torch.no_grad():  # it reads variables of which gradients are recorded
@@ -64,7 +97,7 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _decay(original: Callable[..., Any]) -> Callable[..., Any]:
     def apply_weight_decay(self: Any, variables: Any) -> None:
-        of_ours = any(of_strategy(variable) is not None for variable in variables)
+        of_ours = any(isinstance(variable, StrategyVariable) for variable in variables)
         (BaseOptimizer._apply_weight_decay if of_ours else original)(self, variables)
     return apply_weight_decay
 
@@ -118,6 +151,9 @@ def connect() -> None:
     if TorchOptimizer.__new__ is not _made:
         TorchOptimizer.__new__ = staticmethod(_made)
     replace(TorchOptimizer, "_apply_weight_decay", _decay)
+    replace(TorchParallelOptimizer, "_backend_update_step", _update)
+    replace(BaseOptimizer, "build", _build)
+    replace(BaseOptimizer, "_var_key", _key)
     replace(BaseOptimizer, "apply", _apply)
     replace(LossScaleOptimizer, "apply", _apply)
 

@@ -46,7 +46,7 @@ def _init(original: Callable[..., Any]) -> Callable[..., Any]:
 def _in_scope(original: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy, here = _strategy_of(self), context_stack.frame().strategy
-        if isinstance(strategy, ParameterServerStrategy):
+        if isinstance(strategy, ParameterServerStrategy) and original.__name__ != "compile":
             raise errors.error("RD20", f"{type(self).__name__}.{original.__name__}",
                                "the model was made in the scope of a ParameterServerStrategy",
                                "Write the step as a function for "

@@ -27,7 +27,8 @@ from refdist.core.rules.variables import Kind
 from refdist.strategies.replica_context import has_strategy
 from refdist.tf.keras.seams import replace
 from refdist.variables.creation import for_all_replicas
-from refdist.variables.variable import Variable
+from refdist.variables.sharded import ShardedVariable
+from refdist.variables.variable import Variable, watchers
 
 # Of variables that Keras makes AUTO and NONE and that no optimizer updates, by who makes them.  On TensorFlow each
 # replica writes its own copy of such a variable, and all other code sees the first: that is ONLY_FIRST_REPLICA.
@@ -62,10 +63,14 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
                                "reads and writes its own tensor", "Use layers of Keras in the scope of a strategy.")
         synchronization, aggregation = _policy(self)
         with _made_for_all():
-            self._value = Variable(
+            self._hold(Variable(
                 value if callable(value) else value.detach(), trainable=self._trainable, name=self.path,
-                synchronization=synchronization, aggregation=aggregation)
-        self._has_parts = self._value._kind is Kind.ON_READ  # a part of each replica's own
+                synchronization=synchronization, aggregation=aggregation))
+
+    def _hold(self, variable: Any) -> None:
+        self._value: Any = variable
+        self._is_sharded = isinstance(variable, ShardedVariable)
+        self._has_parts = not self._is_sharded and self._value._kind is Kind.ON_READ  # a part of each replica's own
         self._is_statistic = self._has_parts and isinstance(self._maker, keras.Layer)
         # By the replica that reads, None outside: the array that the variable had, the tensor made of it, and how often
         # that had been written.
@@ -84,7 +89,7 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
 
     def _current(self) -> Any:
         variable = self._value
-        stored = variable._stored()
+        stored = None if self._is_sharded else variable._stored()
         replica = context_stack.frame().replica_id
         array, tensor, written = self._tensors.get(replica, (None, None, 0))
         if tensor is not None and tensor._version != written:
@@ -93,10 +98,12 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
                                "the tensor that an earlier read returned was written in place, and the variable does "
                                "not see that", "Call `variable.assign(value)`, or an optimizer of Keras.")
         if stored is None or array is not stored:
-            array = variable.read_value() if stored is None else stored
+            array = variable._read() if stored is None else stored
             tensor = self._tensor(core.convert_to_tensor(array, dtype=self._dtype).detach().clone())
             if stored is not None:
                 self._tensors[replica] = stored, tensor, tensor._version
+        for watcher in watchers.get():
+            watcher(self, tensor)
         return tensor
 
     def _tensor(self, tensor: Any) -> Any:
@@ -135,6 +142,21 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
             self._tensors.clear()
 
 
+class HeldVariable(StrategyVariable):
+    """A variable of refdist, which a program gives to an optimizer of Keras.
+
+    Its name is that which Keras on TensorFlow uses for the slots: `Variable_0` for `Variable:0`.
+    """
+
+    def __init__(self, variable: Variable) -> None:
+        self._held = variable
+        super().__init__(keras.initializers.Zeros(), shape=tuple(variable.shape), dtype=variable.dtype.name,
+                         trainable=variable.trainable, name=variable.name.replace("/", "_").replace(":", "_"))
+
+    def _initialize_with_initializer(self, initializer: Callable[..., Any]) -> None:
+        self._hold(self._held)
+
+
 class _made_for_all:  # noqa: N801 - written like a function
     # In a replica, a `with` block in which a variable is made across replicas.  A layer is built by the first replica
     # that calls it: the others find it built, so they cannot be waited for.
@@ -154,7 +176,9 @@ class _made_for_all:  # noqa: N801 - written like a function
 
 def of_strategy(variable: object) -> Any:
     """The strategy whose variable a Keras variable holds; None where it is Keras's own."""
-    return variable._value.distribute_strategy if isinstance(variable, StrategyVariable) else None
+    if not isinstance(variable, StrategyVariable):
+        return None
+    return (variable._value.variables[0] if variable._is_sharded else variable._value).distribute_strategy
 
 
 def _policy(variable: Any) -> tuple[Synchronization, Aggregation]:
