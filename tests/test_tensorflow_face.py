@@ -659,3 +659,49 @@ def test_scheduled_steps_train_a_keras_model_whose_weights_are_on_servers(tf: An
     parts = [part for variable in [*model.variables, *optimizer.variables]
              for part in getattr(variable._value, "variables", [variable._value])]
     assert {part.device for part in parts} == {f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(2)}
+
+
+# Beside a program of PyTorch.
+
+
+BESIDE_PYTORCH = """
+import threading
+import torch
+import refdist.tf as tf
+
+def trained():
+    net = torch.nn.Linear(2, 1)
+    net(torch.ones(3, 2)).sum().backward()
+    return net.bias.grad.tolist() == [3.0]
+
+assert trained()  # the import changes nothing
+layer = tf.keras.layers.Dense(1)
+assert not layer(tf.ones((1, 2))).requires_grad
+try:
+    trained()
+except tf.errors.RefdistError as error:
+    assert error.code == "RD09" and "torch.enable_grad" in str(error), error
+else:
+    raise AssertionError
+results = []
+thread = threading.Thread(target=lambda: results.append(trained()))  # other threads are left alone
+thread.start()
+thread.join()
+assert results == [True]
+with torch.enable_grad():
+    assert trained()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(tf.ones((1, 2))))
+    assert [gradient.tolist() for gradient in tape.gradient(loss, layer.trainable_variables)] == [[[1.0], [1.0]], [1.0]]
+    assert trained()  # a tape puts back what was before
+torch.set_grad_enabled(True)
+with tf.GradientTape(), tf.GradientTape() as inner, inner.stop_recording():
+    pass
+assert trained()
+"""
+
+
+@needs_keras
+@pytest.mark.slow
+def test_a_loop_of_pytorch_beside_tensorflow_s_program_trains_or_is_told_what_to_write() -> None:
+    subprocess.run([sys.executable, "-c", BESIDE_PYTORCH], check=True, cwd=Path(__file__).parents[1], timeout=HANG)

@@ -22,6 +22,9 @@ from refdist.variables.variable import Variable, watchers
 
 _recording: ContextVar[tuple[GradientTape, ...]] = ContextVar("recording", default=())
 
+# Whether PyTorch recorded before the first tape.
+_before: ContextVar[bool] = ContextVar("before", default=False)
+
 
 class UnconnectedGradients(Enum):
     """What `gradient` returns for a source on which the target does not depend.
@@ -231,7 +234,9 @@ def _differentiable(array: Any) -> bool:
 
 
 def _set(tapes: tuple[GradientTape, ...], torch: Any) -> None:
-    # Which tapes record from now on, and with them whether PyTorch does.
+    # Which tapes record from now on, and with them PyTorch; without any, whether it does is as before the first.
+    if tapes and not _recording.get():
+        _before.set(torch.is_grad_enabled())
     _recording.set(tapes)
     watchers.set(tuple(tape._read for tape in tapes))
-    torch.set_grad_enabled(bool(tapes))
+    torch.set_grad_enabled(bool(tapes) or _before.get())

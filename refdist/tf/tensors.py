@@ -1,8 +1,10 @@
 """Keras and its tensors as a program written for TensorFlow expects them.
 
 Tensors are PyTorch's.  Two things about them are TensorFlow's.  Gradients are recorded inside a tape and nowhere else,
-so PyTorch's recording is off from here on; a tape turns it on and off again.  And a tensor that was computed inside a
-tape is a value outside it: `.numpy()` returns its numbers, where PyTorch would ask for `detach()` first.
+so PyTorch's recording is off in the thread that first uses Keras or a tape, from then on; a tape turns it on, and puts
+back what was before.  A loop of PyTorch in the same thread says `torch.enable_grad()`; one that does not is told so by
+`backward`.  And a tensor that was computed inside a tape is a value outside it: `.numpy()` returns its numbers, where
+PyTorch would ask for `detach()` first.
 """
 
 from __future__ import annotations
@@ -88,9 +90,24 @@ def _prepare() -> None:
         return own(self.detach() if recorded else self, force=force)
 
     torch.Tensor.numpy = numpy
+    torch.autograd.backward = _told(torch.autograd.backward)
     from keras.src.backend.torch.trainer import TorchTrainer
 
     TorchTrainer.train_step = _recorded(TorchTrainer.train_step)
+
+
+def _told(backward: Callable[..., Any]) -> Callable[..., Any]:
+    # A loop of PyTorch would be told that a tensor does not require a gradient, and not why.
+    @functools.wraps(backward)
+    def told(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        library = torch()
+        given = [tensors] if isinstance(tensors, library.Tensor) else list(tensors)
+        if not library.is_grad_enabled() and not any(tensor.requires_grad for tensor in given):
+            raise errors.error("RD09", "backward of PyTorch", "nothing was recorded: where a program of TensorFlow "
+                               "runs, PyTorch records gradients inside tapes only",
+                               "Compute the loss in `with torch.enable_grad():`, or in a `tf.GradientTape()`.")
+        return backward(given, *args, **kwargs)
+    return told
 
 
 def _recorded(train_step: Callable[..., Any]) -> Callable[..., Any]:
