@@ -60,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
     explore.add_argument("--faults", metavar="FAULTS", help=f'"{explorer.ANY_WORKER}": lose workers, too')
+    explore.add_argument("--max-staleness", type=int, metavar="N",
+                         help="how many updates may lie between a function's read of a variable and its write")
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
     show = commands.add_parser("show", help="show a recording as a page, in a browser where there is one")
     show.add_argument("recording", type=Path, help="what --record, REFDIST_RECORD or Recording.save has written")
@@ -148,11 +150,12 @@ def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
     try:
         if options.choices is not None:
             right, text = explorer.replay(script, [int(one) for one in options.choices.split(",")],
-                                          faults=options.faults)
+                                          faults=options.faults, max_staleness=options.max_staleness)
             print(text)
             return 0 if right else 1
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time
-            report = refdist.explore(script, budget=options.budget, faults=options.faults)
+            report = refdist.explore(script, budget=options.budget, faults=options.faults,
+                                     max_staleness=options.max_staleness)
     except ValueError as error:
         print(f"python -m refdist explore: {error}", file=sys.stderr)
         return 2

@@ -435,6 +435,66 @@ def test_a_task_that_is_lost_and_no_function_at_all_are_not_called_proved() -> N
     assert not refdist.explore(lambda: 1).proved
 
 
+def gradient(v: Any, k: int) -> None:
+    v[0].assign_sub(0.5 * v[0].read_value())
+
+
+@pytest.mark.parametrize(("step", "workers", "count"), [
+    (gradient, 3, 2), (increment, 3, 2), (lambda v, k: (gradient(v, k), add(v, k)), 2, 2)])
+def test_a_bound_on_staleness_is_proved_or_broken_with_the_shortest_schedule(
+        step: Step, workers: int, count: int) -> None:
+    wrong = program(step, workers, workers, values=(8.0,))
+    [finding] = refdist.explore(wrong, max_staleness=count - 1).findings
+    assert finding.title == "TOO STALE" and f"v0 is written {count} updates after it was read" in finding.why
+    assert "no schedule has it with fewer" in str(finding)
+    assert f"explore SCRIPT --max-staleness {count - 1} --choices" in str(finding)
+    right, shown = explorer.replay(wrong, finding.choices, max_staleness=count - 1)
+    assert not right and shown.count("<-") == count + 2  # the read, the updates, the write
+    report = refdist.explore(wrong, max_staleness=count)
+    assert report.proved and f"written more than {count} updates after it was read" in str(report)
+
+
+def test_updates_that_commute_are_counted_in_every_order() -> None:
+    def late(v: Any, k: int) -> None:  # the one reads only where it adds last, which the quiet schedule does not do
+        if k == 0 and float(v[1]) == 1.0:
+            float(v[0])
+        elif k == 1:
+            v[1].assign(1.0)
+        v[0].assign_add(1.0)
+
+    assert refdist.explore(program(late, values=(0.0, 0.0)), max_staleness=1).proved
+    [finding] = refdist.explore(program(late, values=(0.0, 0.0)), max_staleness=0).findings
+    assert finding.title == "TOO STALE"
+
+
+def test_a_second_read_does_not_make_a_gradient_younger_and_a_loss_forgets_the_first() -> None:
+    def read_twice(v: Any, k: int) -> None:
+        slope = 0.5 * float(v[0])
+        float(v[0])
+        v[0].assign_sub(slope)
+
+    wrong = program(read_twice, values=(8.0,))
+    [finding] = refdist.explore(wrong, max_staleness=0).findings
+    assert finding.switches == 1
+    assert not refdist.explore(program(read_twice, 1, values=(8.0,)), max_staleness=0, faults=LOSSES).findings
+
+
+def test_an_old_gradient_of_many_functions_is_predicted_before_all_schedules_are_tried() -> None:
+    [finding] = refdist.explore(program(gradient, 6, 6, values=(8.0,)), max_staleness=4, budget=0.001).findings
+    assert finding.title == "TOO STALE"
+
+
+def test_with_a_bound_on_staleness_a_check_is_asked_too() -> None:
+    wrong = program(gradient, values=(8.0,))
+    report = refdist.explore(wrong, check=lambda result: result == [2.0], max_staleness=1)
+    assert [finding.title for finding in report.findings] == ["CHECK"]
+    titles = [finding.title for finding in refdist.explore(wrong, lambda result: result == [2.0],
+                                                           max_staleness=0).findings]
+    assert titles == ["TOO STALE"]
+    assert "proved the check and that nothing is written more than 1 update" in str(
+        refdist.explore(wrong, lambda result: True, max_staleness=1))
+
+
 def counts_then_marks(v: Any, k: int) -> None:
     v[0].assign_add(1.0)
     v[1].assign_add(np.float32([k == 0, k == 1]))
@@ -501,7 +561,8 @@ def test_a_check_and_an_exception_are_asked_of_losses_too() -> None:
 
 @pytest.mark.parametrize(("options", "code"), [
     ({"program": 1}, "RD25"), ({"check": 1}, "RD25"), ({"budget": "7x"}, "RD34"), ({"budget": 0}, "RD34"),
-    ({"budget": True}, "RD34"), ({"faults": "ps 0"}, "RD34"), ({"faults": True}, "RD34")])
+    ({"budget": True}, "RD34"), ({"faults": "ps 0"}, "RD34"), ({"faults": True}, "RD34"),
+    ({"max_staleness": -1}, "RD25"), ({"max_staleness": 1.5}, "RD25"), ({"max_staleness": True}, "RD25")])
 def test_bad_arguments_are_named_before_anything_runs(options: dict[str, Any], code: str) -> None:
     with pytest.raises(RefdistError, match=f"{code}.*" + next(iter(options))):
         refdist.explore(**{"program": pytest.fail, **options})
@@ -548,6 +609,9 @@ TWICE = "v.assign_add(1.0); v.assign_add(1.0)"
     ("v.assign(v + 1.0)", ["--choices", "0"], 0, "result: v = 2.0"),
     ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD34"),
     ("v.assign(v + len(__import__('sys').argv))", ["--choices", "0", "--", "--epochs", "2"], 0, "result: v = 6.0"),
+    ("v.assign_sub(0.5 * v)", ["--max-staleness", "0"], 1, "explore SCRIPT --max-staleness 0 --choices 0,0,0,0,1"),
+    ("v.assign_sub(0.5 * v)", ["--max-staleness", "0", "--choices", "0,0,0,0,1"], 1, "TOO STALE"),
+    ("v.assign_sub(0.5 * v)", ["--max-staleness", "1"], 0, "proved that"),
     (TWICE, ["--faults", LOSSES], 1, '--faults "any worker, once" --choices 0,0,0,0,2'),
     (TWICE, ["--faults", LOSSES, "--choices", "0,0,0,0,2"], 1, "result: v = 5.0"),
     ("v.assign_add(1.0)", ["--faults", LOSSES], 3, "in 2 runs"),

@@ -44,11 +44,13 @@ STALE_READ = Kind("STALE READ", "nothing holds what was read until it is used; r
                   "it and pass a `check`")
 NOT_RESTART_SAFE = Kind("NOT RESTART-SAFE", "all that the function writes in one access, its last one; or look first "
                         "at what says that it was done, and write that in the same access")
+TOO_STALE = Kind("TOO STALE", "`join` before so many functions read `{name}` at once, have fewer workers, or allow a "
+                 "larger `max_staleness`")
 OTHER = Kind("NOT ONE AFTER THE OTHER", "let one function do it, or `join` between them")
 
 
 class Anomaly(NamedTuple):
-    """A circle of two functions, or of more; or a function that was lost when it had written something.
+    """A circle of two functions, or of more; a function that was lost when it had written something; or an old read.
 
     Attributes:
         kind: what it is.
@@ -94,6 +96,31 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
     pairs = [edges[a][b] for a, b in zip(circle, circle[1:] + circle[:1], strict=True)]
     marked = tuple(sorted({i for pair in pairs for i in pair}))
     return _classified(steps, pieces) or Anomaly(OTHER, marked)
+
+
+def too_stale(steps: Sequence[Step], bound: int) -> tuple[Anomaly, int] | None:
+    """The first write of a variable that lies more than `bound` updates by others after the read it is made from.
+
+    That is the oldest read of the variable since the function's own last write of it: a gradient is made from it,
+    whatever is read later on.  A function that begins again is another process, and reads again.
+
+    Returns:
+        The read, the updates and the write, and the number of updates.
+    """
+    read: dict[Process, dict[int, int]] = {}  # the step, by function and cell
+    for i, step in enumerate(steps):
+        touch, own = step.touch, read.setdefault(step.process, {})
+        if touch is None or step.process == PROGRAM:
+            continue
+        if not touch.writes:
+            own.setdefault(touch.cell, i)
+        elif touch.cell in own:
+            since = own.pop(touch.cell)
+            updates = [k for k in range(since, i) if steps[k].process != step.process
+                       and (other := steps[k].touch) and other.writes and other.cell == touch.cell]
+            if len(updates) > bound:
+                return Anomaly(TOO_STALE, (since, *updates, i)), len(updates)
+    return None
 
 
 def _pieces(steps: Sequence[Step]) -> list[_Piece]:

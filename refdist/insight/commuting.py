@@ -5,6 +5,7 @@ Additions count as commuting, although floats are rounded after each; `same` in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -81,3 +82,11 @@ def commute(first: Touch | None, second: Touch | None) -> bool:
     if first.effect is second.effect and first.effect in COMMUTE_AMONG_THEMSELVES:
         return True
     return first.rows is not None and second.rows is not None and not first.rows & second.rows
+
+
+Commutes = Callable[[Touch | None, Touch | None], bool]
+
+
+def keep_ages(first: Touch | None, second: Touch | None) -> bool:
+    """Whether two accesses commute where it also matters how many updates lie between a read and a write."""
+    return first is None or second is None or first.cell != second.cell or not (first.writes or second.writes)

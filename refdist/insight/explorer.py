@@ -18,8 +18,8 @@ from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core import call_site
 from refdist.core.integers import as_integer
-from refdist.insight.anomalies import NOT_RESTART_SAFE, OTHER, Anomaly, anomaly
-from refdist.insight.commuting import Effect
+from refdist.insight.anomalies import NOT_RESTART_SAFE, OTHER, Anomaly, anomaly, too_stale
+from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import Finding, Report, table
@@ -48,7 +48,7 @@ class _Fault(NamedTuple):
 
 
 def explore(program: Program, check: Check | None = None, budget: float | str = "20s",
-            faults: str | None = None) -> Report:
+            faults: str | None = None, max_staleness: int | None = None) -> Report:
     """Runs a program of a ClusterCoordinator under every schedule that matters.
 
     A schedule says which function makes the next access to a variable, wherever several could.  Two schedules in which
@@ -63,6 +63,9 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         budget: how long it may take: seconds, or a text such as "20s" or "2min".
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
+
+        max_staleness: by how many updates of others a variable may have changed between a function's read of it and its
+            write.  The program is then not asked to be as if its functions ran whole; a `check` is asked, too.
 
     Returns:
         What was found, what was tried and what is proved.  An exception that the program raises is found, too.
@@ -91,11 +94,11 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         RD25, RD34: bad arguments.  RD09: in a scheduled function.
     """
     not_on_a_worker("explore")
-    return _Explorer(program, check, budget, faults).explore()
+    return _Explorer(program, check, budget, faults, max_staleness).explore()
 
 
-def replay(program: Program, choices: Sequence[int], check: Check | None = None, faults: str | None = None
-           ) -> tuple[bool, str]:
+def replay(program: Program, choices: Sequence[int], check: Check | None = None, faults: str | None = None,
+           max_staleness: int | None = None) -> tuple[bool, str]:
     """Runs a program under one schedule: whether it is without fault there, and what happened, in words.
 
     Raises:
@@ -104,7 +107,7 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     given = [as_integer(one) for one in choices]
     if not all(one is not None and one >= 0 for one in given):
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
-    explorer = _Explorer(program, check, "20s", faults)
+    explorer = _Explorer(program, check, "20s", faults, max_staleness)
     trial = explorer.attempt(_following([one or 0 for one in given]), values=True)
     if trial.run.cut.startswith(NO_OPTION):
         raise errors.error("RD34", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
@@ -143,15 +146,20 @@ def _following(choices: Sequence[int]) -> Decide:
 
 class _Explorer:
     def __init__(self, program: Program, check: Check | None, budget: float | str,
-                 faults: str | None = None) -> None:
+                 faults: str | None = None, max_staleness: int | None = None) -> None:
         for name, value in (("program", program), ("check", check)):
             if not callable(value) and (name == "program" or value is not None):
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
         if faults not in (None, ANY_WORKER):
             raise errors.error("RD34", "explore", f"faults is {faults!r}", f'Pass None or "{ANY_WORKER}".')
+        bound = as_integer(max_staleness)
+        if max_staleness is not None and (bound is None or bound < 0):
+            raise errors.error("RD25", "explore", f"max_staleness is {max_staleness!r}", "Pass an int of 0 or more, or "
+                               "None.")
         self._program = program
         self._check = check
         self._faulty = faults
+        self._bound = bound
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
         self._faults: dict[tuple[str, object], tuple[_Trial, _Fault]] = {}
@@ -164,7 +172,7 @@ class _Explorer:
 
     def explore(self) -> Report:
         """All of it; an interrupt ends it, and what is known by then is reported."""
-        report = Report(self._check is not None)
+        report = Report(self._asked())
         trials: list[_Trial] = []
         try:
             trials += [self.attempt(_quiet), self.attempt(_quiet)]
@@ -189,13 +197,13 @@ class _Explorer:
             self._reasons["no function of a coordinator ran, or not in this process"] = None
         if quiet.came is not None and anomaly(quiet.run.steps) is None:
             self._serial.append(quiet.came)
-        for trial in [quiet, *map(self.attempt, _predicted(quiet))]:
+        for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
         if self._faulty:
             self._reasons["what comes after the loss of a worker was run in one order"] = None
             self._lose(report, quiet)
-        reduction = Reduction()
+        reduction = Reduction(commute if self._bound is None else keep_ages)
         while not reduction.finished and time.monotonic() < self._end:
             trial = self.attempt(reduction.decide)
             reduction.learn(trial.run)
@@ -248,6 +256,12 @@ class _Explorer:
         circle = anomaly(trial.run.steps)
         if came.error is not None:
             return _Fault("RAISED", _raised(came.error), circle)
+        if self._bound is not None:
+            stale = too_stale(trial.run.steps, self._bound)
+            if stale is not None:
+                name = stale[0].subject(trial.run.steps).access.name
+                return _Fault(stale[0].kind.title, f"{name} is written {_updates(stale[1])} after it was read; "
+                              f"max_staleness is {self._bound}", stale[0])
         if self._check is not None:
             try:
                 passed = self._check(came.returned)
@@ -255,7 +269,7 @@ class _Explorer:
                 return _Fault("CHECK", _raised(error), circle)
             wrong = passed is not None and not passed
             return _Fault("CHECK", f"check({came}) is {passed!r}", circle) if wrong else None
-        if circle is None or any(same(came, other) for other in self._serial):
+        if self._bound is not None or circle is None or any(same(came, other) for other in self._serial):
             return None
         for other in self._orders:
             if not any(same(other, known) for known in self._serial):
@@ -266,6 +280,17 @@ class _Explorer:
         orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
         return _Fault(circle.kind.title, f"the result is {came}; of whole functions, in {orders}, it is "
                       f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
+
+    def _asked(self) -> str:
+        asked = [] if self._check is None else ["the check"]
+        if self._bound is not None:
+            asked.append(f"that nothing is written more than {_updates(self._bound)} after it was read")
+        return " and ".join(asked) or "that it is as if the functions ran whole, one after the other"
+
+    def _options(self) -> str:
+        """Those of the command that its choices need."""
+        faults = f' --faults "{self._faulty}"' if self._faulty else ""
+        return faults + (f" --max-staleness {self._bound}" if self._bound is not None else "")
 
     def _note(self, trial: _Trial) -> None:
         fault = self.fault(trial)
@@ -311,7 +336,7 @@ class _Explorer:
         shown = self.attempt(_following(choices), values=True)
         fault = self.fault(shown) or fault
         return Finding(fault.title, fault.why, choices, table(shown.run, fault.anomaly), fault.anomaly, shown.run.steps,
-                       fewest, self._faulty)
+                       fewest, self._options(), self._faulty is not None)
 
     def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
         """Choices with as few switches as were found, and whether there are none with fewer."""
@@ -377,6 +402,10 @@ def _raised(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error) or 'no message'}{place}"
 
 
+def _updates(count: int) -> str:
+    return f"{count} update{'s' * (count != 1)}"
+
+
 def _switches(choices: Sequence[int]) -> int:
     return sum(map(bool, choices))
 
@@ -398,8 +427,11 @@ def _difference(first: _Trial, second: _Trial) -> str:
     return ""
 
 
-def _predicted(quiet: _Trial) -> list[Decide]:
-    """Schedules in which a function is overtaken between its read of a variable and its assignment to it."""
+def _predicted(quiet: _Trial, ages: bool) -> list[Decide]:
+    """Schedules in which a function is overtaken between its read of a variable and its assignment to it.
+
+    Where `ages` matter, it is overtaken by as many others as can be, before any write.
+    """
     steps = quiet.run.steps
     clocks = Clocks()
     for step in steps:
@@ -421,24 +453,25 @@ def _predicted(quiet: _Trial) -> list[Decide]:
             if read is None or read.effect is not Effect.READ:
                 continue
             writes = [touch for j in own_steps[at + 1:] if (touch := steps[j].touch) and touch.cell == read.cell]
-            if not any(write.effect is Effect.ASSIGN for write in writes) or steps[i].access.place in seen:
+            overwrites = any(ages or write.effect is Effect.ASSIGN for write in writes)
+            if not overwrites or steps[i].access.place in seen:
                 continue
-            for g, others in own.items():
-                apart = g != f and not clocks.ordered(last[f], first[g]) and not clocks.ordered(last[g], first[f])
-                if apart and any((touch := steps[j].touch) and touch.cell == read.cell and touch.writes
-                                 for j in others):
-                    seen.add(steps[i].access.place)
-                    schedules.append(_overtaken(f, at + 1, g))
-                    break
+            writing = [g for g, others in own.items() if any(
+                (touch := steps[j].touch) and touch.cell == read.cell and touch.writes for j in others)]
+            apart = [g for g in writing if g != f and not clocks.ordered(last[f], first[g])
+                     and not clocks.ordered(last[g], first[f])]
+            if apart:
+                seen.add(steps[i].access.place)
+                schedules.append(_overtaken(f, at + 1, apart if ages else apart[:1]))
     return schedules[:PREDICTIONS]
 
 
-def _overtaken(f: Process, steps: int, g: Process) -> Decide:
-    """`f` makes so many steps; then `g` runs whole; then all else."""
+def _overtaken(f: Process, steps: int, others: Sequence[Process]) -> Decide:
+    """`f` makes so many steps; then others run whole, one after the other; then all else, and `f` at last."""
 
     def decide(run: Run, processes: dict[Process, int]) -> int:
         done = sum(step.process == f for step in run.steps)
-        order = [f] if done < steps else [g, *(one for one in processes if one != f)]
+        order = [f] if done < steps else [*others, *(one for one in processes if one != f)]
         return next((processes[one] for one in order if one in processes), next(iter(processes.values())))
 
     return decide

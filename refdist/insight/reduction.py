@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from refdist.insight.commuting import Touch, commute
+from refdist.insight.commuting import Commutes, Touch, commute
 from refdist.insight.schedules import PROGRAM, Process, Run, Step
 
 Clock = dict[Process, int]
@@ -41,22 +41,26 @@ class _Node:
         self.wanted = [chosen]
         self.done: list[Process] = []
 
-    def asleep_afterwards(self) -> dict[Process, Touch | None]:
+    def asleep_afterwards(self, commutes: Commutes) -> dict[Process, Touch | None]:
         tried = self.sleep | {process: self.touches[process] for process in self.done}
         now = self.touches[self.chosen]
         return {process: access for process, access in tried.items()
-                if process != self.chosen and commute(access, now)}
+                if process != self.chosen and commutes(access, now)}
 
 
 class Reduction:
     """Runs that are still to be tried.
 
+    Args:
+        commutes: of which accesses only one order is tried.
+
     Attributes:
         finished: whether there are none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, commutes: Commutes = commute) -> None:
         self.finished = False
+        self._commutes = commutes
         self._nodes: list[_Node] = []
         self._fresh = 0  # the first step at which the run that is being tried is a new one
 
@@ -73,7 +77,7 @@ class Reduction:
             if touches != node.touches:
                 raise run.stop(DIFFERS)
             return processes[node.chosen]
-        sleep = self._nodes[-1].asleep_afterwards() if self._nodes else {}
+        sleep = self._nodes[-1].asleep_afterwards(self._commutes) if self._nodes else {}
         chosen = next((process for process in processes if process not in sleep), None)
         if chosen is None:
             raise run.stop(ASLEEP)
@@ -97,7 +101,7 @@ class Reduction:
         self.finished = True
 
     def _learn_races(self, steps: Sequence[Step]) -> None:
-        clocks = Clocks()
+        clocks = Clocks(self._commutes)
         for last, step in enumerate(steps):
             for first in clocks.add(step):
                 if last >= self._fresh:
@@ -125,7 +129,8 @@ class Reduction:
 class Clocks:
     """Which steps of a run come before which others, in every schedule of its class."""
 
-    def __init__(self) -> None:
+    def __init__(self, commutes: Commutes = commute) -> None:
+        self._commutes = commutes
         self._steps: list[Step] = []
         self._clocks: list[Clock] = []
         self._numbers: list[int] = []  # of each step among those of its process
@@ -156,8 +161,8 @@ class Clocks:
             touching = self._touching.setdefault(access.cell, [])
             for k in reversed(touching):
                 earlier = self._steps[k]
-                if clock.get(earlier.process, 0) < self._numbers[k] and earlier.process != process and not commute(
-                        earlier.touch, access):
+                concurrent = earlier.process != process and clock.get(earlier.process, 0) < self._numbers[k]
+                if concurrent and not self._commutes(earlier.touch, access):
                     raced.append(k)
                     _merge(clock, self._clocks[k])
             touching.append(len(self._steps))

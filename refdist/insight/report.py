@@ -21,7 +21,8 @@ class Finding:
     Attributes:
         title: "LOST UPDATE", "TORN READ", "TORN WRITE", "STALE READ" or "NOT ONE AFTER THE OTHER", where the functions
             could not have run whole; "NOT RESTART-SAFE", where one was lost and ran again; "CHECK" where the check
-            fails, "RAISED" where the program does; "NOT REPEATABLE" where one schedule had two results.
+            fails, "RAISED" where the program does; "NOT REPEATABLE" where one schedule had two results;
+            "TOO STALE" where a variable is written more than `max_staleness` updates after it was read.
         why: what is wrong, with the result.
         choices: the schedule, as a list for `refdist.coordinator.interleaving`.
         switches: how many of the choices are not the quiet one.
@@ -29,7 +30,7 @@ class Finding:
 
     def __init__(self, title: str, why: str, choices: Sequence[int], lines: Sequence[str],
                  anomaly: Anomaly | None = None, steps: Sequence[Step] = (), fewest: bool = False,
-                 faults: str | None = None) -> None:
+                 options: str = "", losses: bool = False) -> None:
         self.title = title
         self.why = why
         self.choices = list(choices)
@@ -38,7 +39,8 @@ class Finding:
         self._anomaly = anomaly
         self._steps = steps
         self._fewest = fewest
-        self._faults = faults
+        self._options = options
+        self._losses = losses
 
     def __str__(self) -> str:
         head = self.title
@@ -55,8 +57,9 @@ class Finding:
             head += f", {switches} switch{'es' * (switches != 1)}" * bool(switches or not losses)
             head += " and no schedule has it with fewer" * (self._fewest and self.switches > 0)
         choices = f"--choices {','.join(map(str, self.choices)) or '0'}"
-        how = f'explore SCRIPT --faults "{self._faults}" {choices}' if self._faults else (
-            f"interleaving({self.choices}), or explore SCRIPT {choices}")
+        how = f"explore SCRIPT{self._options} {choices}"
+        if not self._losses:
+            how = f"interleaving({self.choices}), or {how}"
         replay = [f"  replay: {how}"] if self._steps else []
         return "\n".join([head, f"  {self.why}", *(f"  {line}" for line in self._lines), *advice, *replay])
 
@@ -77,14 +80,14 @@ class Report:
         interrupted: whether Ctrl-C ended it.
     """
 
-    def __init__(self, checked: bool) -> None:
+    def __init__(self, asked: str) -> None:
         self.findings: list[Finding] = []
         self.classes = 0
         self.runs = 0
         self.losses = 0
         self.reasons: list[str] = []
         self.interrupted = False
-        self._checked = checked
+        self._asked = asked
         self._results: dict[str, int] = {}
 
     @property
@@ -114,10 +117,9 @@ class Report:
         self.reasons = list(reasons)
 
     def __str__(self) -> str:
-        what = "the check" if self._checked else "that it is as if the functions ran whole, one after the other"
         schedules = f"{self.classes} class{'es' * (self.classes != 1)} of schedules"
         if self.proved:
-            lines = [f"proved {what}: {schedules}, all that there are",
+            lines = [f"proved {self._asked}: {schedules}, all that there are",
                      "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"]
         elif self.findings:
             lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}"]
