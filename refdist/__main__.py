@@ -1,6 +1,7 @@
 """`python -m refdist run --workers 4 script.py`: a program of several workers, simulated in this process.
 
-`python -m refdist launch -n 4 script.py`: in several processes, started by mpiexec.
+`python -m refdist launch -n 4 script.py`: in several processes, started by mpiexec; with `--max-restarts 3` again from
+its last checkpoint when it has lost a worker.
 
 `python -m refdist launch --workers 4 --ps 2 script.py`: a coordinator, workers and parameter servers, each a process.
 
@@ -57,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     launch.add_argument("-n", type=int, dest="processes", help="how many processes (default 2), all of them workers")
     launch.add_argument("--ps", type=int, default=0, help="how many parameter servers, beside a coordinator")
     launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
+    launch.add_argument("--max-restarts", type=int, default=0, metavar="N",
+                        help="start the job again up to N times when it has lost a worker (default 0)")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
     explore.add_argument("--faults", metavar="FAULTS", help=f'"{explorer.ANY_WORKER}": lose workers, too')
@@ -94,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     if "processes" in options:
         if options.ps < 0 or (options.processes if options.ps else options.workers) is not None:
             parser.error("write -n for workers alone, or --workers and --ps")
+        if options.max_restarts < 0:
+            parser.error(f"--max-restarts is {options.max_restarts}; write how often a lost job is started again")
         _launch(options)
     interrupts.are_raised()
     if "counts" in options:
@@ -187,7 +192,8 @@ def _launch(options: argparse.Namespace) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until that is ready for them
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
-    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(processes), *python,
+    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(processes),
+                              str(options.max_restarts), *python,
                               *(["-m", "refdist.tf"] if options.tensorflow else []), str(options.script),
                               *options.arguments])
 

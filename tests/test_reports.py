@@ -117,6 +117,22 @@ def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any],
     assert one.status == status
 
 
+@pytest.mark.parametrize(("messages", "first"), [
+    ([change(0, "ended")], None),
+    ([said(0, "lost", weak=True), said(1, "was killed by SIGKILL", status=137), change(1, "ended", 137)],
+     "was killed by SIGKILL"),
+    ([said(2, "KeyError"), said(1, "was killed by SIGKILL", status=137)], "KeyError"),
+    ([said(0, "lost", weak=True), said(2, "gone", weak=True)], "lost"),
+    ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], "lost"),
+    ([said(1, "a warning", status=0, warning=True), change(1, "ended", 3)], 3),
+])
+def test_what_failed_first_is_kept(messages: list[Any], first: object) -> None:
+    one = desk(3)
+    for message in messages:
+        one.take(message, message["rank"], 1.0)
+    assert (one.first and one.first.get("text", one.first["status"])) == first
+
+
 def test_those_who_wait_are_told_when_nobody_is_left() -> None:
     one = desk(2)
     one.take(change(0, "ended", 9, size=2, of=2), 0, 1.0)

@@ -36,7 +36,7 @@ def main() -> None:
 
     program, *arguments = sys.argv[1:]
     if program == "launch":
-        sys.exit(launch.main(int(arguments[0]), arguments[1:]))
+        sys.exit(launch.main(int(arguments[0]), int(arguments[1]), arguments[2:]))
     elif program == "supervise":
         supervisor.supervise(arguments)
     else:

@@ -35,7 +35,7 @@ import sys
 import time
 from functools import partial
 
-from refdist.backends.mpi import processes
+from refdist.backends.mpi import processes, restarts
 from refdist.backends.mpi.reports import Line, Message, task
 from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, died, seconds_to_wait, write
 from refdist.workers.launcher import named, prefixed, task_of
@@ -49,10 +49,8 @@ _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
-def main(size: int, command: list[str]) -> int:
-    """Starts as many workers with this command; returns the exit status of the job."""
-    key = secrets.token_hex(16)
-    after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
+def main(size: int, restarts_at_most: int, command: list[str]) -> int:
+    """Starts as many workers with this command, and again as often as that (`restarts`); returns the exit status."""
     woken = processes.woken_by(*ENDING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # which the command has blocked, so that none comes too early
     beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
@@ -62,11 +60,19 @@ def main(size: int, command: list[str]) -> int:
         return 2
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
-    status = _Launch(size, [mpiexec, *_options(mpiexec), "-n", str(size), *supervised], key, woken, after).run()
-    with contextlib.suppress(OSError):
-        after.send(processes.OVER)
-        after.recv(1)  # until that process has ended, too
-    return status
+    words = [mpiexec, *_options(mpiexec), "-n", str(size), *supervised]
+
+    def start() -> restarts.Ended:
+        key = secrets.token_hex(16)
+        after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
+        launch = _Launch(size, words, key, woken, after)
+        ended = launch.ended(launch.run())
+        with after, contextlib.suppress(OSError):
+            after.send(processes.OVER)
+            after.recv(1)  # until that process has ended, too
+        return ended
+
+    return restarts.run(restarts_at_most, start, woken)
 
 
 def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
@@ -111,6 +117,7 @@ class _Launch:
         self._mpiexec = subprocess.Popen(
             command, env={**os.environ, LAUNCHER_VARIABLE: f"{this} {key}"}, start_new_session=True,
             preexec_fn=lambda: processes.die_with(this, signal.SIGKILL))
+        self._opened: list[int] = []  # what becomes readable when processes end
         self._end = self._watch(self._mpiexec.pid)
         self._over = False  # whether that has ended, and all other processes end because of it
         self._seen_proxies: set[int] = set()  # children of mpiexec, which starts supervisors through them
@@ -135,10 +142,30 @@ class _Launch:
         self._line.close()
         status = 128 + self._ended_by if self._ended_by else self._desk.cause or self._lost(self._mpiexec.returncode)
         processes.end_descendants(0 if status else LINGER_SECONDS)
+        processes.adopt_orphans(False)  # what outlives this process at the next start is nobody's child
         for memory, topology in self._left():
             processes.remove_shared_memory(memory)
             processes.remove_file(topology)
+        self._waiting.close()
+        for descriptor in self._opened:
+            os.close(descriptor)
         return status
+
+    def ended(self, status: int) -> restarts.Ended:
+        """What a restart depends on, when `run` has returned this."""
+        first = self._desk.first
+        lost = f"mpiexec ended with exit status {status}" if first is None else ""
+        if first is not None and "text" in first:
+            # The last line of a traceback, the first one of another text.
+            lines = first["text"].strip().splitlines() or [""]
+            lost = lines[-1 if lines[0].startswith("Traceback") else 0]
+        elif first is not None:
+            lost = f"ended with exit status {first['status']}"
+        label = "launcher" if first is None else first.get("label") or str(task(first))
+        saved = [restarts.Saved(*state["saved"]) for state in self._desk.states.values() if "saved" in state]
+        return restarts.Ended(
+            status, prefixed(*(("launcher", self._cause) if self._cause else (label, lost))).rstrip(),
+            self._told or bool(self._ended_by), max(saved, key=lambda one: one.step or 0, default=None))
 
     def _step(self) -> None:
         now = time.monotonic()
@@ -286,6 +313,7 @@ class _Launch:
     def _watch(self, pid: int) -> int | None:
         descriptor = processes.opened(pid)
         if descriptor is not None:
+            self._opened.append(descriptor)
             self._waiting.register(descriptor, select.EPOLLIN)
         return descriptor
 

@@ -155,9 +155,9 @@ def die_with(parent: int, number: int) -> None:
         os._exit(1)
 
 
-def adopt_orphans() -> None:
-    """From now on processes whose parents have died become children of this one, if it started those."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(adopts: bool = True) -> None:
+    """From now on processes whose parents have died become children of this one, if it started those; or not."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
 
 
 def outlived(end: Callable[[bytes], object]) -> socket.socket:

@@ -74,11 +74,13 @@ class Desk:
         states: the last state of each worker.
         cause: the exit status of the worker, or process of the launcher, that failed first and by itself; 0 for none.
         blamed: whether the report of a process of the launcher was printed.
+        first: what the worker that failed first has said, or of all that have failed because of others; None for none.
     """
 
     def __init__(self) -> None:
         self.blamed = False
         self.cause = 0
+        self.first: Message | None = None
         self._weak = 0
         self._over = self._failed = self._raised = False
         self._labelled: set[str] = set()  # texts about others, which were printed
@@ -97,13 +99,13 @@ class Desk:
         Args:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
                 its "task", where it has said one.  A change of its "state" ("running", "starting", "joined", "ended"),
-                or of whether it is "stopped", with its "process"; or a "text" to be printed, and for how long it may
-                "wait" for the same from others; "several" is the text where several say it; "label" is whom it is about
-                where that is not the worker; with "missing", the workers that have not arrived are added; with
-                "if_first", it is printed only if no worker has failed before; what is a "warning" is not the last word
-                of its worker, and not answered.  A "weak" status is of a worker that fails because of another one,
-                "weak" false of one that has raised by itself; one that "ends" has an exit status of its own, for which
-                the others wait.
+                or of whether it is "stopped", with its "process", and the path and step of the last checkpoint that it
+                has "saved", if any; or a "text" to be printed, and for how long it may "wait" for the same from others;
+                "several" is the text where several say it; "label" is whom it is about where that is not the worker;
+                with "missing", the workers that have not arrived are added; with "if_first", it is printed only if no
+                worker has failed before; what is a "warning" is not the last word of its worker, and not answered.  A
+                "weak" status is of a worker that fails because of another one, "weak" false of one that has raised by
+                itself; one that "ends" has an exit status of its own, for which the others wait.
             sender: to whom the answer goes.
             now: the time.
         """
@@ -120,7 +122,9 @@ class Desk:
         self._raised = self._raised or message.get("weak") is False
         if message.get("weak"):
             self._weak = self._weak or message["status"]
+            self.first = self.first or (message if self._weak else None)
         elif not (message.get("if_first") and self._failed):
+            self.first = message if message["status"] and not self.cause else self.first
             self.cause = self.cause or message["status"]
         if "text" in message:
             self._waiting.append((now + message["wait"], message, sender))
@@ -300,8 +304,9 @@ class Line:
 
 def _is_for_a_desk(message: Message) -> bool:
     wanted = _REPORT if "text" in message else _STATE
-    words = message.get("task", ["", 0])
+    words, saved = message.get("task", ["", 0]), message.get("saved", ["", None])
     return (isinstance(words, list) and list(map(type, words)) == [str, int]
+            and isinstance(saved, list) and list(map(type, saved)) in ([str, int], [str, type(None)])
             and isinstance(message.get("label", ""), str) and isinstance(message.get("several", ""), str)
             and all(isinstance(message.get(name), (float, int) if kind is float else kind)
                     for name, kind in wanted.items()))

@@ -12,7 +12,7 @@ from refdist import errors
 from refdist.backends.mpi import failure, mpi_types, supervised
 from refdist.backends.mpi.printing import print_whole_texts
 from refdist.backends.mpi.supervisor import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
-from refdist.core import warned
+from refdist.core import saved, warned
 from refdist.workers.launcher import task_of
 
 
@@ -24,6 +24,7 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
         RD20: MPI has ended in this process.  RD27: mpi4py cannot be used.
     """
     warned.hand_over(supervised.warn)
+    saved.hand_over(supervised.saved)
     supervised.start()
     with supervised.limited_start(seconds):
         try:

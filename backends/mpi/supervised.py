@@ -95,6 +95,11 @@ def warn(text: str) -> None:
         tell("warning", text=text[-100_000:])
 
 
+def saved(path: str, step: int | None) -> None:
+    """Tells the supervisor which checkpoint is complete."""
+    tell("saved", path=path, step=step)
+
+
 def hand_over(notice: Notice) -> None:
     """Gives the supervisor what it sends to the workers of other hosts, too, when this one is lost."""
     global _several_hosts

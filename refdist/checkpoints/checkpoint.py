@@ -37,7 +37,7 @@ from refdist.array.convert import short
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, names_its_items, walk
-from refdist.core import call_site, context_stack
+from refdist.core import call_site, context_stack, saved
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
 from refdist.variables.operations import fits
@@ -162,7 +162,8 @@ class Checkpoint:
         attempted = "Checkpoint.write"
         prefix = path_of(file_prefix, attempted)
         writes, _ = self._begin(prefix, attempted)
-        return self._write(prefix, attempted, writes)
+        saved.tell(prefix, self._write(prefix, attempted, writes))
+        return prefix
 
     def _begin(self, path: str, attempted: str) -> tuple[bool, bool]:
         """Whether this worker writes what is saved to the path, and the index of its folder."""
@@ -172,7 +173,8 @@ class Checkpoint:
         before = transport.all_gather_object(transport.call(attempted), mine)[:transport.rank]
         return mine not in before, os.path.dirname(mine) not in map(os.path.dirname, before)
 
-    def _write(self, path: str, attempted: str, writes: bool) -> str:
+    def _write(self, path: str, attempted: str, writes: bool) -> int | None:
+        """Writes the file if this worker does; returns the step, where a variable of that name has it."""
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         states: dict[str, object] = {}
         aliases: dict[str, str] = {}
@@ -190,7 +192,8 @@ class Checkpoint:
             arrays[key] = array
         content = files.packed(arrays, aliases, states)
         by_writers(self._variables(), attempted, writes, lambda: files.write(file_of(path), content))
-        return path
+        step = arrays.get("step")
+        return int(step.item()) if step is not None and step.size == 1 and step.dtype.kind in "iu" else None
 
     def sync(self) -> None:
         """Returns at once: what was saved is in its file when `save` and `write` return.
@@ -244,11 +247,13 @@ class Checkpoint:
         writes, indexes = self._begin(prefix, attempted)
         number = self._next_number(attempted)
         self.save_counter.assign(np.int64(number))
-        path = self._write(f"{prefix}-{number}", attempted, writes)
+        path = f"{prefix}-{number}"
+        step = self._write(path, attempted, writes)
         folder, name = os.path.split(path)
         # Only this one: a manager of the folder may delete all checkpoints that are in the index.
         by_writers(self._variables(), attempted, indexes,
                    lambda: files.write_index(folder, {"latest": name, "all": [name]}))
+        saved.tell(path, step)
         return path
 
     def _next_number(self, attempted: str) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from refdist import disk, errors
 from refdist.checkpoints import files
 from refdist.checkpoints.checkpoint import Checkpoint, by_writers
+from refdist.core import saved
 from refdist.core.integers import as_integer
 from refdist.variables.variable import Variable
 
@@ -134,13 +135,15 @@ class CheckpointManager:
         counter = self._checkpoint.save_counter
         count = self._checkpoint._next_number(attempted)
         counter.assign(np.int64(count))
-        path = self._checkpoint._write(f"{self._prefix}-{count if number is None else number}", attempted, writes)
+        path = f"{self._prefix}-{count if number is None else number}"
+        saved_step = self._checkpoint._write(path, attempted, writes)
         self._last_step = step
         self._latest = os.path.relpath(path, self._directory)
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
         by_writers(self._checkpoint._variables(), attempted, indexes, lambda: self._write_index_and_delete(too_old))
+        saved.tell(path, saved_step)
         return path
 
     def sync(self) -> None:
