@@ -85,6 +85,11 @@ class Namespaces:
             f'"hostname $host; {"" if openmpi() else "exec "}$*"\n')
         enter.chmod(0o755)
 
+    def inside(self, name: str) -> list[str]:
+        """The words before a command that is to run on one of the hosts."""
+        return ["ip", "netns", "exec", name, "unshare", "--uts", "--ipc", "sh", "-c", f'hostname {name}; exec "$@"',
+                "sh"]
+
     def command(self, ranks: str, command: str) -> list[str]:
         """The words that run a command on hosts.
 

@@ -23,7 +23,7 @@ def bare(name: str, folder: str) -> None:
 
 
 def main() -> None:
-    """Runs one of the three programs."""
+    """Runs one of the four programs."""
     here = os.path.dirname(os.path.realpath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     # In a checkout, backends/ lies beside refdist/; installed, inside of it.
@@ -32,11 +32,13 @@ def main() -> None:
     bare("refdist", root)
     for name, folder in (("workers", workers), ("backends", os.path.dirname(here)), ("backends.mpi", here)):
         bare("refdist." + name, folder)
-    from refdist.backends.mpi import launch, supervisor
+    from refdist.backends.mpi import launch, pmi, supervisor
 
     program, *arguments = sys.argv[1:]
     if program == "launch":
         sys.exit(launch.main(int(arguments[0]), int(arguments[1]), arguments[2:]))
+    elif program == "serve":
+        pmi.serve(arguments[0])
     elif program == "supervise":
         supervisor.supervise(arguments)
     else:

@@ -53,14 +53,14 @@ def main(size: int, restarts_at_most: int, command: list[str]) -> int:
     """Starts as many workers with this command, and again as often as that (`restarts`); returns the exit status."""
     woken = processes.woken_by(*ENDING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # which the command has blocked, so that none comes too early
-    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
-    mpiexec = beside if os.path.exists(beside) else shutil.which("mpiexec")
-    if mpiexec is None:
+    program = mpiexec()
+    if program is None:
         print("there is no mpiexec beside this Python, nor on PATH; run `pip install mpi4py mpich`", file=sys.stderr)
         return 2
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
-    words = [mpiexec, *_options(mpiexec), "-n", str(size), *supervised]
+    # OpenMPI's counts cores.
+    words = [program, *(["--oversubscribe"] if is_openmpi(program) else []), "-n", str(size), *supervised]
 
     def start() -> restarts.Ended:
         key = secrets.token_hex(16)
@@ -95,10 +95,15 @@ def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
         processes.remove_file(topology)
 
 
-def _options(mpiexec: str) -> list[str]:
-    # OpenMPI's counts cores.
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
-    return ["--oversubscribe"] if "Open MPI" in version else []
+def mpiexec() -> str | None:
+    """The mpiexec beside this Python, or that on PATH; None where there is none."""
+    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    return beside if os.path.exists(beside) else shutil.which("mpiexec")
+
+
+def is_openmpi(program: str) -> bool:
+    """Whether this mpiexec is OpenMPI's, and not MPICH's."""
+    return "Open MPI" in subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
 
 
 class _Launch:

@@ -78,7 +78,8 @@ class Supervisor:
         rank, size = (0, 1) if found is None else (found.rank, found.size)
         self._launched = bool(desk)  # by the launch command, which is above mpiexec
         self._above = dict(processes.launchers())
-        self._line = Line(desk or desk_of(os.getppid()), self._write)
+        # What no launcher has started (`gather`) reports where it was started itself.
+        self._line = Line(desk or desk_of(os.getppid() if self._above else os.getpid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
         self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
                      "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}

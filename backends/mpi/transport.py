@@ -47,7 +47,7 @@ from refdist.array.convert import frozen
 from refdist.array.float_errors import Noted, Reported, report
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
-from refdist.backends.mpi import between_hosts, failure, greeting, mpi_types, supervised
+from refdist.backends.mpi import between_hosts, failure, gather, greeting, mpi_types, supervised
 from refdist.backends.mpi.messages import MPIPeers
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
 from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
@@ -135,6 +135,11 @@ class MPITransport(ConnectableTransport):
             transport._ends_mpi = ends_here
         atexit.register(transport.finish)
         return transport
+
+    @classmethod
+    def gather(cls, rank: int, tasks: Mapping[Task, str], timeout: float | None) -> bool:
+        gather.gather(rank, tasks, limit(timeout))
+        return True
 
     @classmethod
     def meet(cls, task: Task, cluster: Mapping[str, Sequence[int]]) -> MPIPeers:

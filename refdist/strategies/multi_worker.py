@@ -17,7 +17,7 @@ from refdist.strategies.base import Strategy
 from refdist.strategies.communication import CommunicationImplementation, CommunicationOptions
 from refdist.strategies.extended import StrategyExtended
 from refdist.workers import connection
-from refdist.workers.launcher import launched
+from refdist.workers.launcher import CHIEF, WORKER, Task, launched
 from refdist.workers.staging import through_host
 from refdist.workers.transport import LoneWorker, Transport
 
@@ -25,8 +25,9 @@ from refdist.workers.transport import LoneWorker, Transport
 class MultiWorkerMirroredStrategy(Strategy):
     """Synchronous training on several workers, each with one or more devices.
 
-    Every worker runs the same program.  The workers are those that `mpiexec` or `srun` started, or those of
-    `simulate_workers`; a program that was started alone is one worker.
+    Every worker runs the same program.  The workers are those that `mpiexec` or `srun` started, those of
+    `simulate_workers`, or those of TF_CONFIG, each of which was started by itself and waits here for the others; a
+    program that was started alone is one worker.
 
     Args:
         cluster_resolver: says which worker this is, and how many GPUs it has, on each of which there is a replica;
@@ -39,6 +40,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     1
 
     Raises:
+        RD01: not all workers of TF_CONFIG came in time.
         RD17: the cluster is described wrongly, or the other workers were not started.
         RD24: the resolver counts GPUs that the machine does not have.  RD25, RD34: bad arguments.
 
@@ -131,6 +133,10 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
     spec = resolver.cluster_spec()
     member = check_cluster(spec, resolver.task_type, resolver.task_id)
     launcher = connection.launcher()
+    if launcher is None and member is not None and member.size > 1 and isinstance(resolver, TFConfigClusterResolver):
+        tasks = {Task(job, number): spec.task_address(job, number) for job in (CHIEF, WORKER) if job in spec.jobs
+                 for number in spec.task_indices(job)}
+        launcher = connection.gathered(member.number, tasks, options.timeout_seconds or None)
     transport: Transport = LoneWorker()
     if launcher is not None and (member is None or member.size > 1):
         transport = connection.connect(launcher, options.timeout_seconds or None)
@@ -139,9 +145,9 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
         if transport.size == 1:
             raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, "
                                "and the other workers were not started",
-                               "Workers are connected by MPI, not at TF_CONFIG's addresses: run `pip install mpi4py "
-                               f"mpich` and start all of them with `mpiexec -n {member.size} python ...`, without "
-                               f"TF_CONFIG, or simulate them: `python -m refdist run --workers {member.size} ...`.",
+                               "Workers are connected by MPI: run `pip install mpi4py mpich` and start all of them "
+                               f"with `mpiexec -n {member.size} python ...`, or give each its TF_CONFIG and no "
+                               f"resolver, or simulate them: `python -m refdist run --workers {member.size} ...`.",
                                kind=errors.InvalidContextError)
         raise errors.error("RD17", "MultiWorkerMirroredStrategy", f"the cluster says that this is {described}, the "
                            f"launcher that it is worker {transport.rank} of {transport.size}",

@@ -71,6 +71,20 @@ class ConnectableTransport(Transport):
         """
 
     @classmethod
+    def gather(cls, rank: int, tasks: Mapping[Task, str], timeout: float | None) -> bool:
+        """Meets workers that no launcher has started, so that `group` has them from then on; False where it cannot.
+
+        Args:
+            rank: the number of this worker.
+            tasks: the chief, if any, and the workers, in the order of their numbers, and the address of each.
+            timeout: as for `connect`.
+
+        Raises:
+            RD01: not all workers came in time.  RD17: they do not have the same cluster, or one task twice.
+        """
+        return False
+
+    @classmethod
     def meet(cls, task: Task, cluster: Mapping[str, Sequence[int]]) -> Peers | None:
         """Connects this process with the other tasks of a job with parameter servers; instead of `connect`.
 
@@ -107,6 +121,19 @@ def launcher() -> type[ConnectableTransport] | None:
         raise errors.error("RD27", f"{VARIABLE}={wanted}", "this process was not started by that transport's launcher",
                            f"Start the program with the launcher, or unset {VARIABLE}.")
     return None
+
+
+def gathered(rank: int, tasks: Mapping[Task, str], timeout: float | None) -> type[ConnectableTransport] | None:
+    """The transport of workers that no launcher has started and that have met at the addresses of a cluster.
+
+    Args:
+        rank, tasks, timeout: see `ConnectableTransport.gather`.
+
+    Returns:
+        None where no built-in transport can do it.
+    """
+    kinds = map(TRANSPORTS.find, BUILT_IN)
+    return next((kind for kind in kinds if kind.gather(rank, tasks, timeout)), None)
 
 
 connected: Field[Transport | None] = Field(

@@ -1,0 +1,274 @@
+"""Workers that nobody has started together find each other by TF_CONFIG, and are one job of MPI."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from limits import HANG
+from namespaces import OFI, Namespaces
+from test_faults import is_openmpi, left_of
+
+import refdist
+from refdist.backends.mpi import gather, pmi, supervisor
+from refdist.workers.launcher import Task
+
+ROOT = Path(__file__).parents[1]
+NAMES = ["worker 0", "worker 1", "worker 2"]
+
+
+@pytest.fixture
+def cluster() -> dict[str, str]:
+    """Three workers on this host, whose socket nobody else has."""
+    return {name: f"{uuid.uuid4().hex}:1" for name in NAMES}
+
+
+@pytest.fixture
+def server(cluster: dict[str, str]) -> Iterator[list[Any]]:
+    """The address at which they meet."""
+    address = [f"refdist.test.{uuid.uuid4().hex}"]
+    gather._serve(address, "", cluster, "here")
+    yield address
+    with contextlib.suppress(OSError):  # where it has ended with the last of them
+        connected(address, cluster, 0).socket.close()  # it ends when the first worker comes and goes
+
+
+def connected(address: list[Any], cluster: Mapping[str, str], rank: int, token: str = "") -> pmi.Line:
+    return gather._connected(address, token, hello(cluster, rank), "here")
+
+
+def hello(cluster: Mapping[str, str], rank: int) -> dict[str, Any]:
+    return {"rank": rank, "task": NAMES[rank], "cluster": dict(cluster), "host": "here", "process": 100 + rank}
+
+
+def join(address: list[Any], cluster: Mapping[str, str], rank: int, seconds: float = HANG, token: str = "") -> Any:
+    """The connection of a worker that waits for the others, or what it raises."""
+    try:
+        return gather._joined(address, token, hello(cluster, rank), "here", seconds)
+    except refdist.errors.RefdistError as error:
+        return str(error)
+
+
+def together(address: list[Any], cluster: Mapping[str, str], ranks: tuple[int, ...] = (0, 1, 2)) -> list[Any]:
+    results: dict[int, Any] = {}
+    threads = [threading.Thread(target=lambda rank=rank: results.update({rank: join(address, cluster, rank)}))
+               for rank in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results[rank] for rank in ranks]
+
+
+def test_they_meet_and_ask_what_mpi_asks(server: list[Any], cluster: dict[str, str]) -> None:
+    lines = [pmi.Line(found) for found in together(server, cluster)]
+
+    def ask(rank: int, question: str) -> str:
+        lines[rank].send(question)
+        return lines[rank].receive()
+
+    assert ask(0, "cmd=init pmi_version=1 pmi_subversion=1").startswith("cmd=response_to_init")
+    # As supervisors ask it, who remove the files in shared memory that have its hash in their names.
+    name = supervisor._asked(lines[0].socket.fileno(), "get_my_kvsname", "kvsname")
+    assert re.fullmatch(r"refdist_\w+", name)
+    assert ask(1, "cmd=get_my_kvsname") == ask(2, "cmd=get_my_kvsname") == f"cmd=my_kvsname rc=0 kvsname={name}"
+    assert ask(2, f"cmd=put kvsname={name} key=P2-card value=a b=c") == "cmd=put_result rc=0 msg=success"
+    assert ask(1, f"cmd=get kvsname={name} key=P2-card") == "cmd=get_result rc=0 msg=success value=a b=c"
+    assert ask(1, f"cmd=get kvsname={name} key=PMI_hwloc_xmlfile") == "cmd=get_result rc=-1 msg=key_not_found"
+    assert ask(0, f"cmd=get kvsname={name} key=PMI_process_mapping").endswith("value=(vector,(0,1,3))")
+    for line in lines:
+        line.send("cmd=barrier_in")
+    assert [line.receive() for line in lines] == ["cmd=barrier_out rc=0"] * 3
+    assert [ask(rank, "cmd=finalize") for rank in range(3)] == ["cmd=finalize_ack rc=0"] * 3
+    for line in lines:
+        line.socket.close()
+
+
+def test_one_that_leaves_before_all_have_started_mpi_ends_the_others(
+        server: list[Any], cluster: dict[str, str]) -> None:
+    lines = [pmi.Line(found) for found in together(server, cluster)]
+    lines[0].send("cmd=barrier_in")
+    lines[1].socket.close()
+    assert [lines[0].receive(), lines[2].receive()] == ["", ""]
+    lines[0].socket.close()
+    lines[2].socket.close()
+
+
+def test_processes_of_several_hosts_are_mapped_in_runs(cluster: dict[str, str]) -> None:
+    made = pmi.Server(socket.socket(), "", cluster)
+    made._hosts = {0: "one", 1: "two", 2: "two"}
+    assert made._mapping() == "(vector,(0,1,1),(1,1,2))"
+    made._hosts = {0: "one", 1: "two", 2: "one"}
+    assert made._mapping() == "(vector,(0,1,1),(1,1,1),(0,1,1))"
+
+
+def test_workers_with_different_clusters_are_told_both(server: list[Any], cluster: dict[str, str]) -> None:
+    other = dict(list(cluster.items())[:2])
+    says = join(server, other, 1)
+    assert says.startswith("[RD17] starting with TF_CONFIG: worker 0 has the cluster ") and json.dumps(other) in says
+
+
+def test_a_task_is_there_once_but_may_come_again(server: list[Any], cluster: dict[str, str]) -> None:
+    waits = connected(server, cluster, 1)
+    assert json.loads(waits.receive()) == {"missing": ["worker 0", "worker 2"]}
+    assert "worker 1 is there already: process 101 on here" in join(server, cluster, 1)
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD17.* this is worker 0, and it cannot listen at here: "
+                       r"Address already in use.* a task of its own"):
+        gather._serve(server, "", cluster, "here")
+    waits.socket.close()
+    until = time.monotonic() + HANG
+    while isinstance(again := join(server, cluster, 1, 0.2), str) and "is there already" in again:
+        assert time.monotonic() < until
+    assert "worker 1 has waited for worker 0, worker 2 at here" in again
+
+
+def test_those_who_do_not_come_are_named(server: list[Any], cluster: dict[str, str]) -> None:
+    says = join(server, cluster, 2, 0.3)
+    assert re.match(r"\[RD01\] starting with TF_CONFIG: not all workers arrived within 0\.3 s; worker 2 has waited for "
+                    r"worker 0, worker 1 at here\. .*REFDIST_TIMEOUT", says)
+    nowhere = join([f"refdist.test.{uuid.uuid4().hex}"], cluster, 2, 0.3)
+    assert "worker 2 has waited for worker 0 at here: Connection refused" in nowhere
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_strangers_are_neither_believed_nor_waited_for(cluster: dict[str, str]) -> None:
+    address = ["127.0.0.1", free_port()]
+    gather._serve(address, "secret", cluster, "here")
+    silent = socket.create_connection(("127.0.0.1", address[1]))
+    noise = socket.create_connection(("127.0.0.1", address[1]))
+    noise.sendall(b"GET / HTTP/1.0\r\n\r\n" + b"x" * 5000 + b"\n")
+    says = join(address, cluster, 1, token="guessed")
+    assert "[RD17]" in says and "does not know the token of this worker" in says
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda rank=rank: results.append(join(address, cluster, rank, token="secret")))
+               for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(found, socket.socket) for found in results), results
+    for one in (*results, silent, noise):
+        one.close()
+
+
+TWO = {Task("worker", 0): "one:2222", Task("worker", 1): "two:2222"}
+
+
+@pytest.mark.skipif(is_openmpi(), reason="it says something else first")
+@pytest.mark.parametrize(("tasks", "token", "says"), [
+    (TWO, "", r"workers are on several hosts, and REFDIST_TOKEN is not set.*`openssl rand -hex 16`"),
+    ({Task("worker", 0): "one", Task("worker", 1): "two:1"}, "x", "address is 'one', at which nothing can listen"),
+    ({Task("worker", 0): "one:0", Task("worker", 1): "two:1"}, "x", "address is 'one:0', at which nothing can listen"),
+    (TWO, "x", "this is worker 0, and it cannot listen at one:2222: "),
+])
+def test_what_cannot_start(tasks: dict[Task, str], token: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFDIST_TOKEN", token)
+    with pytest.raises(refdist.errors.RefdistError, match=rf"RD17\] starting with TF_CONFIG: .*{says}"):
+        gather.gather(0, tasks, 5.0)
+
+
+def test_openmpi_is_started_by_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "is_openmpi", lambda _: True)
+    monkeypatch.setattr(gather, "mpiexec", lambda: "/opt/bin/mpiexec")
+    monkeypatch.setattr(sys, "argv", ["train.py", "--run", "May 1"])
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD27.*OpenMPI.*`mpiexec --with-ft ulfm -n 2 --host "
+                       r"one:1,two:1 python train\.py --run 'May 1'` once, without TF_CONFIG"):
+        gather.gather(1, TWO, 5.0)
+    assert gather.command("mpiexec", ["localhost:1"] * 2) == "mpiexec --with-ft ulfm -n 2 python train.py --run 'May 1'"
+
+
+# In processes: the start of TensorFlow's tutorial.
+
+PROGRAM = """
+import json, os, sys
+import numpy as np
+import refdist
+strategy = refdist.MultiWorkerMirroredStrategy()
+config = json.loads(os.environ["TF_CONFIG"])
+def step():
+    return refdist.get_replica_context().all_reduce("SUM", np.ones(100_000))[0]
+total = strategy.run(step)
+if "--kill" in sys.argv and config["task"] == {"type": "worker", "index": 1}:
+    os.kill(os.getpid(), 9)
+strategy.run(step)
+print(config["task"]["type"], config["task"]["index"], total, strategy.num_replicas_in_sync)
+"""
+
+
+def shell(script: Path, cluster: dict[str, list[str]], job: str, index: int, *words: str,
+          before: list[str] | None = None, **environment: str) -> Any:
+    config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", "TF_CONFIG": config, **environment}
+    return subprocess.Popen([*(before or []), sys.executable, str(script), *words], env=env, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "main.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(is_openmpi(), reason="its processes cannot be started so")
+@pytest.mark.parametrize("cluster", [{"worker": 2}, {"chief": 1, "worker": 2}])
+def test_n_shells_are_one_job(cluster: dict[str, int], script: Path) -> None:
+    run = uuid.uuid4().hex
+    ports = itertools.count(20000 + int(run[:4], 16) % 30000)
+    addresses = {job: [f"localhost:{next(ports)}" for _ in range(count)] for job, count in cluster.items()}
+    jobs = [(job, i) for job, count in cluster.items() for i in range(count)]
+    # The first one comes last.
+    shells = [shell(script, addresses, job, i, REFDIST_TEST_RUN=run) for job, i in reversed(jobs)]
+    said = [one.communicate(timeout=HANG) for one in shells]
+    assert [one.returncode for one in shells] == [0] * len(jobs), said
+    assert said == [(f"{job} {i} {len(jobs):.1f} {len(jobs)}\n", "") for job, i in reversed(jobs)]
+    assert left_of(run) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(is_openmpi(), reason="its processes cannot be started so")
+def test_a_lost_worker_is_named_in_each_shell(script: Path) -> None:
+    run = uuid.uuid4().hex
+    cluster = {"worker": [f"localhost:{20000 + int(run[:4], 16) % 30000}", "localhost:1"]}
+    shells = [shell(script, cluster, "worker", i, "--kill", REFDIST_TEST_RUN=run) for i in range(2)]
+    said = [one.communicate(timeout=HANG)[1] for one in shells]
+    assert [one.returncode for one in shells] == [70, 137], said
+    assert "worker 1 died" in said[0] and said[1] == "[worker 1] was killed by SIGKILL\n"
+    assert left_of(run) == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+@pytest.mark.skipif(is_openmpi(), reason="its processes cannot be started so")
+def test_shells_on_several_hosts_are_one_job(script: Path, tmp_path: Path) -> None:
+    hosts = Namespaces(2, tmp_path)
+    if (why := hosts.why_not()) is not None:
+        pytest.skip(why)
+    try:
+        cluster = {"worker": [f"{name}:12345" for name in hosts.names]}
+        shells = [shell(script, cluster, "worker", i, before=hosts.inside(name), REFDIST_TOKEN="secret", **OFI)
+                  for i, name in enumerate(hosts.names)]
+        said = [one.communicate(timeout=HANG) for one in shells]
+        assert [one.returncode for one in shells] == [0, 0], said
+        assert [out for out, _ in said] == [f"worker {i} 2.0 2\n" for i in range(2)]
+    finally:
+        hosts.remove()
