@@ -38,12 +38,21 @@ def cluster() -> dict[str, str]:
 
 @pytest.fixture
 def server(cluster: dict[str, str]) -> Iterator[list[Any]]:
-    """The address at which they meet."""
+    """The address at which they meet; nothing listens there after the test."""
     address = [f"refdist.test.{uuid.uuid4().hex}"]
     gather._serve(address, "", cluster, "here")
     yield address
     with contextlib.suppress(OSError):  # where it has ended with the last of them
         connected(address, cluster, 0).socket.close()  # it ends when the first worker comes and goes
+    until = time.monotonic() + HANG
+    while listens(address):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def listens(address: list[Any]) -> bool:
+    with socket.socket(socket.AF_UNIX) as source:
+        return source.connect_ex("\0" + address[0]) == 0
 
 
 def connected(address: list[Any], cluster: Mapping[str, str], rank: int, token: str = "") -> pmi.Line:
@@ -133,6 +142,29 @@ def test_a_task_is_there_once_but_may_come_again(server: list[Any], cluster: dic
     while isinstance(again := join(server, cluster, 1, 0.2), str) and "is there already" in again:
         assert time.monotonic() < until
     assert "worker 1 has waited for worker 0, worker 2 at here" in again
+
+
+def test_one_that_is_gone_does_not_keep_others_out(server: list[Any], cluster: dict[str, str]) -> None:
+    for _ in range(20):
+        connected(server, cluster, 1).socket.close()
+    until = time.monotonic() + HANG
+    while isinstance(waits := join(server, cluster, 2, 0.2), str) and "waited for worker 0, worker 1 at" not in waits:
+        assert time.monotonic() < until
+
+
+def test_nothing_stays_when_the_first_worker_ends_before_it_has_come(cluster: dict[str, str]) -> None:
+    address = [f"refdist.test.{uuid.uuid4().hex}"]
+    code = ("import sys; from refdist.backends.mpi import gather; "
+            f"gather._serve({address!r}, '', {cluster!r}, 'here'); print('there', flush=True); sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)},
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None and first.stdin is not None and first.stdout.readline() == "there\n"
+        assert listens(address)
+        first.kill()
+    until = time.monotonic() + HANG
+    while listens(address):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_those_who_do_not_come_are_named(server: list[Any], cluster: dict[str, str]) -> None:

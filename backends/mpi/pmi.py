@@ -18,6 +18,7 @@ import hmac
 import json
 import os
 import secrets
+import select
 import socket
 import struct
 import sys
@@ -25,6 +26,8 @@ import threading
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, NoReturn
+
+from refdist.backends.mpi import processes
 
 HANDSHAKE_SECONDS = 10.0  # in which a connection says who it is
 _LOOK = 0.1  # seconds between two looks at whether one that waits is still there
@@ -113,11 +116,19 @@ class Server:
         self._name = f"refdist_{secrets.token_hex(8)}"  # of the job; MPICH's files in shared memory have a hash of it
         self._waiting = self._barriers = 0
 
-    def serve(self) -> NoReturn:
-        """Takes connections until the job is over."""
+    def serve(self, first: int) -> NoReturn:
+        """Takes connections until the job is over, or until the process of the first worker ends before it begins."""
+        threading.Thread(target=self._watch, args=(first,), daemon=True).start()
         while True:
             source, _ = self._listener.accept()
             threading.Thread(target=self._take, args=(source,), daemon=True).start()
+
+    def _watch(self, first: int) -> None:
+        if (descriptor := processes.opened(first)) is not None:
+            select.select([descriptor], [], [])
+        with self._changed:
+            if not self._all:
+                os._exit(0)
 
     def _take(self, source: socket.socket) -> None:
         source.settimeout(HANDSHAKE_SECONDS)
@@ -157,14 +168,11 @@ class Server:
                 line.send(json.dumps({"wrong": wrong}))
                 return -1
             self._lines[rank], self._hosts[rank], self._who[rank] = line, str(hello["host"]), who
-            if len(self._lines) == len(self._tasks):
-                self._all = True
-                for each in self._lines.values():
-                    each.send(json.dumps({"go": True}))
-            else:
-                missing = [task for number, task in enumerate(self._tasks) if number not in self._lines]
-                for each in self._lines.values():
-                    each.send(json.dumps({"missing": missing}))
+            missing = [task for number, task in enumerate(self._tasks) if number not in self._lines]
+            self._all = not missing
+            for each in self._lines.values():
+                with suppress(OSError):  # of one that is gone, which its own thread notices
+                    each.send(json.dumps({"missing": missing} if missing else {"go": True}))
             self._changed.notify_all()
         return rank
 
@@ -237,7 +245,7 @@ def serve(described: str) -> NoReturn:
         described: JSON with the "address" and the "cluster": the address of each task by its name, in the order of
             ranks.  The token is the first line of the standard input, because everybody sees the words of a command.
     """
-    job = json.loads(described)
+    job, first = json.loads(described), os.getppid()
     token = sys.stdin.readline().rstrip("\n")
     try:
         listener = bound(job["address"])
@@ -250,4 +258,4 @@ def serve(described: str) -> NoReturn:
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)
-    Server(listener, token, job["cluster"]).serve()
+    Server(listener, token, job["cluster"]).serve(first)
