@@ -62,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
                         help="start the job again up to N times when it has lost a worker (default 0)")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
-    explore.add_argument("--faults", metavar="FAULTS", help=f'"{explorer.ANY_WORKER}": lose workers, too')
+    explore.add_argument("--faults", metavar="FAULTS", help=f'lose workers, too: "{explorer.ANY_WORKER}" or '
+                         f'"{explorer.TWO_WORKERS}"')
     explore.add_argument("--max-staleness", type=int, metavar="N",
                          help="how many updates may lie between a function's read of a variable and its write")
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")

@@ -33,7 +33,10 @@ ORDERS = 1000  # orders of whole functions that are tried
 PREDICTIONS = 10  # runs that confirm them
 NO_OPTION = "there is no such option"
 KEPT = 5  # findings of different kinds that are reported
-ANY_WORKER = "any worker, once"
+
+# What `faults` can be, and how many workers are lost in a run at most.
+ANY_WORKER, TWO_WORKERS = "any worker, once", "any two workers, once each"
+LOST_WORKERS = {ANY_WORKER: 1, TWO_WORKERS: 2}
 
 
 class _Trial(NamedTuple):
@@ -63,6 +66,7 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         budget: how long it may take: seconds, or a text such as "20s" or "2min".
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
+            "any two workers, once each": after such a loss another worker is lost as well.
 
         max_staleness: by how many updates of others a variable may have changed between a function's read of it and its
             write.  The program is then not asked to be as if its functions ran whole; a `check` is asked, too.
@@ -150,8 +154,9 @@ class _Explorer:
         for name, value in (("program", program), ("check", check)):
             if not callable(value) and (name == "program" or value is not None):
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
-        if faults not in (None, ANY_WORKER):
-            raise errors.error("RD34", "explore", f"faults is {faults!r}", f'Pass None or "{ANY_WORKER}".')
+        if faults not in (None, *LOST_WORKERS):
+            raise errors.error("RD34", "explore", f"faults is {faults!r}",
+                               f'Pass None, "{ANY_WORKER}" or "{TWO_WORKERS}".')
         bound = as_integer(max_staleness)
         if max_staleness is not None and (bound is None or bound < 0):
             raise errors.error("RD25", "explore", f"max_staleness is {max_staleness!r}", "Pass an int of 0 or more, or "
@@ -221,13 +226,22 @@ class _Explorer:
         return ""
 
     def _lose(self, report: Report, trial: _Trial) -> None:
-        """Makes a run again, with the worker of a function lost before an access, for each access; not a wrong run."""
-        if trial.came is None or self.fault(trial) is not None:
-            return
-        for at, losing in enumerate(trial.run.losing):
-            if losing is not None and time.monotonic() < self._end:
-                report.losses += 1
-                self._note(self.attempt(_following([*trial.run.taken[:at], losing])))
+        """Makes a run again, with the worker of a function lost before an access, for each access; not a wrong run.
+
+        Of the runs in which one is lost and that are right, others are made in the same way, where two can be lost.
+        """
+        level = [(trial, 0)]
+        for _ in range(LOST_WORKERS.get(self._faulty or "", 0)):
+            following: list[tuple[_Trial, int]] = []
+            for base, begin in level:
+                if base.came is None or self.fault(base) is not None:
+                    continue
+                for at, losing in enumerate(base.run.losing[begin:], begin):
+                    if losing is not None and time.monotonic() < self._end:
+                        report.losses += 1
+                        following.append((self.attempt(_following([*base.run.taken[:at], losing])), at + 1))
+                        self._note(following[-1][0])
+            level = following
 
     def attempt(self, decide: Decide, values: bool = False) -> _Trial:
         """One run of the program."""

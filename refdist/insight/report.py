@@ -74,7 +74,7 @@ class Report:
         findings: what is wrong, one for each kind and line.
         classes: how many classes of schedules were run to their end.
         runs: how often the program was run in all.
-        losses: in how many runs a worker was lost.
+        losses: in how many runs one or two workers were lost.
         results: (what the program came to, in how many classes).
         reasons: why nothing is proved, where that is so although nothing was found.
         interrupted: whether Ctrl-C ended it.
@@ -126,7 +126,7 @@ class Report:
         else:
             lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
         if self.losses:
-            lines.append(f"  and with a worker lost before an access of its function, in {self.losses} runs")
+            lines.append(f"  and with workers lost, each before an access of its function, in {self.losses} runs")
         lines += [f"  {reason}" for reason in self.reasons]
         if self._results:
             shown = [f"{_short(result)}  {count} class{'es' * (count != 1)}" for result, count in self.results[:8]]
