@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 import refdist
 from refdist.coordinator import ClusterCoordinator, experimental_get_current_worker_index, interleaving, stop_task
 from refdist.errors import RefdistError
-from refdist.insight import explorer, outcomes
+from refdist.insight import explorer, outcomes, sampling
 from refdist.insight.reduction import ASLEEP, Reduction, signature
 from refdist.insight.schedules import PROGRAM, Run
 
@@ -380,6 +382,35 @@ def test_a_lost_update_of_many_functions_is_found_within_a_small_budget() -> Non
     report = refdist.explore(program(increment, 6, 6), check=lambda out: out == [6.0], budget=0.5)
     assert report.findings[0].title == "CHECK" and report.findings[0].switches == 1
     assert "with a LOST UPDATE of v0" in str(report) and "the budget was used up" in str(report)
+
+
+def test_of_too_many_schedules_some_are_drawn_and_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def report_of(budget: int) -> refdist.insight.report.Report:
+        ticks = itertools.count()
+        monkeypatch.setattr(explorer, "time", SimpleNamespace(monotonic=ticks.__next__))  # one for each look at it
+        return refdist.explore(program(increment, 4, 6), check=lambda out: True, budget=budget)
+
+    report = report_of(600)
+    assert not report.proved and "the budget was used up" in report.reasons
+    assert re.search(r"then every run with one switch, \d+ of random priorities, and \d+ drawn by lot", str(report))
+    assert "with probability" in str(report) and str(report) == str(report_of(600))
+    assert re.search(r"then \d+ of \d+ runs with one switch", str(report_of(30)))
+    monkeypatch.undo()
+    assert not refdist.explore(program(increment)).sampled
+
+
+def test_random_priorities_find_an_overtaking_as_often_as_is_stated() -> None:
+    wrong = program(increment, 3, 3)
+    explored = explorer._Explorer(wrong, lambda out: out == [3.0], "60s")
+    quiet = explored.attempt(lambda run, processes: 0)
+    steps, processes = len(quiet.run.steps), len({step.process for step in quiet.run.steps})
+    trials = [explored.attempt(sampling.by_priorities(seed, steps)) for seed in range(300)]
+    wrongs = sum(explored.fault(trial) is not None for trial in trials)
+    assert wrongs / 300 >= 1 / (processes * steps)
+    assert wrongs < 300  # and whole functions are drawn as well
+    again = explored.attempt(sampling.by_priorities(7, steps))
+    assert again.run.taken == trials[7].run.taken
+    assert sampling.probability(4, 25, 0) == 0.0 and 0.63 < sampling.probability(4, 25, 100) < 0.64
 
 
 def test_checks_and_assertions_of_the_program_are_what_is_asked() -> None:

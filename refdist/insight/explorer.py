@@ -2,13 +2,15 @@
 
 In this order: the quiet schedule, twice, because nothing can be said of a program that differs from itself; one more
 run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
-(`reduction`), to the end or for as long as the budget lasts.  Where workers can be lost, each of these runs is followed
-by those in which the worker of a function is lost before one of its accesses; what comes after a loss has one order.
+(`reduction`), to the end or for two thirds of the budget; where that is not the end, some others (`sampling`).  Where
+workers can be lost, each run of a class is followed by those in which the worker of a function is lost before one of
+its accesses; what comes after a loss has one order.
 What is found is made shorter, and run again for the report.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +25,7 @@ from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import Finding, Report, table
+from refdist.insight.sampling import by_lot, by_priorities, probability
 from refdist.insight.schedules import PROGRAM, Cut, Decide, Process, Run
 
 Program = Callable[[], object]
@@ -209,7 +212,8 @@ class _Explorer:
             self._reasons["what comes after the loss of a worker was run in one order"] = None
             self._lose(report, quiet)
         reduction = Reduction(commute if self._bound is None else keep_ages)
-        while not reduction.finished and time.monotonic() < self._end:
+        enough = self._end - self._budget / 3
+        while not reduction.finished and time.monotonic() < enough:
             trial = self.attempt(reduction.decide)
             reduction.learn(trial.run)
             if trial.run.cut == DIFFERS:
@@ -221,9 +225,35 @@ class _Explorer:
                     classes.append(trial)
         for trial in classes:
             self._lose(report, trial)
+        if not reduction.finished:
+            self._sample(report, quiet)
         if not reduction.finished or time.monotonic() >= self._end:
             self._reasons["the budget was used up"] = None
         return ""
+
+    def _sample(self, report: Report, quiet: _Trial) -> None:
+        """Runs with one switch, then of random priorities, then drawn by lot: each for a third of what time is left."""
+        left = self._end - time.monotonic()
+        ends = [self._end - left * 2 / 3, self._end - left / 3, self._end]
+        switched = [(at, other) for at, others in enumerate(quiet.run.others) for other in others]
+        steps, processes = len(quiet.run.steps), len({step.process for step in quiet.run.steps})
+        counts = []
+        for end, decides in zip(ends, (
+                (_following([*quiet.run.taken[:at], other]) for at, other in switched),
+                (by_priorities(seed, steps) for seed in itertools.count()),
+                (by_lot(seed) for seed in itertools.count())), strict=True):
+            counts.append(0)
+            for decide in decides:
+                if time.monotonic() >= end:
+                    break
+                self._note(self.attempt(decide))
+                counts[-1] += 1
+        if any(counts):
+            every = "every run" if counts[0] == len(switched) else f"{counts[0]} of {len(switched)} runs"
+            report.sampled = [
+                f"then {every} with one switch, {counts[1]} of random priorities, and {counts[2]} drawn by lot;",
+                f"these priorities find an error of one overtaking with probability "
+                f"{probability(processes, steps, counts[1]):.3f} or more ({processes} processes, up to {steps} steps)"]
 
     def _lose(self, report: Report, trial: _Trial) -> None:
         """Makes a run again, with the worker of a function lost before an access, for each access; not a wrong run.

@@ -76,6 +76,7 @@ class Report:
         runs: how often the program was run in all.
         losses: in how many runs one or two workers were lost.
         results: (what the program came to, in how many classes).
+        sampled: what was run of the other classes, where there were too many.
         reasons: why nothing is proved, where that is so although nothing was found.
         interrupted: whether Ctrl-C ended it.
     """
@@ -85,6 +86,7 @@ class Report:
         self.classes = 0
         self.runs = 0
         self.losses = 0
+        self.sampled: list[str] = []
         self.reasons: list[str] = []
         self.interrupted = False
         self._asked = asked
@@ -127,7 +129,7 @@ class Report:
             lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
         if self.losses:
             lines.append(f"  and with workers lost, each before an access of its function, in {self.losses} runs")
-        lines += [f"  {reason}" for reason in self.reasons]
+        lines += [f"  {line}" for line in [*self.reasons, *self.sampled]]
         if self._results:
             shown = [f"{_short(result)}  {count} class{'es' * (count != 1)}" for result, count in self.results[:8]]
             lines.append(f"{len(self._results)} result{'s' * (len(self._results) != 1)}: " + ";  ".join(shown)
