@@ -397,8 +397,8 @@ def test_what_is_printed_in_one_call_is_written_at_once_and_whole(way: str, unbu
     assert done.stdout == "no newline" * 2, "what is begun comes at the end of the program"
 
 
-@pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
-def test_lines_do_not_mix_however_much_is_printed(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("way", "recorded"), [(LAUNCHED, False), (PLAIN, False), (LAUNCHED, True)])
+def test_lines_do_not_mix_however_much_is_printed(way: str, recorded: bool, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import refdist\n"
@@ -408,7 +408,8 @@ def test_lines_do_not_mix_however_much_is_printed(way: str, tmp_path: Path) -> N
         "for i in range(2000):\n"
         "    print(name, i, end=' ')\n"
         "    print('y\\n' + name, i, 'yy')\n")
-    done = {LAUNCHED: launch, PLAIN: mpiexec}[way](3, str(script))
+    environment = {"REFDIST_RECORD": str(tmp_path / "recording")} if recorded else {}
+    done = {LAUNCHED: launch, PLAIN: mpiexec}[way](3, str(script), **environment)
     lines = done.stdout.splitlines()
     assert [line for line in lines if not re.fullmatch(r"worker \d \d+ y+", line)] == []
     assert sorted(lines) == sorted(
