@@ -176,6 +176,7 @@ class record_to(_Taking):  # noqa: N801 - used like a function
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
+        self._launched = launched()
 
     def __enter__(self) -> None:
         self._number()
@@ -185,7 +186,6 @@ class record_to(_Taking):  # noqa: N801 - used like a function
 
     def _number(self) -> None:
         # Before the worker is connected with the others, and before the first event.
-        self._launched = launched()
         if self._launched is not None:
             journal.worker.value = self._launched.rank
 
