@@ -68,6 +68,16 @@ def _update(original: Callable[..., Any]) -> Callable[..., Any]:
     return update_step
 
 
+def _changed(original: Callable[..., Any]) -> Callable[..., Any]:
+    # The variable's own method returns the value, a copy for whoever reads it, which no optimizer looks at.
+    def change(self: Any, variable: Any, value: Any) -> None:
+        if isinstance(variable, StrategyVariable):
+            variable.change(original.__name__, value)
+        else:
+            original(self, variable, value)
+    return change
+
+
 def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         if trainable_variables is not None:
@@ -153,6 +163,8 @@ def connect() -> None:
     replace(TorchOptimizer, "_apply_weight_decay", _decay)
     replace(TorchParallelOptimizer, "_backend_update_step", _update)
     replace(BaseOptimizer, "build", _build)
+    replace(BaseOptimizer, "assign_add", _changed)
+    replace(BaseOptimizer, "assign_sub", _changed)
     replace(BaseOptimizer, "_var_key", _key)
     replace(BaseOptimizer, "apply", _apply)
     replace(LossScaleOptimizer, "apply", _apply)

@@ -115,20 +115,23 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
 
     def assign_add(self, value: Any) -> Any:
         """Adds to the value: of what several replicas add, the aggregation is added once."""
-        return self._add("assign_add", value)
+        self.change("assign_add", value)
+        return self.value
 
     def assign_sub(self, value: Any) -> Any:
         """Subtracts from the value, as `assign_add` adds."""
-        return self._add("assign_sub", value)
+        self.change("assign_sub", value)
+        return self.value
 
-    def _add(self, operation: str, value: Any) -> Any:
+    def change(self, operation: str, value: Any) -> None:
+        """Adds or subtracts, by the name of the method, and reads nothing afterwards."""
         if in_stateless_scope() or self._value is None or self._has_parts:
-            return getattr(super(), operation)(value)
+            getattr(super(), operation)(value)
+            return
         change = self._convert_to_tensor(value, dtype=self._dtype).detach()
         if not change.ndim:
             change = change.expand(self._shape)
         getattr(self._value, operation)(change, read_value=False)
-        return self.value
 
     @property
     def trainable(self) -> bool:
