@@ -110,9 +110,9 @@ class Checkpoint:
             if not pending:
                 continue
             seen: Seen = {}
-            found = {key: one for key, one in walk({name: value}, prefix, seen) if key in pending}
-            _assign(found, pending)
-            for key in found:
+            awaited = {key: tracked for key, tracked in walk({name: value}, prefix, seen) if key in pending}
+            _assign(awaited, pending)
+            for key in awaited:
                 del pending[key]
             _place(seen, pending)
 
@@ -135,16 +135,16 @@ class Checkpoint:
         return self._own() if self._root is None else {"root": self._root, **self._own()}
 
     def _tracked(self, seen: Seen | None = None) -> dict[str, Tracked]:
-        found: dict[str, Tracked] = {}
+        tracked: dict[str, Tracked] = {}
         for root in [self._own()] if self._root is None else [self._root, self._own()]:
             met: Seen = {}
-            found.update(walk(root, "", met))
+            tracked.update(walk(root, "", met))
             if seen is not None:
                 seen.update(met)
-        return found
+        return tracked
 
     def _variables(self) -> list[Saved]:
-        return [one for one in self._tracked().values() if isinstance(one, Saved)]
+        return [tracked for tracked in self._tracked().values() if isinstance(tracked, Saved)]
 
     def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes the variables into a file and returns `file_prefix`; creates the folder if necessary.
@@ -169,21 +169,21 @@ class Checkpoint:
         """Whether this worker writes what is saved to the path, and the index of its folder."""
         _outside_replicas(attempted)
         transport = transport_of(self._variables())
-        mine = os.path.abspath(path)
-        before = transport.all_gather_object(transport.call(attempted), mine)[:transport.rank]
-        return mine not in before, os.path.dirname(mine) not in map(os.path.dirname, before)
+        file = os.path.abspath(path)
+        before = transport.all_gather_object(transport.call(attempted), file)[:transport.rank]
+        return file not in before, os.path.dirname(file) not in map(os.path.dirname, before)
 
     def _write(self, path: str, attempted: str, writes: bool) -> int | None:
         """Writes the file if this worker does; returns the step, where a variable of that name has it."""
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         states: dict[str, object] = {}
         aliases: dict[str, str] = {}
-        for (key, *others), one in _by_object(self._tracked()):
+        for (key, *others), tracked in _by_object(self._tracked()):
             aliases.update(dict.fromkeys(others, key))
-            if not isinstance(one, Saved):
-                states[key] = _state_of(one, key, attempted)
+            if not isinstance(tracked, Saved):
+                states[key] = _state_of(tracked, key, attempted)
                 continue
-            array = np.asarray(one.numpy())
+            array = np.asarray(tracked.numpy())
             cell = of_kind(Use.SAVED, array.dtype.kind)
             if isinstance(cell, Refusal):
                 raise errors.error(cell.code, attempted, f"{key} has dtype {array.dtype}",
@@ -220,7 +220,7 @@ class Checkpoint:
         values = files.read(file_of(path))
         seen: Seen = {}
         tracked = self._tracked(seen)
-        _assign({key: one for key, one in tracked.items() if key in values}, values)
+        _assign({key: value for key, value in tracked.items() if key in values}, values)
         unmatched = {key for keys, _ in _by_object(tracked) if values.keys().isdisjoint(keys) for key in keys}
         # The same dict object, because checkpoints inside this one refer to it.
         self._pending.clear()
@@ -228,9 +228,9 @@ class Checkpoint:
         _place(seen, self._pending)
         if self._pending:
             _waiting.add(self)
-            for _, one in seen.values():
-                if names_its_items(one) and not isinstance(one, Checkpoint):
-                    vars(one)["_awaited_by"] = self  # which lives as long as what it has values for
+            for _, item in seen.values():
+                if names_its_items(item) and not isinstance(item, Checkpoint):
+                    vars(item)["_awaited_by"] = self  # which lives as long as what it has values for
         wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
@@ -295,13 +295,13 @@ class LoadStatus:
         self._unmatched = unmatched - {"save_counter"}
         self._identities = identities
 
-    def _check(self, attempted: str, wrong: bool, told: str, fix: str = _SAME_NAMES) -> None:
+    def _check(self, attempted: str, wrong: bool, complaint: str, fix: str = _SAME_NAMES) -> None:
         # Nothing was restored from None, so nothing that a program asserts of it is so.
         if self._path is None:
             raise errors.error("RD31", attempted, "the path is None, and nothing was restored",
                                "Ask only if `latest_checkpoint` has found a checkpoint.", kind=errors.UnmatchedError)
         if wrong:
-            raise errors.error("RD31", attempted, f"{self._path} {told}", fix, kind=errors.UnmatchedError)
+            raise errors.error("RD31", attempted, f"{self._path} {complaint}", fix, kind=errors.UnmatchedError)
 
     def assert_existing_objects_matched(self) -> LoadStatus:
         """Raises unless the file has a value for every variable.
@@ -343,18 +343,18 @@ class LoadStatus:
 
 
 def _place(seen: Seen, pending: Values) -> None:
-    for path, one in seen.values():
-        if isinstance(one, Checkpoint) and path and not any(
-                known is pending and where == path for known, where in one._places):
-            one._places.append((pending, path))
+    for path, owner in seen.values():
+        if isinstance(owner, Checkpoint) and path and not any(
+                known is pending and where == path for known, where in owner._places):
+            owner._places.append((pending, path))
 
 
 def _by_object(tracked: Mapping[str, Tracked]) -> list[tuple[list[str], Tracked]]:
     """The names of each object, the shortest path first, and the object."""
-    found: dict[int, tuple[list[str], Tracked]] = {}
-    for key, one in tracked.items():
-        found.setdefault(id(one), ([], one))[0].append(key)
-    return [(sorted(keys, key=lambda key: (key.count("/"), key)), one) for keys, one in found.values()]
+    by_id: dict[int, tuple[list[str], Tracked]] = {}
+    for key, shared in tracked.items():
+        by_id.setdefault(id(shared), ([], shared))[0].append(key)
+    return [(sorted(keys, key=lambda key: (key.count("/"), key)), shared) for keys, shared in by_id.values()]
 
 
 def _state_of(holder: Stateful, key: str, attempted: str) -> object:
@@ -375,30 +375,30 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
     variables: list[tuple[Saved, npt.NDArray[np.generic]]] = []
     states: list[tuple[Stateful, object]] = []
-    for (key, *_), one in _by_object(tracked):
+    for (key, *_), target in _by_object(tracked):
         value = values[key]
-        if isinstance(one, Saved) and not isinstance(value, State):
-            one.numpy()  # what cannot be read cannot be assigned either; it is refused before anything is assigned
-            if value.dtype != one.dtype or not fits(value.shape, one.shape):
+        if isinstance(target, Saved) and not isinstance(value, State):
+            target.numpy()  # what cannot be read cannot be assigned either; it is refused before anything is assigned
+            if value.dtype != target.dtype or not fits(value.shape, target.shape):
                 raise errors.error("RD31", attempted, f"{key} has shape {value.shape} and dtype {value.dtype} in the "
-                                   f"file, the variable {one.shape} and {one.dtype}",
+                                   f"file, the variable {target.shape} and {target.dtype}",
                                    "Restore into a variable of the same shape and dtype.",
                                    kind=errors.InvalidValueError)
-            variables.append((one, value))
-        elif isinstance(value, State) and not isinstance(one, Saved):
-            states.append((one, value.content))
+            variables.append((target, value))
+        elif isinstance(value, State) and not isinstance(target, Saved):
+            states.append((target, value.content))
         else:
             raise errors.error("RD31", attempted, f"{key} is a {'state' if isinstance(value, State) else 'variable'} "
-                               f"in the file and {errors.type_of(one)} here", _SAME_NAMES,
+                               f"in the file and {errors.type_of(target)} here", _SAME_NAMES,
                                kind=errors.InvalidValueError)
-    before = [one.state_dict() for one, _ in states]
+    before = [target.state_dict() for target, _ in states]
     try:
-        for one, content in states:
-            one.load_state_dict(content)
+        for target, content in states:
+            target.load_state_dict(content)
     except Exception:
         # Variables have not been assigned yet; the objects that were restored get their old states back.
-        for (one, _), state in zip(states, before, strict=True):
-            one.load_state_dict(state)
+        for (target, _), state in zip(states, before, strict=True):
+            target.load_state_dict(state)
         raise
     for variable, array in variables:
         variable.assign(array)
@@ -422,8 +422,8 @@ def _outside_replicas(attempted: str) -> None:
 
 
 def _brief(names: Iterable[str]) -> str:
-    found = sorted(map(errors.shown, names))
-    return ", ".join(found) if len(found) <= 4 else f"{', '.join(found[:3])}, ... ({len(found)} in all)"
+    shown = sorted(map(errors.shown, names))
+    return ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])}, ... ({len(shown)} in all)"
 
 
 def counter() -> Variable:
@@ -446,9 +446,9 @@ def by_writers(variables: Iterable[Saved], attempted: str, writes: bool, act: Ca
             act()
         except Exception as error:
             failed = error
-    found = transport.all_gather_object(transport.call(attempted), None if failed is None else str(failed))
+    failures = transport.all_gather_object(transport.call(attempted), None if failed is None else str(failed))
     if failed is not None:
         raise failed
-    for worker, said in enumerate(found):
-        if said is not None:
-            raise errors.error("RD31", attempted, f"worker {worker} could not write: {said}")
+    for worker, failure in enumerate(failures):
+        if failure is not None:
+            raise errors.error("RD31", attempted, f"worker {worker} could not write: {failure}")

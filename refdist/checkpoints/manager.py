@@ -156,15 +156,15 @@ class CheckpointManager:
         return None if self._interval is None or self._counter is None else int(self._counter.numpy())
 
     def _too_old(self) -> list[str]:
-        found = []
+        too_old = []
         while self._keep and len(self._managed) > self._keep:
             name = next(iter(self._managed))
             saved_at = self._managed.pop(name)
             if self._every is not None and saved_at - self._every * 3600 >= self._preserved_at:
                 self._preserved_at = saved_at
             else:
-                found.append(name)
-        return found
+                too_old.append(name)
+        return too_old
 
     def _write_index_and_delete(self, too_old: list[str]) -> None:
         # In this order, so that the index never names a missing checkpoint.

@@ -129,7 +129,7 @@ class PreemptionCheckpointHandler:
         if failed:
             raise pickle.loads(failed)
         over = any(ends for _, ends, _ in known)
-        if over or (any(told for told, _, _ in known) and not self._saved_first):
+        if over or (any(ends_soon for ends_soon, _, _ in known) and not self._saved_first):
             self._saved_first = True
             (self._config.save_fn or self._save)(*args, **kwargs)
         if over:
@@ -138,12 +138,12 @@ class PreemptionCheckpointHandler:
     def _ask(self, failure: Exception | None = None) -> list[tuple[bool, bool, bytes]]:
         """Of every worker: whether it was told to end, whether its grace period is over, and the error of its step."""
         # Only the worker that received the signal knows when its grace period began.
-        mine = (self._told.is_set(),
+        state = (self._told.is_set(),
                 self._told.is_set() and time.monotonic() - self._told_at >= (self._config.grace_period or 0),
                 _pickled(failure) if failure else b"")
         # Found each time, because variables may be created in the first step.
         transport = transport_of(self._manager.checkpoint._variables())
-        return transport.all_gather_object(transport.call("asking whether a worker is to end"), mine)
+        return transport.all_gather_object(transport.call("asking whether a worker is to end"), state)
 
     def _note(self) -> None:
         if not self._told.is_set():
@@ -185,12 +185,12 @@ class PreemptionWatcher:
 
 def _pickled(error: Exception) -> bytes:
     try:
-        found = pickle.dumps(error)
-        pickle.loads(found)
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
     except Exception:
         # Exceptions are pickled by their arguments, which those of others may not have been made for.
         return pickle.dumps(errors.InvalidContextError(f"another worker raised {type(error).__name__}: {error}"))
-    return found
+    return pickled
 
 
 def _exit() -> None:

@@ -38,9 +38,9 @@ def refused(code: str, attempted: str, variable: Variable,
     """The error for a cell of the tables that refuses a read, or a write of a class of operations."""
     if code in ("RD10", "RD11"):
         return foreign(attempted, variable, code)
-    found = (f"the variable has {variable.synchronization} and {variable.aggregation} "
+    circumstances = (f"the variable has {variable.synchronization} and {variable.aggregation} "
              f"and the code runs {context_stack.describe()}")
-    return errors.error(code, attempted, found, ADVICE.get((code, operation), "")
+    return errors.error(code, attempted, circumstances, ADVICE.get((code, operation), "")
                         or ADVICE.get((code, context_stack.frame().kind), ""))
 
 
@@ -58,7 +58,10 @@ def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.Re
 
 def different(attempted: str, variables: Iterable[Variable]) -> errors.RefdistError:
     """The error for replicas that do not write the same variable; names do not tell, because several may share one."""
-    passed = ", ".join(f"replica {i} {one.name}" + (f" (made at {one._primary._made})" if one._primary._made else "")
-                       for i, one in enumerate(variables))
+    def described(variable: Variable) -> str:
+        made = variable._primary._made
+        return variable.name + (f" (made at {made})" if made else "")
+
+    passed = ", ".join(f"replica {i} {described(variable)}" for i, variable in enumerate(variables))
     return errors.error("RD02", attempted, f"the replicas write different variables: {passed}",
                         "Write the same variable on every replica.")

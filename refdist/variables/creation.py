@@ -90,7 +90,7 @@ class VariableSpec:
 
 
 VariableSpec.__init__.__qualname__ = "Variable"  # as which Python names it where arguments are wrong
-_FIELDS = [one.name for one in fields(VariableSpec)]
+_FIELDS = [field.name for field in fields(VariableSpec)]
 
 
 # --- The stack of creators -----------------------------------------------------------------------------------
@@ -347,11 +347,11 @@ def _check_copies(kind: Kind, copies: Sequence[ResourceVariable]) -> None:
     for i, other in enumerate(copies):
         if arrays[i] is array and other._shape == first._shape:
             continue
-        for code, what, mine, theirs in (("RD05", "dtype", first.dtype, other.dtype),
+        for code, what, expected, actual in (("RD05", "dtype", first.dtype, other.dtype),
                                          ("RD04", "shape", first._shape, other._shape),
                                          ("RD04", "shape", array.shape, arrays[i].shape)):
-            if mine != theirs:
-                raise errors.error(code, attempted, f"copy 0 has {what} {mine}, copy {i} has {what} {theirs}",
+            if expected != actual:
+                raise errors.error(code, attempted, f"copy 0 has {what} {expected}, copy {i} has {what} {actual}",
                                    f"{advice}let it give every copy the same {what}.")
     cell = COPIES_DIFFER[kind]
     if isinstance(cell, Refusal):
@@ -361,8 +361,8 @@ def _check_copies(kind: Kind, copies: Sequence[ResourceVariable]) -> None:
 
 def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, target: str) -> None:
     transport = strategy.extended.transport
-    found = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
-    made._array = frozen(collectives.put(strategy.extended.backend, beside(found, made._array), made._device))
+    value = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
+    made._array = frozen(collectives.put(strategy.extended.backend, beside(value, made._array), made._device))
 
 
 def _described(name: object, synchronization: object, aggregation: object) -> str:

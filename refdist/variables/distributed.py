@@ -376,9 +376,9 @@ class _Shared(Variable):
         return "\n".join([f"{head}: {{", *(f"  {label}: {text}" for label, text in rows[:8]), "}"])
 
     def _reads_in_words(self) -> list[tuple[str, str]]:
-        told = {name: f"{errors.CATALOGUE[cell.code].title} ({cell.code})" if isinstance(cell, Refusal)
+        actions = {name: f"{errors.CATALOGUE[cell.code].title} ({cell.code})" if isinstance(cell, Refusal)
                 else f"{cell.value}: {READS.actions[cell]}" for name, cell in self._reads.items()}
-        return [(f"a read {where}", told[situation]) for where, situation in (
+        return [(f"a read {where}", actions[situation]) for where, situation in (
             ("outside replicas", context_stack.CROSS), ("in a replica", context_stack.REPLICA))]
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
@@ -520,8 +520,8 @@ def check_equal(parts: Sequence[Array | IndexedSlices], attempted: str, code: st
         if part is first:
             continue
         complain = functools.partial(_differ, first, part, i, attempted, code, lines, unit_name, fix)
-        for mine, theirs in zip(collectives.leaves(first), collectives.leaves(part), strict=True):
-            backend.expect_equal(mine, theirs, complain)
+        for leaf, other_leaf in zip(collectives.leaves(first), collectives.leaves(part), strict=True):
+            backend.expect_equal(leaf, other_leaf, complain)
 
 
 def _differ(first: Array | IndexedSlices, part: Array | IndexedSlices, i: int, attempted: str, code: str,

@@ -154,8 +154,8 @@ def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
     xp, inner = xp_of(array), array.shape[depth:]
     with on_device_of(array):
         places = _places(array, indices)
-        found = xp.take(xp.reshape(array, (-1, *inner)), xp.reshape(places, (-1,)), axis=0)
-        return frozen(xp.reshape(found, (*places.shape, *inner)))
+        parts = xp.take(xp.reshape(array, (-1, *inner)), xp.reshape(places, (-1,)), axis=0)
+        return frozen(xp.reshape(parts, (*places.shape, *inner)))
 
 
 def _depth(array: Array, indices: Array, attempted: str) -> int:

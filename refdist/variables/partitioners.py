@@ -195,8 +195,8 @@ def _parts(sizes: Sequence[int], axis: int, count: int) -> list[int]:
 
 
 def _itemsize(dtype: DTypeLike, of_text: int) -> int:
-    found = numpy_dtype(dtype)
-    return of_text if found.kind in "SUO" else found.itemsize
+    dtype_of_elements = numpy_dtype(dtype)
+    return of_text if dtype_of_elements.kind in "SUO" else dtype_of_elements.itemsize
 
 
 def _positive(attempted: str, name: str, value: object) -> int:
@@ -208,9 +208,9 @@ def _positive(attempted: str, name: str, value: object) -> int:
 
 def _checked(attempted: str, shape: Sequence[int], axis: int) -> tuple[list[int], int]:
     # The shape as a list, and the axis counted from the front.
-    found = [as_integer(n) for n in shape] if isinstance(shape, (list, tuple)) else [None]
-    sizes = [n for n in found if n is not None]
-    if len(sizes) < len(found):
+    stated = [as_integer(n) for n in shape] if isinstance(shape, (list, tuple)) else [None]
+    sizes = [n for n in stated if n is not None]
+    if len(sizes) < len(stated):
         raise errors.error("RD34", attempted, f"the shape is {shape!r}", "Pass a tuple of ints: a variable whose "
                            "shape is not known cannot be split.")
     axis = integer(axis, "axis", attempted)

@@ -61,10 +61,10 @@ class Link:
             except BaseException:
                 self._channel.close()  # an answer that comes later would be taken for that to something else
                 raise
-        good, found = pickle.loads(answer)
+        good, outcome = pickle.loads(answer)
         if not good:
-            raise found
-        return found
+            raise outcome
+        return outcome
 
 
 class Facts(NamedTuple):

@@ -66,9 +66,9 @@ class ShardedVariable(ArrayOperators):
     def __init__(self, variables: Sequence[Variable], name: str | None = None) -> None:
         attempted = "ShardedVariable"
         if not isinstance(variables, (list, tuple)) or not variables or not all(
-                isinstance(one, Variable) for one in variables):
+                isinstance(variable, Variable) for variable in variables):
             raise errors.error("RD25", attempted, f"variables is {variables!r}", "Pass a list of variables.")
-        dtypes, shapes = [one.dtype for one in variables], [one.shape for one in variables]
+        dtypes, shapes = [variable.dtype for variable in variables], [variable.shape for variable in variables]
         if len(set(dtypes)) > 1:
             raise errors.error("RD34", attempted, f"the dtypes are {', '.join(map(str, dtypes))}",
                                "Pass variables of one dtype.")
@@ -77,7 +77,7 @@ class ShardedVariable(ArrayOperators):
                                "Pass variables whose shapes differ in the first dimension only.")
         self._variables: list[Variable] = list(variables)
         self._name = name
-        self._starts = [0, *accumulate(one.shape[0] or 0 for one in variables)]
+        self._starts = [0, *accumulate(variable.shape[0] or 0 for variable in variables)]
 
     @property
     def variables(self) -> list[Variable]:
@@ -111,7 +111,7 @@ class ShardedVariable(ArrayOperators):
     # Reading.
 
     def _read(self) -> Any:
-        return self._joined([one.read_value() for one in self._variables])
+        return self._joined([shard.read_value() for shard in self._variables])
 
     def _joined(self, parts: Sequence[Array]) -> Any:
         with on_device_of(parts[0]):
@@ -140,15 +140,15 @@ class ShardedVariable(ArrayOperators):
         except IndexError:
             return super().__getitem__(key)  # raises, and says what the variable has
         begin, end = self._shard_of(low), self._shard_of(high) + 1
-        rows = self._joined([one.read_value() for one in self._variables[begin:end]])
+        rows = self._joined([shard.read_value() for shard in self._variables[begin:end]])
         base = self._starts[begin]
         if isinstance(first, slice):
             stop = chosen.stop - base
-            mine: object = slice(chosen.start - base, None if stop < 0 else stop, chosen.step) if chosen else slice(0)
+            index: object = slice(chosen.start - base, None if stop < 0 else stop, chosen.step) if chosen else slice(0)
         else:
-            mine = low - base
+            index = low - base
         try:
-            return rows[(mine, *others)] if others else rows[mine]
+            return rows[(index, *others)] if others else rows[index]
         except IndexError:
             return super().__getitem__(key)  # raises, and says what the variable has
 
@@ -164,18 +164,18 @@ class ShardedVariable(ArrayOperators):
         wanted = to_numpy(to_array(indices, argument="indices"))
         flat = wanted.reshape(-1)
         self._check_rows(flat, f"sparse_read of sharded variable {self.name}")
-        found = np.searchsorted(self._starts[1:], flat, side="right")
+        shard_of_row = np.searchsorted(self._starts[1:], flat, side="right")
         tail = tuple(n or 0 for n in self.shape[1:])
-        parts, places = [], []
-        for i, one in enumerate(self._variables):
-            [mine] = np.nonzero(found == i)
-            if len(mine) or (i == 0 and not flat.size):
-                parts.append(one.sparse_read(flat[mine] - self._starts[i]))
-                places.append(mine)
+        parts, order = [], []
+        for i, shard in enumerate(self._variables):
+            [places] = np.nonzero(shard_of_row == i)
+            if len(places) or (i == 0 and not flat.size):
+                parts.append(shard.sparse_read(flat[places] - self._starts[i]))
+                order.append(places)
         rows = self._joined(parts)
         xp = xp_of(rows)
         with on_device_of(rows):
-            ordered = xp.take(rows, xp.asarray(np.argsort(np.concatenate(places), kind="stable")), axis=0)
+            ordered = xp.take(rows, xp.asarray(np.argsort(np.concatenate(order), kind="stable")), axis=0)
             return frozen(xp.reshape(ordered, (*wanted.shape, *tail)))
 
     def _check_rows(self, rows: Array, attempted: str) -> None:
@@ -262,23 +262,23 @@ class ShardedVariable(ArrayOperators):
                                "Pass a refdist.IndexedSlices.")
         indices = to_numpy(value.indices)
         self._check_rows(indices, attempted)
-        found = np.searchsorted(self._starts[1:], indices, side="right")
+        shard_of_row = np.searchsorted(self._starts[1:], indices, side="right")
         writes: list[tuple[Variable, object]] = []
-        for i, one in enumerate(self._variables):
-            [mine] = np.nonzero(found == i)
-            if len(mine):
-                values, numbers = (current_backend().put(array, one.device) for array in (value.values, mine))
+        for i, shard in enumerate(self._variables):
+            [rows_here] = np.nonzero(shard_of_row == i)
+            if len(rows_here):
+                values, numbers = (current_backend().put(array, shard.device) for array in (value.values, rows_here))
                 with on_device_of(values):
                     rows = xp_of(values).take(values, numbers, axis=0)
-                writes.append((one, IndexedSlices(rows, indices[mine] - self._starts[i])))
+                writes.append((shard, IndexedSlices(rows, indices[rows_here] - self._starts[i])))
         self._write_each(operation, writes, attempted)
         return self
 
     def _write_each(self, operation: str, writes: Sequence[tuple[Variable, object]], attempted: str) -> None:
-        for one, part in writes:
-            one._primary._prepared(operation, part, attempted)  # all of them are checked before the first is written
-        for one, part in writes:
-            one._write(operation, part, read_value=False)
+        for shard, part in writes:
+            shard._primary._prepared(operation, part, attempted)  # all of them are checked before the first is written
+        for shard, part in writes:
+            shard._write(operation, part, read_value=False)
 
     def __hash__(self) -> int:
         raise errors.error("RD25", f"hash of sharded variable {self.name}", "variables compare by value",

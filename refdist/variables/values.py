@@ -282,9 +282,9 @@ def check_count(value: DistributedValues, count: int, attempted: str) -> None:
         RD34: a value made for another number of replicas.
     """
     if len(value._values) != count:
-        found = (f"a {type(value).__name__} has {errors.counted(len(value._values), 'value')} and the strategy "
+        counts = (f"a {type(value).__name__} has {errors.counted(len(value._values), 'value')} and the strategy "
                  f"{errors.counted(count, 'replica')}")
-        raise errors.error("RD34", attempted, found, "Distribute it with this strategy.")
+        raise errors.error("RD34", attempted, counts, "Distribute it with this strategy.")
 
 
 def as_parts(values: Sequence[object], attempted: str) -> list[Any]:
