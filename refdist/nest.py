@@ -357,7 +357,7 @@ def map_structure(func: Callable[..., object], *structure: object, check_types: 
     kind = known[type(first)]
     if kind is None:
         return func(*structure)
-    flat = [flatten(one, expand_composites) for one in structure]
+    flat = [flatten(nested, expand_composites) for nested in structure]
     results = [func(*leaves) for leaves in zip(*flat, strict=True)]
     return _rebuild(known, kind, first, iter(results))
 
@@ -380,16 +380,16 @@ def assert_same_structure(nest1: object, nest2: object, check_types: bool = True
     """
     if expand_composites or not check_types:
         known = _expanded if expand_composites else _kind_of
-        nest1, nest2 = (_outline(known, one, check_types) for one in (nest1, nest2))
+        nest1, nest2 = (_outline(known, nest, check_types) for nest in (nest1, nest2))
     difference = compare([nest1, nest2])
     if difference is None:
         return
-    found = difference.between("the first", "the second")
+    differing = difference.between("the first", "the second")
     first, other = (text.split()[1] for text in (difference.first, difference.other))
     mappings = all(" with keys " in text for text in (difference.first, difference.other))  # which differ in keys alone
     if first != other and "leaf" not in (first, other) and not mappings:
-        raise errors.error("RD25", "nest.assert_same_structure", found, "Use the same types of containers.")
-    raise errors.error("RD21", "nest.assert_same_structure", found, "Use the same lengths and keys.")
+        raise errors.error("RD25", "nest.assert_same_structure", differing, "Use the same types of containers.")
+    raise errors.error("RD21", "nest.assert_same_structure", differing, "Use the same lengths and keys.")
 
 
 class Difference(NamedTuple):
@@ -427,15 +427,15 @@ def compare(structures: Sequence[object]) -> Difference | None:
     return None
 
 
-def _first_difference(mine: object, theirs: object, path: str) -> tuple[str, str, str]:
-    kind = _kind_of[type(mine)]
-    if kind is not None and _alone(mine) == _alone(theirs):
-        other = _kind_of[type(theirs)]
-        assert other is not None
-        for label, left, right in zip(kind.labels(mine), kind.items(mine), other.items(theirs), strict=True):
+def _first_difference(first: object, other: object, path: str) -> tuple[str, str, str]:
+    kind = _kind_of[type(first)]
+    if kind is not None and _alone(first) == _alone(other):
+        other_kind = _kind_of[type(other)]
+        assert other_kind is not None
+        for label, left, right in zip(kind.labels(first), kind.items(first), other_kind.items(other), strict=True):
             if structure_of(left) != structure_of(right):
                 return _first_difference(left, right, path + label)
-    return path, _describe(mine), _describe(theirs)
+    return path, _describe(first), _describe(other)
 
 
 def _alone(structure: object) -> str:

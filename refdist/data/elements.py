@@ -133,13 +133,13 @@ def _itself(element: object) -> Any:
     return element
 
 
-def result(found: object) -> Any:
+def result(returned: object) -> Any:
     """What a function of elements returned, as an element; as in tf.data, an outermost list is a tuple.
 
     >>> result([1.5, [1, 2]])
     (array(1.5, dtype=float32), array([1, 2], dtype=int32))
     """
-    return made_by_function(tuple(found) if isinstance(found, list) else found)
+    return made_by_function(tuple(returned) if isinstance(returned, list) else returned)
 
 
 def unlike(first: object, other: object, ranked: Callable[[], bool]) -> str | None:
@@ -154,16 +154,16 @@ def unlike(first: object, other: object, ranked: Callable[[], bool]) -> str | No
     difference = nest.compare([first, other])
     if difference is not None:
         return difference.between("the first", "this one")
-    for mine, theirs in zip(nest.flatten(first), nest.flatten(other), strict=True):
-        one, two = (made(spec_of(leaf), True) for leaf in (mine, theirs))
-        if one == two:
+    for leaf, other_leaf in zip(nest.flatten(first), nest.flatten(other), strict=True):
+        spec, other_spec = (made(spec_of(component), True) for component in (leaf, other_leaf))
+        if spec == other_spec:
             continue
-        if not (isinstance(one, TensorSpec) and isinstance(two, TensorSpec)):
-            return f"the first has {one}, this one {two}"
-        if not same_dtype(one.dtype, two.dtype):
-            return f"the first has dtype {one.dtype}, this one {two.dtype}"
-        if np.ndim(mine) != np.ndim(theirs) and ranked():
-            return f"the first has rank {np.ndim(mine)}, this one {np.ndim(theirs)}"
+        if not (isinstance(spec, TensorSpec) and isinstance(other_spec, TensorSpec)):
+            return f"the first has {spec}, this one {other_spec}"
+        if not same_dtype(spec.dtype, other_spec.dtype):
+            return f"the first has dtype {spec.dtype}, this one {other_spec.dtype}"
+        if np.ndim(leaf) != np.ndim(other_leaf) and ranked():
+            return f"the first has rank {np.ndim(leaf)}, this one {np.ndim(other_leaf)}"
     return None
 
 
@@ -186,13 +186,13 @@ def count_rows(leaves: Sequence[npt.ArrayLike | None], attempted: str) -> int:
     Raises:
         RD15: a scalar.  RD34: there are no arrays.  RD26: the numbers of rows differ.
     """
-    found = [leaf for leaf in leaves if leaf is not None]
-    if not found:
+    arrays = [leaf for leaf in leaves if leaf is not None]
+    if not arrays:
         raise errors.error("RD34", attempted, "the element has no arrays", "Pass at least one.")
-    for array in found:
+    for array in arrays:
         if np.ndim(array) == 0:
             raise errors.error("RD15", attempted, "a scalar has no rows", "Pass arrays of rank 1 or more.")
-    counts = {np.shape(array)[0] for array in found}
+    counts = {np.shape(array)[0] for array in arrays}
     if len(counts) > 1:
         raise errors.error("RD26", attempted, f"the arrays have {' and '.join(map(str, sorted(counts)))} rows",
                            "Give all arrays the same number of rows.")
@@ -246,7 +246,7 @@ def _stacked(column: tuple[Any, ...]) -> Any:
     if is_dataset(column[0]):
         raise errors.error("RD25", "Dataset.batch", "the elements are datasets", "Join them into one dataset "
                            "first, with `flat_map`.")
-    if all(one is None for one in column):
+    if all(item is None for item in column):
         return None
     return np.array(column, object) if is_text(column[0]) else _functions(column).stack(column)
 

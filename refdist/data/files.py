@@ -38,11 +38,11 @@ def match(patterns: object) -> list[str]:
         RD25: a pattern is not a str, bytes or path.  RD30: no file matches.
     """
     wanted = names(patterns, "Dataset.list_files")
-    found = sorted({name for pattern in wanted for name in glob.glob(pattern)})
-    if not found:
+    matching = sorted({name for pattern in wanted for name in glob.glob(pattern)})
+    if not matching:
         raise errors.error("RD30", "Dataset.list_files", f"no file matches {', '.join(wanted) or 'no pattern'}",
                            "Correct the pattern; its syntax is that of `glob.glob`.", kind=errors.InvalidArgumentError)
-    return found
+    return matching
 
 
 def names(filenames: object, attempted: str) -> list[str]:
@@ -53,7 +53,7 @@ def names(filenames: object, attempted: str) -> list[str]:
     """
     if isinstance(filenames, (str, bytes, os.PathLike)):
         filenames = [filenames]
-    found = []
+    file_names = []
     try:
         items = nest.flatten(filenames) if nest.is_nested(filenames) else list(filenames)  # type: ignore[call-overload]
     except TypeError:
@@ -61,8 +61,8 @@ def names(filenames: object, attempted: str) -> list[str]:
     for item in items:
         if not isinstance(item, (str, bytes, os.PathLike)):
             raise errors.error("RD25", attempted, f"got {item!r}", "Pass the name of a file, or a list of names.")
-        found.append(os.fsdecode(item))
-    return found
+        file_names.append(os.fsdecode(item))
+    return file_names
 
 
 def check_compression(compression: str | None, attempted: str) -> None:
@@ -78,8 +78,8 @@ def check_compression(compression: str | None, attempted: str) -> None:
 def read_each(filenames: list[str], reading: Reading, read: Callable[[str, str | None], Iterable[bytes]],
               compression: str | None, at_once: int) -> Iterator[bytes]:
     """Yields what `read` yields, for each of the files that this reading is for, of which `at_once` take turns."""
-    mine = filenames[reading.shard::reading.num_shards]
-    streams = (read(name, compression) for name in mine)
+    own_files = filenames[reading.shard::reading.num_shards]
+    streams = (read(name, compression) for name in own_files)
     return itertools.chain.from_iterable(streams) if at_once == 1 else interleave(streams, at_once, 1)
 
 

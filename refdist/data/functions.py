@@ -186,7 +186,7 @@ class Functions(Transformations):
             # Workers divide the files of the outer dataset, or else its elements, for each of which a file is opened.
             outer = self._read(reading) if reading.num_shards == 1 or self._facts.file_count else iterators.part(
                 self._read(reading.whole), reading.shard, None, reading.num_shards)
-            streams = (one._read(reading.whole) for one in iterators.call(method, dataset, outer))
+            streams = (inner._read(reading.whole) for inner in iterators.call(method, dataset, outer))
             return self._alike(method, iterators.interleave(streams, cycle, block))
 
         def files() -> int:
@@ -211,8 +211,8 @@ class Functions(Transformations):
         Source: tf.data.Dataset.apply.
         """
         check_function("apply", transformation_func)
-        found: Dataset = _dataset("apply", transformation_func(self))
-        return found
+        transformed: Dataset = _dataset("apply", transformation_func(self))
+        return transformed
 
     # What is known, and what is true.
 
@@ -232,37 +232,37 @@ class Functions(Transformations):
 
     def _made(self, method: str, make: Callable[[Any], object]) -> Any:
         # The spec of what a function returns: for the first element, or for zeros if the dataset is empty.
-        for found in iterators.call(method, make, self._read(PEEK)):
-            return made(spec_of(found), is_ranked(self.element_spec))
+        for returned in iterators.call(method, make, self._read(PEEK)):
+            return made(spec_of(returned), is_ranked(self.element_spec))
         zeros = nest.map_structure(self._zeros, self.element_spec)
         try:
-            found = make(zeros)
+            returned = make(zeros)
         except Exception as error:
             raise errors.error("RD29", "Dataset.element_spec", f"the dataset is empty, and called with zeros the "
                                f"function of {method} raises {type(error).__name__}",
                                "Do not ask an empty dataset for its spec.") from error
-        return made(spec_of(found), is_ranked(self.element_spec))
+        return made(spec_of(returned), is_ranked(self.element_spec))
 
-    def _zeros(self, one: LeafSpec) -> object:
-        if one is None:
+    def _zeros(self, leaf: LeafSpec) -> object:
+        if leaf is None:
             return None
-        if isinstance(one, DatasetSpec):
-            return self._then(lambda _: iter(()), Facts(0, one.element_spec))
-        if one.dtype == object:
-            return np.full([n or 1 for n in one.shape or ()], b"", object)[()]
-        return np.zeros([1 if n is None else n for n in one.shape or ()], one.dtype)
+        if isinstance(leaf, DatasetSpec):
+            return self._then(lambda _: iter(()), Facts(0, leaf.element_spec))
+        if leaf.dtype == object:
+            return np.full([n or 1 for n in leaf.shape or ()], b"", object)[()]
+        return np.zeros([1 if n is None else n for n in leaf.shape or ()], leaf.dtype)
 
 
-def _dataset(method: str, found: object) -> Any:
+def _dataset(method: str, returned: object) -> Any:
     # What a function returned, which must be a dataset.
-    if isinstance(found, Transformations):
-        return found
-    raise errors.error("RD25", f"Dataset.{method}", f"the function returned {errors.type_of(found)}",
+    if isinstance(returned, Transformations):
+        return returned
+    raise errors.error("RD25", f"Dataset.{method}", f"the function returned {errors.type_of(returned)}",
                        "Return a Dataset.")
 
 
-def _short(found: npt.NDArray[np.generic]) -> str:
-    return f"an array of shape {found.shape} and dtype {found.dtype}" if found.ndim else repr(found[()])
+def _short(array: npt.NDArray[np.generic]) -> str:
+    return f"an array of shape {array.shape} and dtype {array.dtype}" if array.ndim else repr(array[()])
 
 
 def _calls(method: str, num_parallel_calls: int | None) -> int | None:

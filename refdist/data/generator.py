@@ -44,7 +44,7 @@ def _typed_spec(types: Any, shapes: Any) -> Any:
             return {key: _typed_spec(types[key], None if shapes is None else shapes[key]) for key in types}
         if isinstance(types, (tuple, list)):
             pairs = zip(types, [None] * len(types) if shapes is None else shapes, strict=True)
-            return tuple(_typed_spec(one, shape) for one, shape in pairs)
+            return tuple(_typed_spec(dtype, shape) for dtype, shape in pairs)
         return TensorSpec(shapes, types)
     except (KeyError, TypeError, ValueError) as error:
         raise errors.error("RD25", "Dataset.from_generator", f"output_types is {types!r} and output_shapes {shapes!r}",
@@ -100,7 +100,7 @@ def _typed(raw: object, spec: object, number: int) -> Any:
     if isinstance(spec, dict) and isinstance(raw, dict) and spec.keys() == raw.keys():
         return type(spec)((key, _typed(raw[key], spec[key], number)) for key in spec)
     if isinstance(spec, (tuple, list)) and isinstance(raw, (tuple, list)) and len(spec) == len(raw):
-        items = [_typed(item, one, number) for item, one in zip(raw, spec, strict=True)]
+        items = [_typed(item, part, number) for item, part in zip(raw, spec, strict=True)]
         return type(spec)(*items) if hasattr(spec, "_fields") else type(spec)(items)
     if not isinstance(spec, TensorSpec) or spec.dtype == object:
         return elements.made_by_function(raw)
@@ -117,17 +117,17 @@ def _cast(raw: npt.NDArray[np.generic] | np.generic, dtype: np.dtype[np.generic]
     ints = raw.dtype.kind in "iu" and dtype.kind in "iu"
     if raw.dtype == dtype or not (ints or np.can_cast(raw.dtype, dtype, "same_kind")):
         return raw
-    found = raw.astype(dtype)
-    return raw if ints and np.any(found != raw) else found
+    cast = raw.astype(dtype)
+    return raw if ints and np.any(cast != raw) else cast
 
 
 def _check(spec: object, element: object, number: int) -> None:
     difference = nest.compare([spec, element])
     if difference is not None:
         raise _misfit(number, difference.between("the spec of the elements", "this one"))
-    for one, leaf in zip(nest.flatten(spec), nest.flatten(element), strict=True):
-        if not (leaf is None if one is None else one.is_compatible_with(leaf)):
-            raise _misfit(number, f"it has {_described(spec_of(leaf))}, expected {_described(one)}")
+    for expected, leaf in zip(nest.flatten(spec), nest.flatten(element), strict=True):
+        if not (leaf is None if expected is None else expected.is_compatible_with(leaf)):
+            raise _misfit(number, f"it has {_described(spec_of(leaf))}, expected {_described(expected)}")
 
 
 def _described(spec: TensorSpec | DatasetSpec | None) -> str:

@@ -60,14 +60,14 @@ class TensorSpec:
 
         Source: tf.TensorSpec.is_compatible_with.
         """
-        found = array if isinstance(array, TensorSpec) else spec_of(array)
-        if not isinstance(found, TensorSpec) or (self.dtype != object and not same_dtype(self.dtype, found.dtype)):
+        spec = array if isinstance(array, TensorSpec) else spec_of(array)
+        if not isinstance(spec, TensorSpec) or (self.dtype != object and not same_dtype(self.dtype, spec.dtype)):
             return False
-        if self.shape is None or found.shape is None:
+        if self.shape is None or spec.shape is None:
             return self.shape is None
-        shape = found.shape[:len(self.shape)] if self.dtype == object else found.shape
+        shape = spec.shape[:len(self.shape)] if self.dtype == object else spec.shape
         return len(self.shape) == len(shape) and all(
-            mine in (None, theirs) for mine, theirs in zip(self.shape, shape, strict=True))
+            length in (None, given) for length, given in zip(self.shape, shape, strict=True))
 
 
 class HasSpec(Protocol):
@@ -122,9 +122,9 @@ def is_dataset(leaf: object) -> TypeGuard[HasSpec]:
     return hasattr(type(leaf), "as_numpy_iterator")
 
 
-def same_dtype(one: np.dtype[np.generic], other: np.dtype[np.generic]) -> bool:
+def same_dtype(dtype: np.dtype[np.generic], other: np.dtype[np.generic]) -> bool:
     """Whether two dtypes are equal; text is equal to text of any length."""
-    return one is other or one == other or (one.kind in "USO" and other.kind in "USO")
+    return dtype is other or dtype == other or (dtype.kind in "USO" and other.kind in "USO")
 
 
 def spec_of(element: object) -> Any:
@@ -149,20 +149,23 @@ def _spec_of_leaf(leaf: Any) -> LeafSpec:
 
 def batched(spec: object, size: int | None) -> Any:
     """The spec of a batch of `size` elements, None for an unknown number."""
-    return _each(lambda one: TensorSpec(None if one.shape is None else (size, *one.shape), one.dtype), spec)
+    def batch_of(row: TensorSpec) -> TensorSpec:
+        return TensorSpec(None if row.shape is None else (size, *row.shape), row.dtype)
+
+    return _each(batch_of, spec)
 
 
 def unbatched(spec: object) -> Any:
     """The spec of one row of an element."""
-    return _each(lambda one: TensorSpec(one.shape and one.shape[1:], one.dtype), spec)
+    return _each(lambda component: TensorSpec(component.shape and component.shape[1:], component.dtype), spec)
 
 
 def padded(spec: object, shapes: list[tuple[int | None, ...]] | None, size: int | None) -> Any:
     """The spec of a batch of `size` elements, each component padded to its shape."""
     flat = nest.flatten(batched(spec, size))
     if shapes is not None and len(shapes) == len(flat):
-        flat = [TensorSpec((size, *shape), one.dtype) if isinstance(one, TensorSpec) else one
-                for shape, one in zip(shapes, flat, strict=True)]
+        flat = [TensorSpec((size, *shape), component.dtype) if isinstance(component, TensorSpec) else component
+                for shape, component in zip(shapes, flat, strict=True)]
     return nest.pack_sequence_as(spec, flat)
 
 
@@ -173,8 +176,8 @@ def rows_in(spec: object, attempted: str) -> list[int | None]:
         RD15: a scalar.  RD26: components with different numbers of rows.
     """
     # A scalar of dtype object may be a row of another length than the next.
-    shapes = [(None,) if one.dtype == object and one.shape == () else one.shape
-              for one in nest.flatten(spec) if isinstance(one, TensorSpec)]
+    shapes = [(None,) if component.dtype == object and component.shape == () else component.shape
+              for component in nest.flatten(spec) if isinstance(component, TensorSpec)]
     if () in shapes:
         raise errors.error("RD15", attempted, "a scalar has no rows", "Batch the dataset first.")
     rows = [shape[0] if shape else None for shape in shapes]
@@ -194,26 +197,26 @@ def rebatched(spec: object, size: int | None, drop_remainder: bool) -> Any:
 
 def with_rows(spec: object, rows: int | None) -> Any:
     """The spec with another number of rows in every component."""
-    return _each(lambda one: one.with_rows(rows), spec)
+    return _each(lambda component: component.with_rows(rows), spec)
 
 
 def made(spec: object, ranked: bool) -> Any:
     """The spec of all results of a function, given that of one: its dtypes, its ranks if `ranked`, and any lengths."""
-    def of_leaf(one: LeafSpec) -> LeafSpec:
-        if one is None:
+    def of_leaf(leaf: LeafSpec) -> LeafSpec:
+        if leaf is None:
             return None
-        if isinstance(one, DatasetSpec):
-            return DatasetSpec(made(one.element_spec, ranked))
-        return TensorSpec((None,) * len(one.shape) if ranked and one.shape is not None else None,
-                          object if one.dtype.kind in "US" else one.dtype)
+        if isinstance(leaf, DatasetSpec):
+            return DatasetSpec(made(leaf.element_spec, ranked))
+        return TensorSpec((None,) * len(leaf.shape) if ranked and leaf.shape is not None else None,
+                          object if leaf.dtype.kind in "US" else leaf.dtype)
 
     return nest.map_structure(of_leaf, spec)
 
 
 def is_ranked(spec: object) -> bool:
     """Whether the rank of every array is known."""
-    return all(is_ranked(one.element_spec) if isinstance(one, DatasetSpec) else one is None or one.shape is not None
-               for one in nest.flatten(spec))
+    return all(is_ranked(leaf.element_spec) if isinstance(leaf, DatasetSpec) else leaf is None or leaf.shape is not None
+               for leaf in nest.flatten(spec))
 
 
 def common(specs: Sequence[object]) -> Any:
@@ -231,28 +234,28 @@ def common(specs: Sequence[object]) -> Any:
     return nest.map_structure(lambda *ones: reduce(_general, ones), *specs)
 
 
-def _general(one: LeafSpec, other: LeafSpec) -> LeafSpec:
-    if one == other:
-        return one
-    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
-        return DatasetSpec(common([one.element_spec, other.element_spec]))
-    if not (isinstance(one, TensorSpec) and isinstance(other, TensorSpec) and same_dtype(one.dtype, other.dtype)):
-        raise _different(one, other)
+def _general(first: LeafSpec, second: LeafSpec) -> LeafSpec:
+    if first == second:
+        return first
+    if isinstance(first, DatasetSpec) and isinstance(second, DatasetSpec):
+        return DatasetSpec(common([first.element_spec, second.element_spec]))
+    if not (isinstance(first, TensorSpec) and isinstance(second, TensorSpec) and same_dtype(first.dtype, second.dtype)):
+        raise _different(first, second)
     shape: Any = None
-    if one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
-        shape = [mine if mine == theirs else None for mine, theirs in zip(one.shape, other.shape, strict=True)]
-    return TensorSpec(shape, one.dtype if one.dtype == other.dtype else object)
+    if first.shape is not None and second.shape is not None and len(first.shape) == len(second.shape):
+        shape = [length if length == other else None for length, other in zip(first.shape, second.shape, strict=True)]
+    return TensorSpec(shape, first.dtype if first.dtype == second.dtype else object)
 
 
-def _different(one: object, other: object) -> errors.RefdistError:
-    return errors.error("RD26", "combining datasets", f"one has elements of {one}, the other of {other}",
+def _different(first: object, second: object) -> errors.RefdistError:
+    return errors.error("RD26", "combining datasets", f"one has elements of {first}, the other of {second}",
                         "Give all datasets elements of one structure and dtype.", kind=errors.InvalidTypeError)
 
 
 def _each(change: Callable[[TensorSpec], TensorSpec], spec: object) -> Any:
-    def changed(one: LeafSpec) -> LeafSpec:
-        if isinstance(one, DatasetSpec):
-            return one
-        return None if one is None else change(one)
+    def changed(leaf: LeafSpec) -> LeafSpec:
+        if isinstance(leaf, DatasetSpec):
+            return leaf
+        return None if leaf is None else change(leaf)
 
     return nest.map_structure(changed, spec)

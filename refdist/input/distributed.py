@@ -121,12 +121,12 @@ class DistributedDataset:
         # The numbers of the rows of each step; None where reading them would call functions of the program once more,
         # or they cannot be followed.
         origins = self._origins()
-        found: list[Iterable[Any]] = [
+        numbers: list[Iterable[Any]] = [
             map(np.asarray, origin.read(reading._replace(peek=True)))
             for origin, reading in zip(origins, self._split.readings, strict=True) if origin and not origin.calls]
-        if len(found) < len(origins):
+        if len(numbers) < len(origins):
             return None
-        return _until_error(self._split.steps(found, self._strategy.extended.layout.worker))
+        return _until_error(self._split.steps(numbers, self._strategy.extended.layout.worker))
 
     def __iter__(self) -> DistributedIterator:
         self._strategy.extended.check_reader("iterating over a distributed dataset")
@@ -162,7 +162,7 @@ class DistributedDataset:
         devices = self._strategy.extended.layout.devices
         spec = self._split.spec(_spec_of(self._split.pipelines[0]))
         return spec if len(devices) == 1 else nest.map_structure(
-            lambda one: PerReplica([one] * len(devices), devices), spec)
+            lambda component: PerReplica([component] * len(devices), devices), spec)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} for {self._strategy!r}>"
@@ -291,9 +291,9 @@ def check_function(strategy: Strategy, dataset_fn: object, options: object) -> I
     per_replica = mode is InputReplicationMode.PER_REPLICA
     if options.experimental_place_dataset_on_device and not (
             per_replica and not options.experimental_fetch_to_device):
-        found = ("experimental_fetch_to_device is True too" if per_replica
+        obstacle = ("experimental_fetch_to_device is True too" if per_replica
                  else "the replication mode is PER_WORKER")
-        raise errors.error("RD34", attempted, f"experimental_place_dataset_on_device is True, and {found}",
+        raise errors.error("RD34", attempted, f"experimental_place_dataset_on_device is True, and {obstacle}",
                            "Set experimental_place_dataset_on_device only with PER_REPLICA, and "
                            "experimental_fetch_to_device=False with it.")
     alone = strategy.extended.layout.workers == 1
@@ -388,9 +388,9 @@ def _spec_of(source: Iterable[object]) -> Any:
 
 
 def _check_arrays(spec: object, attempted: str) -> None:
-    for one in nest.flatten(spec):
-        if not isinstance(one, TensorSpec):
-            what = "None" if one is None else "a dataset"
+    for component in nest.flatten(spec):
+        if not isinstance(component, TensorSpec):
+            what = "None" if component is None else "a dataset"
             raise errors.error("RD25", attempted, f"a component of the elements is {what}, not an array",
                                "Leave it out, for example `dataset.map(lambda x, _: x)`.")
 

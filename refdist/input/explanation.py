@@ -56,9 +56,9 @@ def spans(numbers: NDArray[np.int64]) -> str:
     >>> spans(np.array([0, 1, 2, 5])), spans(np.array([]))
     ('0-2, 5', 'none')
     """
-    found = pairs(numbers)
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in found[:4]]
-    return ", ".join(shown + ["..."] * (len(found) > 4)) or "none"
+    spans_of_rows = pairs(numbers)
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in spans_of_rows[:4]]
+    return ", ".join(shown + ["..."] * (len(spans_of_rows) > 4)) or "none"
 
 
 def pairs(numbers: NDArray[np.int64]) -> list[list[int]]:
@@ -68,10 +68,10 @@ def pairs(numbers: NDArray[np.int64]) -> list[list[int]]:
     [[0, 2], [5, 5]]
     """
     rows: Sequence[int] = np.ravel(numbers).tolist()
-    found: list[list[int]] = []
+    spans_of_rows: list[list[int]] = []
     for row in rows:
-        if found and row == found[-1][1] + 1:
-            found[-1][1] = row
+        if spans_of_rows and row == spans_of_rows[-1][1] + 1:
+            spans_of_rows[-1][1] = row
         else:
-            found.append([row, row])
-    return found
+            spans_of_rows.append([row, row])
+    return spans_of_rows

@@ -131,7 +131,7 @@ class _OfBatches(Split):
                 yield [step[first + host + place * readers] for host, place in self.places]
             return
         read = itertools.tee(pipelines[0], self.hosts) if len(pipelines) < self.hosts else pipelines
-        yield from self._even(self._of_hosts([self._pieces(one, first + i) for i, one in enumerate(read)]))
+        yield from self._even(self._of_hosts([self._pieces(rows, first + host) for host, rows in enumerate(read)]))
 
     def _even(self, steps: Iterable[list[object]]) -> Iterator[list[Any]]:
         for number, step in enumerate(steps):
@@ -161,11 +161,11 @@ class _OfBatches(Split):
     def _spec(self, of_pipeline: object) -> Any:
         return of_pipeline if self.cut is Cut.WHOLE else nest.map_structure(self._spec_of_piece, of_pipeline)
 
-    def _spec_of_piece(self, one: TensorSpec) -> TensorSpec:
-        rows, total = one.shape[0] if one.shape and not self.waits else None, self.layout.total
+    def _spec_of_piece(self, component: TensorSpec) -> TensorSpec:
+        rows, total = component.shape[0] if component.shape and not self.waits else None, self.layout.total
         if self.cut is Cut.ROW_STREAM and rows != self.size:
             rows = None
-        return one.with_rows(rows // total if rows is not None and rows % total == 0 else None)
+        return component.with_rows(rows // total if rows is not None and rows % total == 0 else None)
 
 
 def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd) -> Split:
@@ -246,8 +246,8 @@ def _reads(policy: AutoShardPolicy, files: int, readers: int, noun: str) -> Read
         Files.FEWER if files < readers else Files.ENOUGH)
     reads = SHARDING[policy][Source(Readers.ONE if readers == 1 else Readers.SEVERAL, which)]
     if isinstance(reads, Refusal):
-        found = f"there are {errors.counted(readers, noun)} and {errors.counted(files, 'file')}"
-        raise errors.error(reads.code, f"AutoShardPolicy.{policy.name}", f"{found}, so a {noun} would have no rows",
+        numbers = f"there are {errors.counted(readers, noun)} and {errors.counted(files, 'file')}"
+        raise errors.error(reads.code, f"AutoShardPolicy.{policy.name}", f"{numbers}, so a {noun} would have no rows",
                            f"Use AutoShardPolicy.DATA, or write at least one file for each {noun}.")
     return reads
 
@@ -274,29 +274,29 @@ def _sizes(size: int, count: int, cut: Cut, shared: Shared) -> list[int]:
 
 def _problems(policy: AutoShardPolicy, reads: Reads, known: Facts, readers: int, noun: str,
               size: int | None) -> list[str]:
-    found = []
+    problems = []
     if readers > 1 and reads is Reads.ALL_ROWS:
-        found.append(f"with {policy.name} each of the {readers} {noun}s reads all rows, so every row is seen "
+        problems.append(f"with {policy.name} each of the {readers} {noun}s reads all rows, so every row is seen "
                      f"{readers} times; use DATA, or shard the dataset")
     elif readers > 1 and known.shards == readers:
-        found.append(f"the dataset is one of {readers} shards already and is shared out between the {noun}s once "
+        problems.append(f"the dataset is one of {readers} shards already and is shared out between the {noun}s once "
                      "more, so rows are lost; leave out `shard`, or use AutoShardPolicy.OFF")
     if known.cardinality == 0 and known.static:
-        found.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
-    return found
+        problems.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
+    return problems
 
 
 def _batch_size(known: Facts) -> tuple[int | None, bool]:
     # The rows of a full batch, and whether they are certain before reading: by the spec, as in TensorFlow, or by the
     # last batch, as long as nothing since can have changed it.
-    rows = {one.shape[0] if one.shape else None for one in known.arrays} or {None}
+    rows = {array.shape[0] if array.shape else None for array in known.arrays} or {None}
     if None in rows:
         return known.batch_size, known.batch_size is not None and known.certain
     return (rows.pop(), True) if len(rows) == 1 else (None, False)
 
 
 def _check_rows(known: Facts, count: int) -> None:
-    if any(one.shape == () and one.dtype != object for one in known.arrays):
+    if any(array.shape == () and array.dtype != object for array in known.arrays):
         raise errors.error("RD15", "experimental_distribute_dataset", "the elements have a scalar component, which "
                            f"cannot be split over {count} replicas")
 
@@ -353,7 +353,7 @@ def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Se
         "every replica reads its own dataset" if len(datasets) == layout.count
         else "the replicas of each host take its next element in turn")
     # Where the first dimension of an element is known, an empty array is not such an element.
-    fixed = alone and any(one.shape and one.shape[0] for one in first.arrays)
+    fixed = alone and any(array.shape and array.shape[0] for array in first.arrays)
     return _OfPipelines(
         pipelines=datasets, readings=[WHOLE] * len(datasets), layout=layout,
         policy=f"{how}, as a function made it", warnings=[],

@@ -127,12 +127,12 @@ def even_out(step: list[object], cell: Step | Refusal, rows: int | None, number:
         fillers = [_filler(column) for column in zip(*map(nest.flatten, step), strict=True)]
         return [_pad(element, most, count, fillers) for element, count in zip(step, counts, strict=True)]
     sizes = [[len(leaf) if np.ndim(leaf) else 1 for leaf in nest.flatten(element)] for element in step]
-    if all(one == sizes[0] for one in sizes):
+    if all(size == sizes[0] for size in sizes):
         return step
     if cell is Step.DROP:
         return None
-    found = [one if len(set(one)) > 1 else one[0] for one in sizes]
-    raise errors.error(cell.code, "reading a distributed dataset", f"the replicas have {found} rows in step {number}",
+    rows_of = [size if len(set(size)) > 1 else size[0] for size in sizes]
+    raise errors.error(cell.code, "reading a distributed dataset", f"the replicas have {rows_of} rows in step {number}",
                        "Take batches that the number of replicas divides and drop the remainder, or choose another "
                        "`uneven_end`.", kind=errors.InvalidValueError)
 

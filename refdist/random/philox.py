@@ -95,15 +95,15 @@ def truncated_normal(key: int, counter: int, count: int, dtype: np.dtype[np.gene
     group = 16 // wide.itemsize
     rows = -(-count // group)
     taken = np.zeros((rows, group), wide)
-    found = np.zeros(rows, np.int64)
+    accepted = np.zeros(rows, np.int64)
     every = group * RESERVED // 4
     step = 0
-    while (found < group).any():
+    while (accepted < group).any():
         drawn = _box_muller(blocks(key, counter + step, rows, every), wide)
         for column in drawn.T:
-            fits = (np.abs(column) < 2) & (found < group)
-            taken[fits, found[fits]] = column[fits]
-            found += fits
+            fits = (np.abs(column) < 2) & (accepted < group)
+            taken[fits, accepted[fits]] = column[fits]
+            accepted += fits
         step += 1
     return taken.reshape(-1)[:count].astype(dtype)
 
@@ -113,9 +113,9 @@ def _wide(dtype: np.dtype[np.generic]) -> np.dtype[Any]:
 
 
 def _floats(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:
-    unsigned, mantissa, one = _FLOATS[dtype]
+    unsigned, mantissa, exponent = _FLOATS[dtype]
     below = words.astype(unsigned) & unsigned((1 << mantissa) - 1)
-    return (below | unsigned(one << mantissa)).view(dtype) - dtype.type(1)
+    return (below | unsigned(exponent << mantissa)).view(dtype) - dtype.type(1)
 
 
 def _box_muller(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:

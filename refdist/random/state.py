@@ -65,18 +65,18 @@ def algorithm(alg: object, attempted: str) -> int:
     """
     if isinstance(alg, str):
         name = alg.strip().lower().replace("-", "").replace("_", "")
-        found = next((one for one in Algorithm if one.name.lower().replace("_", "") == name), None)
+        member = next((member for member in Algorithm if member.name.lower().replace("_", "") == name), None)
     elif isinstance(alg, Algorithm):
-        found = alg
+        member = alg
     elif (number := as_integer(alg)) is not None:
-        found = next((one for one in Algorithm if one.value == number), None)
+        member = next((member for member in Algorithm if member.value == number), None)
     else:
         raise errors.error("RD25", attempted, f"alg is {alg!r}", "Pass \"philox\".")
-    if found is None:
+    if member is None:
         raise errors.error("RD34", attempted, f"alg is {alg!r}", "Pass \"philox\".")
-    if found is Algorithm.THREEFRY:
+    if member is Algorithm.THREEFRY:
         raise errors.error("RD20", attempted, "refdist does not have the algorithm ThreeFry", "Pass \"philox\".")
-    stated: int = found.value
+    stated: int = member.value
     return stated
 
 
@@ -87,13 +87,13 @@ def _integers(value: object, attempted: str) -> Any:
     try:
         array = np.asarray(value, None if hasattr(value, "dtype") else object)
         fits = array.dtype.kind in "iu" or all(
-            isinstance(one, (int, np.integer)) and -2**63 <= one < 2**64 for one in array.reshape(-1))
+            isinstance(number, (int, np.integer)) and -2**63 <= number < 2**64 for number in array.reshape(-1))
     except (TypeError, ValueError, errors.RefdistError):
         fits = False
     if not fits:
         raise errors.error("RD25", attempted, f"got {value!r}", "Pass 64-bit ints.")
     if array.dtype == object:
-        array = np.array([int(one) & _MASK for one in array.reshape(-1)], np.uint64).reshape(array.shape)
+        array = np.array([int(number) & _MASK for number in array.reshape(-1)], np.uint64).reshape(array.shape)
     return array.astype(np.int64)
 
 
