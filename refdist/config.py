@@ -92,8 +92,8 @@ def tpu_mesh() -> devices.Mesh | None:
 
 def _counts() -> dict[str, int] | None:
     _stated()
-    found = count_devices.value()
-    counts = found if _machine.value.counts is None else _machine.value.counts
+    counted = count_devices.value()
+    counts = counted if _machine.value.counts is None else _machine.value.counts
     if scale.value is not None and counts is not None:
         counts = {kind: count and max(count, scale.value.replicas) for kind, count in counts.items()}
     if not _machine.value.divided:
@@ -122,10 +122,10 @@ def logical_parts(kind: str, physical: int) -> list[devices.LogicalPart]:
         divided = {i: limits for (of, i), limits in _machine.value.divided.items() if of == kind}
         if divided or _machine.value.counts is None:
             count = max(physical, 1 + max(divided, default=-1))
-            found = [devices.LogicalPart(i, limit) for i in range(count) for limit in divided.get(i, (None,))]
+            parts = [devices.LogicalPart(i, limit) for i in range(count) for limit in divided.get(i, (None,))]
         else:
-            found = [devices.LogicalPart(i % max(physical, 1), None) for i in range(_machine.value.counts.get(kind, 0))]
-        _machine.value.parts[kind, physical] = found
+            parts = [devices.LogicalPart(i % max(physical, 1), None) for i in range(_machine.value.counts.get(kind, 0))]
+        _machine.value.parts[kind, physical] = parts
     return _machine.value.parts[kind, physical]
 
 
@@ -184,7 +184,7 @@ def _physical(attempted: str, device: PhysicalDevice | str) -> tuple[str, int]:
         there = list_physical_devices()
         if device not in there:
             raise errors.error("RD24", attempted, f"the machine has no {device!r}",
-                               f"Pass one of list_physical_devices(): {', '.join(one.name for one in there)}.",
+                               f"Pass one of list_physical_devices(): {', '.join(known.name for known in there)}.",
                                kind=errors.InvalidValueError)
         device = device.name.removeprefix(_PHYSICAL)
     name = devices.canonical(device)
@@ -309,7 +309,7 @@ def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     spec = devices.parse(full)
     local = spec.job == "localhost" and spec.task == 0
     if local and (spec.device_index or 0) >= counts.get(spec.device_type or "CPU", 0):
-        there = ", ".join(devices.short(one.name) for one in list_logical_devices())
+        there = ", ".join(devices.short(logical.name) for logical in list_logical_devices())
         raise errors.error("RD24", f"device {name!r}", f"the machine has {there}", _machine.value.advice)
     return full
 

@@ -181,8 +181,8 @@ class UnionResolver(ClusterResolver):
         # TensorFlow treats a task_id of 0 as missing; here it is an index like any other.
         for name in ("task_type", "task_id", "rpc_layer"):
             if getattr(self, name) is None:
-                told = [getattr(resolver, name) for resolver in args]
-                setattr(self, name, next((value for value in told if value is not None), None))
+                values = [getattr(resolver, name) for resolver in args]
+                setattr(self, name, next((value for value in values if value is not None), None))
 
     def cluster_spec(self) -> ClusterSpec:
         """The tasks of all resolvers: the lists of a job are concatenated; if one is a dict, all are merged as dicts.
@@ -197,13 +197,13 @@ class UnionResolver(ClusterResolver):
         merged: dict[str, dict[int, str]] = {}
         for cluster in clusters:
             for job, tasks in cluster.items():
-                mine = merged.setdefault(job, {})
-                start = 0 if job in with_gaps else len(mine)
+                addresses = merged.setdefault(job, {})
+                start = 0 if job in with_gaps else len(addresses)
                 for i, address in tasks.items() if isinstance(tasks, dict) else enumerate(tasks, start):
-                    if i in mine:
+                    if i in addresses:
                         raise errors.error("RD17", "UnionResolver.cluster_spec", f"two resolvers have task {i} of job "
                                            f"{job!r}", "Give every task one address.", kind=errors.DuplicateKeyError)
-                    mine[i] = address
+                    addresses[i] = address
         return ClusterSpec({job: dict(sorted(tasks.items())) for job, tasks in merged.items()})
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
@@ -215,8 +215,8 @@ class UnionResolver(ClusterResolver):
         if task_type is not None and task_id is not None:
             return self._address_of(task_type, task_id, rpc_layer)
         for resolver in self._resolvers:
-            if found := resolver.master(rpc_layer=rpc_layer or ""):
-                bare = found.rpartition("://")[2]
+            if master := resolver.master(rpc_layer=rpc_layer or ""):
+                bare = master.rpartition("://")[2]
                 return with_layer(bare, rpc_layer or self.rpc_layer)
         return ""
 
@@ -224,8 +224,8 @@ class UnionResolver(ClusterResolver):
                          config_proto: object = None) -> dict[str, int]:
         """The first answer that is not empty."""
         for resolver in self._resolvers:
-            if found := resolver.num_accelerators(task_type, task_id, config_proto):
-                return found
+            if counts := resolver.num_accelerators(task_type, task_id, config_proto):
+                return counts
         return {}
 
     @property

@@ -94,8 +94,8 @@ class KubernetesClusterResolver(ClusterResolver):
         for job, labels in self._labels.items():
             pods = []
             for label in labels:
-                found = self._client.list_pod_for_all_namespaces(label_selector=label).items
-                pods += sorted(found, key=lambda pod: pod.metadata.name)
+                labelled = self._client.list_pod_for_all_namespaces(label_selector=label).items
+                pods += sorted(labelled, key=lambda pod: pod.metadata.name)
             for pod in pods:
                 if pod.status.phase != "Running":
                     raise errors.error("RD17", "KubernetesClusterResolver", f"pod {pod.metadata.name} of job {job!r} "
@@ -291,10 +291,11 @@ class TPUClusterResolver(ClusterResolver):
                                f"has {mesh.hosts} hosts", "Simulate as many: `set_simulated_devices(tpu=..., "
                                f"tpu_hosts={len(self._addresses)})`.")
         job = self.task_type if self._addresses or mesh.hosts > 1 else "localhost"
-        found = [config.LogicalDevice(f"/job:{job}/replica:0/task:{task}/device:{kind}:{i}", kind)
+        devices = [config.LogicalDevice(f"/job:{job}/replica:0/task:{task}/device:{kind}:{i}", kind)
                  for task in range(mesh.hosts) for kind, count in (("CPU", 1), ("TPU", mesh.cores_per_host))
                  for i in range(count)]
-        return TPUSystemMetadata(mesh.hosts * mesh.cores_per_host, mesh.hosts, mesh.cores_per_host, None, tuple(found))
+        cores = mesh.hosts * mesh.cores_per_host
+        return TPUSystemMetadata(cores, mesh.hosts, mesh.cores_per_host, None, tuple(devices))
 
     @property
     def environment(self) -> str | None:

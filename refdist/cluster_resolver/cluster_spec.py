@@ -45,9 +45,9 @@ class ClusterSpec:
             if not isinstance(tasks, dict):
                 raise errors.error("RD25", "ClusterSpec", f"the tasks of job {job!r} are {tasks!r}",
                                    "Pass a list of addresses, or a dict from task index to address.")
-            found = [(_index(job, i), _address(job, i, where)) for i, where in tasks.items()]
-            self._jobs[job] = dict(found)
-            if len(self._jobs[job]) < len(found):
+            addresses = [(_index(job, i), _address(job, i, where)) for i, where in tasks.items()]
+            self._jobs[job] = dict(addresses)
+            if len(self._jobs[job]) < len(addresses):
                 raise errors.error("RD25", "ClusterSpec", f"job {job!r} has a task index twice: {list(tasks)}",
                                    "Give every task one address.")
 

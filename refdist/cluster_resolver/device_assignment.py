@@ -65,15 +65,15 @@ class DeviceAssignment:
         if not isinstance(topology, Topology):
             raise _wrong(attempted, f"topology is {errors.type_of(topology)}",
                          "Pass what `refdist.tpu.experimental.initialize_tpu_system` returns.")
-        found = integers(core_assignment, "core_assignment", attempted)
-        if found.ndim != 3 or found.shape[2] != topology.mesh_rank:
-            raise _wrong(attempted, f"core_assignment has the shape {found.shape}",
+        cores = integers(core_assignment, "core_assignment", attempted)
+        if cores.ndim != 3 or cores.shape[2] != topology.mesh_rank:
+            raise _wrong(attempted, f"core_assignment has the shape {cores.shape}",
                          "Pass an array of shape [replicas, cores of a replica, 4].")
         self._topology = topology
-        self._cores = found
+        self._cores = cores
         self._replicas: dict[tuple[int, int], list[int]] = {}
         taken: dict[Coordinates, tuple[int, int]] = {}
-        for replica, logical in np.ndindex(*found.shape[:2]):
+        for replica, logical in np.ndindex(*cores.shape[:2]):
             core = self.coordinates(replica, logical)
             if core in taken:
                 raise _wrong(attempted, f"logical core {taken[core][1]} of replica {taken[core][0]} and {logical} of "
@@ -124,11 +124,11 @@ class DeviceAssignment:
         Raises:
             RD34: there is none (ValueError).
         """
-        found = self._replicas.get((task_id, logical_core))
-        if found is None:
+        replicas = self._replicas.get((task_id, logical_core))
+        if replicas is None:
             raise _wrong("DeviceAssignment.lookup_replicas", f"no replica has logical core {logical_core} on host "
                          f"{task_id}", "`core_assignment` has the cores of every replica.")
-        return list(found)
+        return list(replicas)
 
     def tpu_ordinal(self, replica: int = 0, logical_core: int = 0) -> int:
         """The number of the device of a logical core among those of its host."""
@@ -205,16 +205,16 @@ def _wrong(attempted: str, found: str, fix: str) -> errors.RefdistError:
 
 
 def _positive(value: ArrayLike | None, argument: str) -> NDArray[np.int32]:
-    found = np.ones(4, np.int32) if value is None else integers(value, argument, _BUILD)
-    if found.shape != (4,) or (found < 1).any():
-        raise _wrong(_BUILD, f"{argument} is {found.tolist()}", "Pass four positive ints: x, y, z and core.")
-    return found
+    lengths = np.ones(4, np.int32) if value is None else integers(value, argument, _BUILD)
+    if lengths.shape != (4,) or (lengths < 1).any():
+        raise _wrong(_BUILD, f"{argument} is {lengths.tolist()}", "Pass four positive ints: x, y, z and core.")
+    return lengths
 
 
 def _grid(replicas: int, room: NDArray[np.int32]) -> list[int]:
     # How many replicas there are along each axis.
     grid, remaining = [0] * 4, replicas
-    for left, axis in zip((4, 3, 2, 1), sorted((3, 0, 1, 2), key=lambda one: int(room[one])), strict=True):
+    for left, axis in zip((4, 3, 2, 1), sorted((3, 0, 1, 2), key=lambda axis: int(room[axis])), strict=True):
         grid[axis] = min(math.ceil(remaining ** (1 / left)), int(room[axis]))
         remaining = -(-remaining // max(grid[axis], 1))
     return grid

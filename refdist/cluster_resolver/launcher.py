@@ -26,10 +26,10 @@ def set_tf_config() -> None:
 
     Programs read their number of workers from it before they create a strategy.
     """
-    found = launched()
-    if found is not None and "TF_CONFIG" not in os.environ:
-        cluster = {job: [f"{job}{i}.launched:2222" for i in range(count)] for job, count in _jobs(found.size).items()}
-        task = task_of(found.rank, found.size)
+    process = launched()
+    if process is not None and "TF_CONFIG" not in os.environ:
+        cluster = {job: [f"{job}{i}.launched:2222" for i in range(count)] for job, count in _jobs(process.size).items()}
+        task = task_of(process.rank, process.size)
         os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": task.type, "index": task.number}})
 
 
@@ -45,12 +45,12 @@ class MPIClusterResolver(ClusterResolver):
     """
 
     def __init__(self, rpc_layer: str | None = "mpi") -> None:
-        found = launched()
-        if found is None:
+        process = launched()
+        if process is None:
             raise errors.error("RD17", "MPIClusterResolver", "this process was not started by mpiexec or srun",
                                "Start the program with `mpiexec -n N python ...`.", kind=errors.InvalidContextError)
-        self._jobs = _jobs(found.size)
-        self.task_type, self.task_id = task_of(found.rank, found.size)
+        self._jobs = _jobs(process.size)
+        self.task_type, self.task_id = task_of(process.rank, process.size)
         self.rpc_layer = rpc_layer
 
     def cluster_spec(self) -> ClusterSpec:

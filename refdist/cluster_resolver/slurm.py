@@ -128,13 +128,13 @@ def expand_hostlist(text: str) -> list[str]:
 
 
 def _numbers(text: str, whole: str) -> list[str]:
-    found = []
+    numbers = []
     for item in text.split(","):
         first, dash, last = item.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) < int(first):
             raise _wrong(f"the host list {whole!r} is malformed at {item!r}", "Write for example n[1-4],m1.")
-        found += [str(n).zfill(len(first)) for n in range(int(first), int(last or first) + 1)]
-    return found
+        numbers += [str(n).zfill(len(first)) for n in range(int(first), int(last or first) + 1)]
+    return numbers
 
 
 def expand_tasks_per_node(text: str) -> list[int]:
@@ -146,13 +146,13 @@ def expand_tasks_per_node(text: str) -> list[int]:
     Raises:
         RD17: it is malformed.
     """
-    found = []
+    counts = []
     for item in text.split(","):
         match = _COUNT.fullmatch(item)
         if match is None:
             raise _wrong(f"the numbers of tasks {text!r} are malformed at {item!r}", "Write for example 2(x3),1.")
-        found += [int(match[1])] * int(match[2] or 1)
-    return found
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
 
 
 def _number(name: str) -> int:

@@ -85,8 +85,8 @@ class TFConfigClusterResolver(ClusterResolver):
         """The type of this task."""
         if self._task_type is not None:
             return self._task_type
-        found = self._task().get("type")
-        return None if found is None else str(found)
+        stated = self._task().get("type")
+        return None if stated is None else str(stated)
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -97,8 +97,8 @@ class TFConfigClusterResolver(ClusterResolver):
         """The index of this task within its type."""
         if self._task_id is not None:
             return self._task_id
-        found = self._task().get("index")
-        return None if found is None else _int(found, 'at "task", "index"')
+        stated = self._task().get("index")
+        return None if stated is None else _int(stated, 'at "task", "index"')
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -109,8 +109,8 @@ class TFConfigClusterResolver(ClusterResolver):
         """The protocol between tasks."""
         if self._rpc_layer is not None:
             return self._rpc_layer
-        found = self._read().get("rpc_layer")
-        return None if found is None else str(found)
+        stated = self._read().get("rpc_layer")
+        return None if stated is None else str(stated)
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
@@ -131,18 +131,18 @@ class TFConfigClusterResolver(ClusterResolver):
         if text is None:
             return {}
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except json.JSONDecodeError as error:
             near = text[max(error.pos - 12, 0):error.pos + 12]
             fix = "Use double quotes." if "'" in near else ""
             raise _malformed(f"line {error.lineno} column {error.colno}, near {near!r}", error.msg, fix) from error
         except RecursionError as error:
             raise _malformed("line 1 column 1", "it is nested too deeply") from error
-        if not isinstance(found, dict):
-            raise _malformed("line 1 column 1", f"it is {errors.type_of(found)}, not an object",
+        if not isinstance(content, dict):
+            raise _malformed("line 1 column 1", f"it is {errors.type_of(content)}, not an object",
                              'Write {"cluster": ..., "task": ...}.')
-        _check_keys(found, ("cluster", "task"), "line 1 column 1")
-        return found
+        _check_keys(content, ("cluster", "task"), "line 1 column 1")
+        return content
 
 
 def _malformed(place: str, found: str, fix: str = "") -> errors.RefdistError:
@@ -151,23 +151,23 @@ def _malformed(place: str, found: str, fix: str = "") -> errors.RefdistError:
                         '"task": {"type": "worker", "index": 0}}.')
 
 
-def _check_keys(found: Iterable[str], keys: Sequence[str], place: str) -> None:
+def _check_keys(present: Iterable[str], keys: Sequence[str], place: str) -> None:
     # Other keys are ignored, except one that can only be a misspelling of a key that is missing.
     for key in keys:
-        others = {other.lower(): other for other in found if other not in keys}
+        others = {other.lower(): other for other in present if other not in keys}
         meant = get_close_matches(key, others, 1, 0.75)
-        if key not in found and meant:
+        if key not in present and meant:
             raise _malformed(place, f'it has no "{key}", and {others[meant[0]]!r} is not read', f'Write "{key}".')
 
 
 def _int(value: object, place: str) -> int:
     fix = 'Write a number of 0 or more, for example "index": 0.'
-    found = integer(value)
-    if found is None:
+    number = integer(value)
+    if number is None:
         raise _malformed(place, f"{value!r} is not an int", fix)
-    if found < 0:
+    if number < 0:
         raise _malformed(place, f"{value!r} is below 0", fix)
-    return found
+    return number
 
 
 def _check_addresses(spec: ClusterSpec) -> None:

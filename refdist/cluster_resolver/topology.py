@@ -135,7 +135,7 @@ class Topology:
 
     def _inside(self, coordinates: Iterable[int], attempted: str, kind: type[errors.RefdistError]) -> Coordinates:
         core = tuple(map(int, coordinates))
-        if len(core) != 4 or not all(0 <= one < length for one, length in zip(core, self._mesh, strict=True)):
+        if len(core) != 4 or not all(0 <= place < length for place, length in zip(core, self._mesh, strict=True)):
             raise errors.error("RD24", attempted, f"{core} is not in the mesh of shape {self._mesh.tolist()}",
                                "Pass x, y, z and core, each from 0 and less than the length of its axis.", kind=kind)
         return core
@@ -155,8 +155,8 @@ class Topology:
 def of_mesh(mesh_shape: Coordinates, hosts: int) -> Topology:
     """A topology without missing devices: numbered by core, x, y and z, and divided evenly among the hosts."""
     x, y, z, cores = map(range, mesh_shape)
-    found = [(a, b, c, core) for c, b, a, core in itertools.product(z, y, x, cores)]
-    return Topology(mesh_shape=mesh_shape, device_coordinates=np.reshape(found, (hosts, -1, 4)))
+    coordinates = [(a, b, c, core) for c, b, a, core in itertools.product(z, y, x, cores)]
+    return Topology(mesh_shape=mesh_shape, device_coordinates=np.reshape(coordinates, (hosts, -1, 4)))
 
 
 def integers(value: ArrayLike, argument: str, attempted: str) -> NDArray[np.int32]:
@@ -166,12 +166,12 @@ def integers(value: ArrayLike, argument: str, attempted: str) -> NDArray[np.int3
         RD25: it is not one.
     """
     try:
-        found: NDArray[Any] = np.asarray(value)
+        array: NDArray[Any] = np.asarray(value)
     except ValueError:  # rows of different lengths
-        found = np.asarray(None)
-    if found.dtype.kind not in "iu" and found.size:
+        array = np.asarray(None)
+    if array.dtype.kind not in "iu" and array.size:
         raise errors.error("RD25", attempted, f"{argument} is {value!r}", "Pass ints.")
-    return found.astype(np.int32)
+    return array.astype(np.int32)
 
 
 def _wrong(found: str, fix: str) -> errors.RefdistError:
@@ -203,21 +203,21 @@ def _written(mesh: Sequence[int], tasks: int, devices: int, coordinates: Sequenc
 
 
 def _int_written(value: int) -> bytes:
-    found = bytearray()
+    written = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        written.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*written, value])
 
 
 def _read(serialized: bytes) -> tuple[list[int], NDArray[np.int64]]:
-    found: dict[int, list[int]] = {number: [] for number in (_MESH, _TASKS, _DEVICES, _COORDINATES)}
+    numbers: dict[int, list[int]] = {number: [] for number in (_MESH, _TASKS, _DEVICES, _COORDINATES)}
     try:
         for number, value in _fields(iter(serialized)):
-            if number in found:
-                found[number] += [value] if isinstance(value, int) else _ints(value)
-        shape = [*found[_TASKS][-1:], *found[_DEVICES][-1:], 4]
-        return found[_MESH], np.array(found[_COORDINATES], np.int64).reshape(shape)
+            if number in numbers:
+                numbers[number] += [value] if isinstance(value, int) else _ints(value)
+        shape = [*numbers[_TASKS][-1:], *numbers[_DEVICES][-1:], 4]
+        return numbers[_MESH], np.array(numbers[_COORDINATES], np.int64).reshape(shape)
     except (StopIteration, RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise errors.error("RD30", "Topology", f"serialized is {serialized[:40]!r}, which is not a topology",
                            "Pass what `serialized()` returned.") from error

@@ -53,9 +53,9 @@ def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) ->
     if topology() is not None:
         call_site.warn("the TPU was initialized before: on a real TPU variables made since then may be lost; "
                        "initialize it once, at the beginning")
-    found = of_mesh(mesh.shape, mesh.hosts)
-    _system.value = _System(mesh, found)
-    return found
+    started = of_mesh(mesh.shape, mesh.hosts)
+    _system.value = _System(mesh, started)
+    return started
 
 
 def shutdown_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> None:

@@ -35,16 +35,16 @@ def _evaluates() -> bool:
     return False
 
 
-def check_device_list(strategy: str, argument: str, found: object) -> None:
+def check_device_list(strategy: str, argument: str, stated: object) -> None:
     """Refuses what a strategy cannot take for a list of devices.
 
     Raises:
         RD25: neither a list or tuple, nor None.
     """
-    if found is None or (isinstance(found, (list, tuple)) and not isinstance(found, config.LogicalDevice)):
+    if stated is None or (isinstance(stated, (list, tuple)) and not isinstance(stated, config.LogicalDevice)):
         return
-    count = found if isinstance(found, int) and 1 <= found <= 8 else 2
-    listed = [found] if isinstance(found, str) else [f"GPU:{i}" for i in range(count)]
-    raise errors.error("RD25", strategy, f"{argument} is {found!r}",
+    count = stated if isinstance(stated, int) and 1 <= stated <= 8 else 2
+    listed = [stated] if isinstance(stated, str) else [f"GPU:{i}" for i in range(count)]
+    raise errors.error("RD25", strategy, f"{argument} is {stated!r}",
                        f"Write {strategy}({json.dumps(listed)}), or {strategy}() after "
                        f"refdist.config.set_simulated_devices(gpu={len(listed)}).")

@@ -64,8 +64,8 @@ def destinations_of(destinations: object, attempted: str) -> Destinations:
     if isinstance(destinations, str):
         return Destinations((devices.canonical(destinations, "destinations"),), False, given=destinations)
     if isinstance(destinations, DistributedValues):
-        found = devices_of(destinations)
-        return Destinations(found, len(found) > 1, given=destinations)
+        places = devices_of(destinations)
+        return Destinations(places, len(places) > 1, given=destinations)
     if isinstance(destinations, Variable):
         return Destinations((destinations.device,), False, given=destinations)
     if isinstance(destinations, ShardedVariable):
@@ -131,8 +131,8 @@ class CrossDeviceOps:
         for value, destinations in check_pairs(value_destination_pairs, "batch_reduce"):
             destinations_of(destinations, "batch_reduce")
             pairs.append((_checked(value, "batch_reduce"), destinations))
-        found: list[Any] = self.batch_reduce_implementation(op, pairs, options or CommunicationOptions())
-        return found
+        results: list[Any] = self.batch_reduce_implementation(op, pairs, options or CommunicationOptions())
+        return results
 
     def broadcast(self, tensor: object, destinations: object) -> Any:
         """Checks the arguments and calls `broadcast_implementation`.
@@ -204,13 +204,13 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
     pairs = [(value, _named(value, target)) for value, target in zip(values, targets, strict=True)]
     attempted = f"{type(ops).__name__}.{'batch_reduce' if batch else 'reduce'}"
     with context_stack.pushed(_across(context_stack.frame())):
-        found = (ops.batch_reduce(op, pairs, options) if batch
+        results = (ops.batch_reduce(op, pairs, options) if batch
                  else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
-    if not isinstance(found, (list, tuple)) or len(found) != len(values):
-        returned = f"{len(found)} results" if isinstance(found, (list, tuple)) else f"{errors.type_of(found)}"
+    if not isinstance(results, (list, tuple)) or len(results) != len(values):
+        returned = f"{len(results)} results" if isinstance(results, (list, tuple)) else f"{errors.type_of(results)}"
         raise errors.error("RD34", attempted, f"{len(values)} values were reduced, and it returned {returned}",
                            "Return a list with one result for each pair.")
-    return [_results(result, target, attempted) for result, target in zip(found, targets, strict=True)]
+    return [_results(result, target, attempted) for result, target in zip(results, targets, strict=True)]
 
 
 def _across(top: context_stack.Frame) -> context_stack.Frame:

@@ -97,10 +97,10 @@ class StrategyExtended(OneOfAKind):
     def _current_backend(self) -> Backend:
         now = current_backend()
         if self._backend is not None and self._backend is not now:
-            mine, other = f'"{self._backend.name}"', f'"{now.name}"'
+            own, current = f'"{self._backend.name}"', f'"{now.name}"'
             raise errors.error("RD27", type(self._strategy).__name__,
-                               f"it was made with the backend {mine}, and {other} is in use now",
-                               f"Create one after `set_backend({other})`, or go back with `set_backend({mine})`.",
+                               f"it was made with the backend {own}, and {current} is in use now",
+                               f"Create one after `set_backend({current})`, or go back with `set_backend({own})`.",
                                kind=errors.InvalidContextError)
         return now
 
@@ -442,7 +442,8 @@ class StrategyExtended(OneOfAKind):
         frame = context_stack.frame()
         if frame.replica is not None and frame.strategy is self._strategy:
             return frame.replica.merge_call(
-                lambda strategy, one, *a, **k: self._update(_the_same(one), fn, a, k, group), (variable, *args), kwargs)
+                lambda strategy, target, *a, **k: self._update(_the_same(target), fn, a, k, group),
+                (variable, *args), kwargs)
         return self._update(variable, fn, args, kwargs, group)
 
     def _update(self, variable: Variable, fn: Callable[..., object], args: tuple[object, ...],
@@ -452,7 +453,7 @@ class StrategyExtended(OneOfAKind):
         check_components([args, kwargs], len(copies) if len(copies) > 1 else self.layout.count, "update")
         args_of, kwargs_of = splitter(args), splitter(kwargs)
         return self._call_for_each_copy(
-            [one._device for one in copies], lambda i: fn(copies[i], *args_of(i), **kwargs_of(i)), group)
+            [copy._device for copy in copies], lambda i: fn(copies[i], *args_of(i), **kwargs_of(i)), group)
 
     def _call_for_each_copy(self, names: Sequence[str], call: Callable[[int], object], group: bool) -> Any:
         top = context_stack.frame()

@@ -264,9 +264,9 @@ class ParameterServerExtended(StrategyExtended):
         return creation.create(self._strategy, self._keeps, [device], next_creator, kwargs)
 
     def _create_for_workers(self, next_creator: Callable[..., object], kwargs: Mapping[str, object]) -> Any:
-        mine = {**kwargs, "per_worker_variable": False, "distribute_strategy": None,
+        first_kwargs = {**kwargs, "per_worker_variable": False, "distribute_strategy": None,
                 "trainable": bool(kwargs.get("trainable"))}
         with context_stack.pushed(context_stack.frame().with_device(config.check_device(devices.CPU))):
-            first: Any = next_creator(**mine)
+            first: Any = next_creator(**first_kwargs)
         first._created_by = self._strategy
         return served.PerWorkerVariable(first)

@@ -68,7 +68,9 @@ class Placement:
 
     def part_of(self, i: int) -> str:
         """The indices of tile i, such as "[0:2, 0:4]"; "" where the device has none."""
-        return "" if self.tiles[i] is None else f"[{', '.join(f'{one.start}:{one.stop}' for one in self.index_of(i))}]"
+        if self.tiles[i] is None:
+            return ""
+        return f"[{', '.join(f'{along.start}:{along.stop}' for along in self.index_of(i))}]"
 
     def _repr_svg_(self) -> str:
         return notebook.drawing(self)
@@ -87,7 +89,7 @@ def split(backend: Backend, array: Array, grid: Sequence[int], devices: Sequence
 
 def replicate(backend: Backend, array: Array, devices: Sequence[str]) -> Any:
     """An array that lies on all of the devices."""
-    tiles = tuple(frozen(one) for one in backend.broadcast(array, devices))
+    tiles = tuple(frozen(copy) for copy in backend.broadcast(array, devices))
     return _placed(tiles[0], Placement(REPLICATED, tuple(devices), (1,) * array.ndim, tiles))
 
 
@@ -100,16 +102,16 @@ def assign(backend: Backend, array: Array, logical_device: int, devices: Sequenc
 
 def placement_of(array: object) -> Placement | None:
     """Where the parts of an array lie; None of an array that was not placed."""
-    found = _placements.value.get(id(array))
-    return found[1] if found is not None and found[0]() is array else None
+    entry = _placements.value.get(id(array))
+    return entry[1] if entry is not None and entry[0]() is array else None
 
 
 def _placed(array: Array, placement: Placement) -> Any:
-    mine: Any = array
-    mine = frozen(mine[...])  # an object of its own
-    entries, key = _placements.value, id(mine)
-    entries[key] = weakref.ref(mine, lambda _: entries.pop(key, None)), placement
-    return mine
+    placed: Any = array
+    placed = frozen(placed[...])  # an object of its own
+    entries, key = _placements.value, id(placed)
+    entries[key] = weakref.ref(placed, lambda _: entries.pop(key, None)), placement
+    return placed
 
 
 def _cut(array: Array, index: tuple[slice, ...]) -> Any:
@@ -120,8 +122,8 @@ def _cut(array: Array, index: tuple[slice, ...]) -> Any:
 
 def _index(i: int, grid: Sequence[int], tile: Sequence[int]) -> tuple[slice, ...]:
     # The part of the array that is tile i.
-    found = []
+    slices = []
     for number, (parts, length) in enumerate(zip(grid, tile, strict=True)):
         place = i // math.prod(grid[number + 1:]) % parts
-        found.append(slice(place * length, (place + 1) * length))
-    return tuple(found)
+        slices.append(slice(place * length, (place + 1) * length))
+    return tuple(slices)

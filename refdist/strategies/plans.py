@@ -238,7 +238,7 @@ class HierarchicalCopyAllReduce(_Packed):
         groups = [group for group in (sources[:half], sources[half:]) if group]
         up = [Transfer(device, group[0], nbytes) for group in groups for device in group[1:]]
         heads = [group[0] for group in groups]
-        across = [Transfer(one, other, nbytes) for one in heads for other in heads if one != other]
+        across = [Transfer(source, target, nbytes) for source in heads for target in heads if source != target]
         return [*up, *across, *(Transfer(move.destination, move.source, nbytes) for move in up)]
 
 

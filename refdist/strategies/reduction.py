@@ -316,15 +316,15 @@ def recorded(attempted: str, op: ReduceOp | None, axis: object, value: object, c
 
 def _parts_of(value: object) -> list[Any]:
     # The arrays of each leaf on this worker, one after another.
-    found: list[Any] = []
+    arrays: list[Any] = []
     for leaf in nest.flatten(value):
         if isinstance(leaf, DistributedVariable):
-            found += leaf._held()
+            arrays += leaf._held()
         elif isinstance(leaf, DistributedValues):
-            found += leaf.values
+            arrays += leaf.values
         else:
-            found.append(leaf._primary._array if isinstance(leaf, Variable) else leaf)
-    return found
+            arrays.append(leaf._primary._array if isinstance(leaf, Variable) else leaf)
+    return arrays
 
 
 def _leaves(calls: Sequence[CollectiveCall]) -> list[list[Any]]:

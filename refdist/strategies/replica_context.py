@@ -248,9 +248,9 @@ class ReplicaContext(context_stack.Scope):
             return frame
         else:
             code = "RD09"
-        found = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
+        caller = f"the context belongs to replica {self._id} of {type(self._strategy).__name__}, and the code " \
                 f"runs {context_stack.describe()}"
-        raise errors.error(code, call.value, found, INSTEAD[Call.MERGE_CALL])
+        raise errors.error(code, call.value, caller, INSTEAD[Call.MERGE_CALL])
 
     def __repr__(self) -> str:
         return f"ReplicaContext(replica {self._id} of {self.num_replicas_in_sync}, " \

@@ -212,8 +212,8 @@ class LogicalDeviceScope(context_stack.Scope):
 
     def __enter__(self) -> None:
         top = context_stack.frame()
-        mine = top.kind == context_stack.REPLICA and top.strategy is self._extended._strategy
-        device = self._extended.own_logical_devices()[self._number] if mine else top.device
+        in_replica = top.kind == context_stack.REPLICA and top.strategy is self._extended._strategy
+        device = self._extended.own_logical_devices()[self._number] if in_replica else top.device
         made = _LogicalFrame(top, top.strategy, top.kind, top.replica, top.replica_id, top.run, device, top.creators,
                              top.drafts)
         made.logical = self._number
