@@ -260,9 +260,9 @@ class Backend(ABC):
 
 def _together(arrays: Sequence[Array]) -> list[Any]:
     # All where the first one is.
-    found: list[Any] = [*arrays]
-    device = found[0].device
-    return [array if array.device == device else array.to_device(device) for array in found]
+    sources: list[Any] = [*arrays]
+    device = sources[0].device
+    return [array if array.device == device else array.to_device(device) for array in sources]
 
 
 def _row(xp: ModuleType, operation: str, before: Array, value: Array) -> Any:
@@ -279,11 +279,11 @@ def _row(xp: ModuleType, operation: str, before: Array, value: Array) -> Any:
             "update": lambda: new}[operation]()
 
 
-def _product(one: NDArray[np.complexfloating], other: NDArray[np.complexfloating]) -> Any:
+def _product(left: NDArray[np.complexfloating], right: NDArray[np.complexfloating]) -> Any:
     # Each product of two parts is rounded, as `np.multiply.at` does; `*` fuses some with the sum, and others not.
-    product = np.empty_like(one)
-    product.real = one.real * other.real - one.imag * other.imag
-    product.imag = one.real * other.imag + one.imag * other.real
+    product = np.empty_like(left)
+    product.real = left.real * right.real - left.imag * right.imag
+    product.imag = left.real * right.imag + left.imag * right.real
     return product
 
 

@@ -319,14 +319,14 @@ def cast(array: Array, dtype: object, attempted: str, name: str = "") -> Any:
     fits = _in_range(array, dtype)
     if not text and fits and _same_kind(own, dtype):
         return astype(array, dtype)
-    found = f"the value has dtype {array.dtype}, not {dtype}" if fits else f"{short(array)} does not fit into {dtype}"
+    misfit = f"the value has dtype {array.dtype}, not {dtype}" if fits else f"{short(array)} does not fit into {dtype}"
     if own.kind in "US" and not text:
         fix = "Pass numbers; text is not read as a number."
     elif own.kind == "c" and not text:
         fix = f"Choose a part of it: `{name}.real.astype({str(dtype)!r})`."  # a cast alone would drop the other part
     else:
         fix = f"Cast explicitly: `{name}.astype({dtype.kind if text else str(dtype)!r})`."
-    raise errors.error("RD05", attempted, found, fix, kind=errors.InvalidArgumentError)
+    raise errors.error("RD05", attempted, misfit, fix, kind=errors.InvalidArgumentError)
 
 
 def converted(array: Array, dtype: object, attempted: str) -> Any:
@@ -572,5 +572,5 @@ def as_array(value: object) -> Any:
 def to_numpy(array: object) -> Any:
     """The array as a numpy.ndarray; a copy where it lies on a device."""
     library = library_of(array)
-    found: Any = array
-    return np.asarray(found) if library is None else library.to_numpy(found)
+    foreign: Any = array
+    return np.asarray(foreign) if library is None else library.to_numpy(foreign)

@@ -115,5 +115,5 @@ def report(bits: int, operation: str) -> None:
         elif how == "print":
             print(f"Warning: {text}", file=sys.stderr)
         else:
-            told: Any = np.geterrcall()  # an object with `write` for "log", a function for "call"
-            told.write(f"Warning: {text}\n") if how == "log" else told(error, bits)
+            handler: Any = np.geterrcall()  # an object with `write` for "log", a function for "call"
+            handler.write(f"Warning: {text}\n") if how == "log" else handler(error, bits)

@@ -108,16 +108,16 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
 def _forget(args: Any) -> None:
     # What is written to has no type any more, and nor has what it is a view of.
     if args and has_type(args[0]):
-        for one in (args[0], args[0]._base):
-            if one is not None:
-                typed(one, UNKNOWN)
+        for tensor in (args[0], args[0]._base):
+            if tensor is not None:
+                typed(tensor, UNKNOWN)
 
 
 def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> ReplicaType:
     first = type_of(args[0])
     if name in _KEEPING:
         return first
-    if all(type_of(one) is UNKNOWN for one in args):
+    if all(type_of(argument) is UNKNOWN for argument in args):
         return UNKNOWN
     if name in _OPERATION_OF and not any(kwargs.values()) and 0 < len(args) <= 3:
         return combined(frame, _OPERATION_OF[name], name.strip("_"), args, result)

@@ -141,15 +141,15 @@ def _difference(calls: Sequence[Described], number: int, unit_name: str) -> erro
                         unit_name)
     field, values = _first_field([call.signature for call in calls])
     if len(sites) > 1:
-        found = grouped([f"at {place}" for place in places], number, unit_name)
+        differing = grouped([f"at {place}" for place in places], number, unit_name)
         if field is not None:
-            found += f"; the {field.value} differs too: {', '.join(dict.fromkeys(values))}"
-        return mismatch(Difference.CALL_SITE, kind, kind, found, unit_name)
+            differing += f"; the {field.value} differs too: {', '.join(dict.fromkeys(values))}"
+        return mismatch(Difference.CALL_SITE, kind, kind, differing, unit_name)
     assert field is not None  # else the calls would not differ
     label = "" if field is Difference.TARGET else f"{field.value} "
-    found = grouped([f"with {label}{value}" for value in values], number, unit_name)
+    differing = grouped([f"with {label}{value}" for value in values], number, unit_name)
     on_tpus = kind == "all_gather" and field is Difference.SHAPE and _is_whole(calls[0].signature.shapes)
-    return mismatch(field, kind, described(kind, places[0]), found, unit_name, ONE_SHAPE if on_tpus else "")
+    return mismatch(field, kind, described(kind, places[0]), differing, unit_name, ONE_SHAPE if on_tpus else "")
 
 
 def _is_whole(shapes: Any) -> bool:

@@ -33,8 +33,8 @@ def require(strategy: Strategy, call: Call) -> None:
     cell = rule(strategy, call)
     if not isinstance(cell, Refusal):
         return
-    found = f"it was called {context_stack.describe()}"
+    caller = f"it was called {context_stack.describe()}"
     if cell.code == "RD10":
         same = type(context_stack.frame().strategy) is type(strategy)
-        found += f", on another {type(strategy).__name__}" if same else f", on {errors.type_of(strategy)}"
-    raise errors.error(cell.code, call.value, found, INSTEAD.get(call, "") if cell.code == "RD09" else "")
+        caller += f", on another {type(strategy).__name__}" if same else f", on {errors.type_of(strategy)}"
+    raise errors.error(cell.code, call.value, caller, INSTEAD.get(call, "") if cell.code == "RD09" else "")

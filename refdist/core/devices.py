@@ -59,17 +59,17 @@ def parse(name: str) -> DeviceSpec:
             raise _unknown(name, text)
         job, job_name, numbered, number, kind, index = match.groups()
         if job:
-            found: dict[str, str | int | None] = {"job": job_name}
+            part: dict[str, str | int | None] = {"job": job_name}
         elif numbered:
-            found = {numbered: int(number)}
+            part = {numbered: int(number)}
         elif kind.upper() in TYPES:
-            found = {"device_type": kind.upper(),
+            part = {"device_type": kind.upper(),
                      "device_index": None if index in (None, "*") else int(index)}
         else:
             raise _unknown(name, text)
-        if parts.keys() & found.keys():
+        if parts.keys() & part.keys():
             raise _unknown(name, f"{text} a second time")
-        parts |= found
+        parts |= part
     return DeviceSpec(**parts)  # type: ignore[arg-type]
 
 
@@ -202,17 +202,17 @@ def mesh(stated: object, hosts: object, attempted: str) -> Mesh:
     """
     if isinstance(stated, str) and re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", stated, re.ASCII):
         x, y, z, cores = map(int, stated.split("x"))
-        found = Mesh((x, y, z, cores))
+        whole = Mesh((x, y, z, cores))
     elif (number := as_integer(stated)) is not None:
-        found = Mesh((number, 1, 1, 1))
+        whole = Mesh((number, 1, 1, 1))
     else:
         raise errors.error("RD34" if isinstance(stated, str) else "RD25", attempted, f"tpu is {stated!r}",
                            "Pass a number of cores, or the lengths of the axes x, y, z and core: \"2x2x1x2\".")
     among = as_integer(hosts)
-    if among is None or among < 1 or math.prod(found.shape) % among:
-        raise errors.error("RD34", attempted, f"tpu_hosts is {hosts!r}, and there are {math.prod(found.shape)} cores",
+    if among is None or among < 1 or math.prod(whole.shape) % among:
+        raise errors.error("RD34", attempted, f"tpu_hosts is {hosts!r}, and there are {math.prod(whole.shape)} cores",
                            "Pass a number of hosts that divides the number of cores.")
-    return found._replace(hosts=among)
+    return whole._replace(hosts=among)
 
 
 class Machine:

@@ -47,7 +47,7 @@ def of(who: str, kind: str, signature: Any, site: Sequence[object]) -> Rendezvou
 def explained(error: errors.RefdistError, last: Iterable[Rendezvous] = ()) -> errors.RefdistError:
     """The error, with what led to it; `last` are the calls that did not fit together."""
     if not error.history:
-        error.history = [*(of(*one) for one in journal.history.value), *last]
+        error.history = [*(of(*entry) for entry in journal.history.value), *last]
         wanted = os.environ.get(VARIABLE, "")
         if wanted.isdecimal() and int(wanted):
             error.add_note(table(error.history[-int(wanted):]))

@@ -42,10 +42,10 @@ def integer(value: object, argument: str, attempted: str) -> int:
     Raises:
         RD25: not an integer.
     """
-    found = as_integer(value)
-    if found is None:
+    number = as_integer(value)
+    if number is None:
         raise errors.error("RD25", attempted, f"{argument} is {value!r}, {errors.type_of(value)}", "Pass an int.")
-    return found
+    return number
 
 
 def check_seconds(value: object, argument: str, attempted: str) -> None:

@@ -42,8 +42,8 @@ def _values(jax: ModuleType) -> tuple[Sequence[_Value], Sequence[Callable[[], An
     config, core = getattr(inner, "config", None), getattr(inner, "core", None)
     objects = [*vars(jax).values(), *[getattr(config, name, None) for name in _CONFIG],
                *[getattr(core, name, None) for name in _CORE]]
-    values = [_Value(one.get_local, one.set_local, getattr(one, "_update_thread_local_hook", None))
-              for one in objects if hasattr(one, "get_local") and hasattr(one, "set_local")]
+    values = [_Value(state.get_local, state.set_local, getattr(state, "_update_thread_local_hook", None))
+              for state in objects if hasattr(state, "get_local") and hasattr(state, "set_local")]
     return values, [value.read for value in values], getattr(getattr(config, "config_ext", None), "unset", None)
 
 

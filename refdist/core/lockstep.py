@@ -326,8 +326,8 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
     gone = [i for i, call in enumerate(calls, run.first) if call is None]
     here = grouped([None if call is None else f"at {call}" for call in calls], run.first, run.unit_name)
     kind = next(call.kind for call in calls if call is not None)
-    found = f"{here}, but {names(gone, run.unit_name)} already returned"
-    return mismatch(Difference.MISSING, kind, what, found, run.unit_name)
+    missing = f"{here}, but {names(gone, run.unit_name)} already returned"
+    return mismatch(Difference.MISSING, kind, what, missing, run.unit_name)
 
 
 def _place_of_first(replicas: Sequence[Any], calls: Sequence[object]) -> TracebackType | None:
@@ -343,9 +343,9 @@ def _place_of_first(replicas: Sequence[Any], calls: Sequence[object]) -> Traceba
 
 def _last(calls: Sequence[CollectiveCall | None], run: LockstepRun) -> list[history.Rendezvous]:
     # What replicas came to that did not meet.
-    told = [None if call is None else history.of("", call.kind, call.signature, call.call_site) for call in calls]
-    return [one._replace(who=names([i for i, other in enumerate(told, run.first) if other == one], run.unit_name))
-            for one in dict.fromkeys(told) if one is not None]
+    arrivals = [None if call is None else history.of("", call.kind, call.signature, call.call_site) for call in calls]
+    return [call._replace(who=names([i for i, other in enumerate(arrivals, run.first) if other == call], run.unit_name))
+            for call in dict.fromkeys(arrivals) if call is not None]
 
 
 def _noted(run: LockstepRun, i: int, what: str) -> BaseException:

@@ -168,12 +168,12 @@ def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
 
 
 def _of_a_new_thread() -> Mode:
-    found: list[Mode | None] = []
-    thread = threading.Thread(target=lambda: found.append(mode()))
+    modes: list[Mode | None] = []
+    thread = threading.Thread(target=lambda: modes.append(mode()))
     thread.start()
     thread.join()
-    assert found[0] is not None
-    return found[0]
+    assert modes[0] is not None
+    return modes[0]
 
 
 def random_state() -> Any:

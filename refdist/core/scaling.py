@@ -134,8 +134,8 @@ def is_by_length(file: str, line: int, end_line: int | None, column: int | None,
 
 def _is_length(node: ast.expr, source: str) -> bool:
     if isinstance(node, ast.Name):
-        assigned = [one.value for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Assign)
-                    and any(isinstance(target, ast.Name) and target.id == node.id for target in one.targets)]
+        assigned = [statement.value for statement in ast.walk(ast.parse(source)) if isinstance(statement, ast.Assign)
+                    and any(isinstance(target, ast.Name) and target.id == node.id for target in statement.targets)]
         return len(assigned) == 1 and not isinstance(assigned[0], ast.Name) and _is_length(assigned[0], source)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and (

@@ -74,13 +74,13 @@ def cut(error: BaseException) -> BaseException:
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        exception = waiting.pop()
+        if exception is None or id(exception) in seen:
             continue
-        seen.add(id(one))
-        if not _is_kept(one):
-            one.__traceback__ = _without(_frames(one.__traceback__))
-        waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+        seen.add(id(exception))
+        if not _is_kept(exception):
+            exception.__traceback__ = _without(_frames(exception.__traceback__))
+        waiting += [exception.__cause__, exception.__context__, *getattr(exception, "exceptions", ())]
     return error
 
 
@@ -98,11 +98,11 @@ def _is_kept(error: BaseException) -> bool:
 
 
 def _frames(trace: TracebackType | None) -> list[TracebackType]:
-    found = []
+    frames = []
     while trace is not None:
-        found.append(trace)
+        frames.append(trace)
         trace = trace.tb_next
-    return found
+    return frames
 
 
 def _without(frames: list[TracebackType]) -> TracebackType | None:

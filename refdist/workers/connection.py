@@ -114,9 +114,9 @@ def launcher() -> type[ConnectableTransport] | None:
     """
     wanted = os.environ.get(VARIABLE)
     for name in ("simulated", wanted) if wanted else BUILT_IN:
-        found = TRANSPORTS.find(name)
-        if found.group() is not None:
-            return found
+        transport = TRANSPORTS.find(name)
+        if transport.group() is not None:
+            return transport
     if wanted:
         raise errors.error("RD27", f"{VARIABLE}={wanted}", "this process was not started by that transport's launcher",
                            f"Start the program with the launcher, or unset {VARIABLE}.")
@@ -170,7 +170,7 @@ def _checked(kind: type[ConnectableTransport], made: object) -> Transport:
     group = kind.group()
     if group is not None and isinstance(made, Transport) and (made.rank, made.size) == group[:2]:
         return made
-    found = f"worker {made.rank} of {made.size}" if isinstance(made, Transport) else repr(made)
+    actual = f"worker {made.rank} of {made.size}" if isinstance(made, Transport) else repr(made)
     wanted = "None" if group is None else f"worker {group.rank} of {group.size}"
-    raise errors.error("RD27", f"{kind.__name__}.connect", f"it returned {found}, and group() {wanted}",
+    raise errors.error("RD27", f"{kind.__name__}.connect", f"it returned {actual}, and group() {wanted}",
                        "Return a transport with the rank and size of the group.", kind=errors.InvalidValueError)

@@ -124,7 +124,7 @@ def named(tasks: Iterable[Task]) -> str:
     texts = [CHIEF] if Task(CHIEF, 0) in different else []
     for job, several in ((WORKER, "workers"), (SERVER, SERVER)):
         runs: list[list[int]] = []
-        for number in sorted(number for one, number in different if one == job):
+        for number in sorted(number for task_job, number in different if task_job == job):
             if runs and runs[-1][1] == number - 1:
                 runs[-1][1] = number
             else:

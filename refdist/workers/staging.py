@@ -72,8 +72,8 @@ class ThroughHost(Transport):
 
         if not any(map(is_foreign, nest.flatten(value))):
             return self._inner.all_gather_object(call, value)
-        found = self._inner.all_gather_object(call, nest.map_structure(staged, value))
-        return [nest.map_structure(back, one) for one in found]
+        gathered = self._inner.all_gather_object(call, nest.map_structure(staged, value))
+        return [nest.map_structure(back, value) for value in gathered]
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         if _numpy_alone(columns):

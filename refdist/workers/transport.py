@@ -145,10 +145,10 @@ class Transport(ABC):
         """
         # A checksum finds a drift; nothing is forged here, so a short and fast one will do.
         check = [zlib.crc32(to_numpy(leaf).tobytes()) for leaf in collectives.leaves(value)]
-        found = self.all_gather_object(call, (check, text(value)))
-        for i, (other, shown) in enumerate(found):
-            if other != found[0][0]:
-                raise errors.error("RD12", str(call), f"worker 0 has {found[0][1]}, worker {i} has {shown}",
+        of_workers = self.all_gather_object(call, (check, text(value)))
+        for i, (other, shown) in enumerate(of_workers):
+            if other != of_workers[0][0]:
+                raise errors.error("RD12", str(call), f"worker 0 has {of_workers[0][1]}, worker {i} has {shown}",
                                    "Pass the same value on every worker, or reduce it first.")
 
 
@@ -234,7 +234,7 @@ def first(transport: Transport, call: CollectiveCall, part: Part) -> Any:
 
 def widest(transports: Iterable[Transport]) -> Transport:
     """The transport that connects the most workers; a lone worker's where there is none."""
-    return max(transports, key=lambda one: one.size, default=LoneWorker())
+    return max(transports, key=lambda transport: transport.size, default=LoneWorker())
 
 
 # For transports between processes.
@@ -251,8 +251,9 @@ def header_of(call: CollectiveCall) -> CallHeader:
     """The parts of a call that are compared, as plain values that can be pickled."""
     # Files may lie elsewhere on another host, so only their last name counts.
     site = tuple(place._replace(file=place.file.rpartition(os.sep)[2]) for place in call.call_site)
-    said = call.signature
-    plain = said._replace(target=agreement.shown(said.target), structure=said.structure and str(said.structure))
+    signature = call.signature
+    plain = signature._replace(target=agreement.shown(signature.target),
+                               structure=signature.structure and str(signature.structure))
     return CallHeader(call.kind, plain, site)
 
 
