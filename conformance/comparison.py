@@ -18,19 +18,19 @@ ULPS = 2
 
 def differences(expected: Result, found: Result, bitwise: bool = False) -> Iterator[str]:
     """The places where a result differs from what was expected, as sentences: where it is, what is there."""
-    for path, one, other in places(expected, found, bitwise):
-        said = shown(other) if isinstance(other, dict) and "error" in other else f"found {shown(other)}"
-        yield f"{path}{': ' if path else ''}{said}, expected {shown(one)}"
+    for path, wanted, actual in places(expected, found, bitwise):
+        observed = shown(actual) if isinstance(actual, dict) and "error" in actual else f"found {shown(actual)}"
+        yield f"{path}{': ' if path else ''}{observed}, expected {shown(wanted)}"
 
 
 def places(expected: Result, found: Result, bitwise: bool = False, path: str = ""
            ) -> Iterator[tuple[str, Result, Result]]:
     """The places where a result differs from what was expected: where it is, and the two parts that are there."""
-    mine, theirs = _parts(expected), _parts(found)
-    if mine and theirs and mine[0] == theirs[0] and set(mine[1]) == set(theirs[1]):
-        for name, one in mine[1].items():
-            separator = ", " if path and (mine[0] == "per_replica" or not path.endswith("]")) else ""
-            yield from places(one, theirs[1][name], bitwise, path + separator + name)
+    wanted, actual = _parts(expected), _parts(found)
+    if wanted and actual and wanted[0] == actual[0] and set(wanted[1]) == set(actual[1]):
+        for name, part in wanted[1].items():
+            separator = ", " if path and (wanted[0] == "per_replica" or not path.endswith("]")) else ""
+            yield from places(part, actual[1][name], bitwise, path + separator + name)
     elif not _same(expected, found, bitwise):
         yield path, expected, found
 
@@ -61,16 +61,16 @@ def _same(expected: Result, found: Result, bitwise: bool) -> bool:
     dtype = str(expected["dtype"])
     if dtype != found["dtype"] or expected["shape"] != found["shape"]:
         return False
-    mine, theirs = expected["data"], found["data"]
-    assert isinstance(mine, list) and isinstance(theirs, list)
+    wanted, actual = expected["data"], found["data"]
+    assert isinstance(wanted, list) and isinstance(actual, list)
     if dtype in COMPLEX:
-        return all(_close(a, b, COMPLEX[dtype], bitwise) for one, other in zip(mine, theirs, strict=True)
-                   if isinstance(one, list) and isinstance(other, list) for a, b in zip(one, other, strict=True))
+        return all(_close(a, b, COMPLEX[dtype], bitwise) for x, y in zip(wanted, actual, strict=True)
+                   if isinstance(x, list) and isinstance(y, list) for a, b in zip(x, y, strict=True))
     if dtype in FLOATS:
-        return all(_close(one, other, dtype, bitwise) for one, other in zip(mine, theirs, strict=True))
+        return all(_close(x, y, dtype, bitwise) for x, y in zip(wanted, actual, strict=True))
     if dtype in INTS:
-        return [integer(one) for one in mine] == [integer(one) for one in theirs]
-    return mine == theirs
+        return [integer(x) for x in wanted] == [integer(y) for y in actual]
+    return wanted == actual
 
 
 def _close(expected: Result, found: Result, dtype: str, bitwise: bool) -> bool:

@@ -58,28 +58,28 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
     bare = [comparable(answer, case.strategy) for answer in answers]
     for i, statement in [(BEFORE, None), *enumerate(case.example.statements)]:
         line = statement.line if statement else case.example.line
-        told = statement.expected(case.strategy) if statement else None
+        expectations = statement.expected(case.strategy) if statement else None
         for worker, answer in enumerate(bare):
-            said = f"worker {worker}: " if workers > 1 else ""
-            wanted = wanted_of(told, worker, case.strategy) if told else None
+            who = f"worker {worker}: " if workers > 1 else ""
+            wanted = wanted_of(expectations, worker, case.strategy) if expectations else None
             expected = _text(wanted) if wanted else ""
             if i not in answer:
                 if wanted:
-                    return Verdict(case, "errored", f"{said}no result of this statement, and no error of one before it",
+                    return Verdict(case, "errored", f"{who}no result of this statement, and no error of one before it",
                                    line, expected, "", output)
                 continue
             result = answer[i]
             if _says_unsupported(result) and not (wanted and _says_unsupported(wanted.result)):
-                return Verdict(case, "unsupported", f"{said}{result.get('message', '')}", line, expected, "", output)
+                return Verdict(case, "unsupported", f"{who}{result.get('message', '')}", line, expected, "", output)
             if not wanted:
-                return Verdict(case, "failed", f"{said}{shown(result)}, and must not", line, "", shown(result), output)
+                return Verdict(case, "failed", f"{who}{shown(result)}, and must not", line, "", shown(result), output)
             difference = None if wanted.holds else next(differences(wanted.result, result, bitwise), None)
             if difference is not None:
-                return Verdict(case, "failed", said + difference, line, expected, shown(result), output)
-        found = [answer[i] for answer in bare if i in answer]
-        holds = next((one.holds for one in told.values() if one.holds), "") if told else ""
-        if holds and (difference := _violated(holds, found, case)):
-            return Verdict(case, "failed", difference, line, f"holds {holds}", "; ".join(map(shown, found)), output)
+                return Verdict(case, "failed", who + difference, line, expected, shown(result), output)
+        observed = [answer[i] for answer in bare if i in answer]
+        holds = next((wanted.holds for wanted in (expectations or {}).values() if wanted.holds), "")
+        if holds and (difference := _violated(holds, observed, case)):
+            return Verdict(case, "failed", difference, line, f"holds {holds}", "; ".join(map(shown, observed)), output)
     return Verdict(case, "passed", output=output)
 
 
@@ -98,13 +98,13 @@ def _text(expectation: Expectation) -> str:
     return f"holds {expectation.holds}" if expectation.holds else shown(expectation.result)
 
 
-def wanted_of(told: Mapping[int | None, Expectation], worker: int, strategy: str) -> Expectation:
+def wanted_of(expectations: Mapping[int | None, Expectation], worker: int, strategy: str) -> Expectation:
     """What one worker must observe."""
     workers, replicas = size(strategy)
-    if worker in told or workers == 1:
-        return told[worker if worker in told else None]
-    one = told[None]
-    return Expectation(one.strategies, worker, _part(one.result, worker, workers, replicas), one.holds)
+    if worker in expectations or workers == 1:
+        return expectations[worker if worker in expectations else None]
+    common = expectations[None]
+    return Expectation(common.strategies, worker, _part(common.result, worker, workers, replicas), common.holds)
 
 
 def _violated(holds: str, results: Sequence[Result], case: Case) -> str | None:
@@ -142,11 +142,11 @@ def plain(result: Result) -> Any:
 def _nested(array: dict[str, Result]) -> Any:
     shape, data, dtype = array["shape"], array["data"], str(array["dtype"])
     assert isinstance(shape, list) and isinstance(data, list)
-    found: list[Any] = [_element(one, dtype) for one in data]
+    nested: list[Any] = [_element(element, dtype) for element in data]
     for size_ in reversed(shape):
         assert isinstance(size_, int)
-        found = [found[i:i + size_] for i in range(0, len(found), size_)] if size_ else [[]]
-    return found[0] if found else []
+        nested = [nested[i:i + size_] for i in range(0, len(nested), size_)] if size_ else [[]]
+    return nested[0] if nested else []
 
 
 def _element(element: Result, dtype: str) -> Any:

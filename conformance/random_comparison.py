@@ -36,7 +36,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from refdist.conformance.chapters import Case, Chapter, Clause
 from refdist.conformance.comparison import places
-from refdist.conformance.examples import BEFORE, Answer, program
+from refdist.conformance.examples import BEFORE, Answer
+from refdist.conformance.examples import program as program_of
 from refdist.conformance.judging import comparable
 from refdist.conformance.notation import NotAResult, on_one_line, parsed, shown
 from refdist.conformance.programs import read, size
@@ -118,9 +119,9 @@ class Comparison:
         found: the classes of differences.
     """
 
-    def __init__(self, one: Tester, other: Tester, known: Callable[[Kind], bool] = lambda kind: False,
+    def __init__(self, first: Tester, second: Tester, known: Callable[[Kind], bool] = lambda kind: False,
                  bitwise: bool = False) -> None:
-        self.one, self.other = one, other
+        self.one, self.other = first, second
         self._known = known
         self._bitwise = bitwise
         self.done = self.left_out = 0
@@ -142,20 +143,20 @@ class Comparison:
             self._batch([f"{start} {number}" for number in range(first, min(first + BATCH, count))], shrink)
 
     def _batch(self, seeds: Sequence[str], shrink: Callable[[Kind], bool]) -> None:
-        drawn = {one: which for which in seeds for one in self._drawn(which)}
+        drawn = {program: which for which in seeds for program in self._drawn(which)}
         self._differences, self._not_run = {}, set()
         by_strategy: dict[str, list[RandomProgram]] = {}
-        for one in drawn:
-            by_strategy.setdefault(one.strategy, []).append(one)
+        for program in drawn:
+            by_strategy.setdefault(program.strategy, []).append(program)
         for alike in by_strategy.values():
             waiting = iter(alike)
             while pack := list(islice(waiting, PACK)):
                 self._ask(pack)
         new: dict[Kind, str] = {}
-        for one, which in drawn.items():
-            self.left_out += one in self._not_run
-            self.done += one not in self._not_run
-            if difference := self._differences[one]:
+        for program, which in drawn.items():
+            self.left_out += program in self._not_run
+            self.done += program not in self._not_run
+            if difference := self._differences[program]:
                 if difference.kind not in self.found:
                     self.found[difference.kind] = Found(0, difference)
                     new[difference.kind] = which
@@ -176,46 +177,48 @@ class Comparison:
         @settings(max_examples=2, deadline=None, database=None, print_blob=False,
                   phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck))
         @given(programs(self.other.lacks))
-        def run(one: RandomProgram) -> None:
-            test(one)
+        def run(program: RandomProgram) -> None:
+            test(program)
 
         run()
 
     def _shrink(self, kind: Kind, which: str) -> None:
-        found, attempts = self.found[kind], 0
+        shown_by, attempts = self.found[kind], 0
 
-        def test(one: RandomProgram) -> None:
+        def test(program: RandomProgram) -> None:
             nonlocal attempts
-            if one not in self._differences:
+            if program not in self._differences:
                 attempts += 1
                 if attempts > SHRINKS:
                     raise _Enough
-                self._differences[one] = self._alone(one)
-            difference = self._differences[one]
+                self._differences[program] = self._alone(program)
+            difference = self._differences[program]
             if difference and difference.kind == kind:
-                found.difference = difference
+                shown_by.difference = difference
                 raise _Shows
 
         try:
             self._draw(which, test)
         except (_Shows, _Enough):
-            self._leave_out(found)
+            self._leave_out(shown_by)
 
-    def _leave_out(self, found: Found) -> None:
+    def _leave_out(self, shown_by: Found) -> None:
         """Leaves out operations that are not needed to show a difference, the last ones first."""
-        operations = dict.fromkeys(operation for _, operation in found.difference.example.statements)
+        operations = dict.fromkeys(operation for _, operation in shown_by.difference.example.statements)
         for operation in [*operations][-2::-1]:
-            example = found.difference.example
-            shorter = replace(example, statements=tuple(one for one in example.statements if one[1] != operation))
+            example = shown_by.difference.example
+            kept = tuple(statement for statement in example.statements if statement[1] != operation)
+            shorter = replace(example, statements=kept)
             difference = self._alone(shorter)
-            if difference and difference.kind == found.difference.kind:
-                found.difference = difference
+            if difference and difference.kind == shown_by.difference.kind:
+                shown_by.difference = difference
 
     def _ask(self, pack: list[RandomProgram]) -> None:
         """Asks both implementations programs for one strategy, and notes what differs."""
-        joined = RandomProgram(pack[0].strategy, tuple(statement for one in pack for statement in one.statements))
-        mine, theirs = self._replies(joined) if len(pack) > 1 else (None, None)
-        if mine is None or theirs is None or _lost(mine, joined) or _lost(theirs, joined):
+        statements = tuple(statement for program in pack for statement in program.statements)
+        joined = RandomProgram(pack[0].strategy, statements)
+        expected, replied = self._replies(joined) if len(pack) > 1 else (None, None)
+        if expected is None or replied is None or _lost(expected, joined) or _lost(replied, joined):
             if len(pack) == 1:
                 self._differences[pack[0]] = self._alone(pack[0])
             else:
@@ -223,73 +226,74 @@ class Comparison:
                 self._ask(pack[len(pack) // 2:])
             return
         end = 0
-        for number, one in enumerate(pack, 1):
-            start, end = end, end + len(one.statements)
-            found, left_behind = first_difference(joined, mine, theirs, range(start, end), self._bitwise), False
-            if found and found.kind not in self._alike and not self._known(found.kind):
-                alone = self._alone(one)
+        for number, program in enumerate(pack, 1):
+            start, end = end, end + len(program.statements)
+            difference = first_difference(joined, expected, replied, range(start, end), self._bitwise)
+            left_behind = False
+            if difference and difference.kind not in self._alike and not self._known(difference.kind):
+                alone = self._alone(program)
                 left_behind = alone is None
-                found = alone or replace(found, kind=found.kind.after_others())
-            self._differences[one] = found
-            if found and (left_behind or "crash" in found.kind.difference) and number < len(pack):
+                difference = alone or replace(difference, kind=difference.kind.after_others())
+            self._differences[program] = difference
+            if difference and (left_behind or "crash" in difference.kind.difference) and number < len(pack):
                 # Nothing says that the implementation is still in order.
                 self._ask(pack[number:])
                 return
 
-    def _alone(self, one: RandomProgram) -> Difference | None:
+    def _alone(self, program: RandomProgram) -> Difference | None:
         """How two implementations differ on a program; None if they do not, or one of them does not run it."""
-        difference = self._difference(one)
+        difference = self._difference(program)
         if difference:
             self._alike.add(difference.kind)
         return difference
 
-    def _difference(self, one: RandomProgram) -> Difference | None:
-        mine, theirs = self._replies(one)
-        if {"skipped", "unsupported"} & {mine.outcome, theirs.outcome}:
-            self._not_run.add(one)
+    def _difference(self, program: RandomProgram) -> Difference | None:
+        expected, replied = self._replies(program)
+        if {"skipped", "unsupported"} & {expected.outcome, replied.outcome}:
+            self._not_run.add(program)
             return None
-        if _lost(theirs, one) and not _lost(mine, one):
-            mine, theirs = self._replies(one)  # On a busy machine a limit may have been reached once.
-        if mine.outcome or (_lost(theirs, one) and not _lost(mine, one)):
-            return self._crash(one, 0 if mine.outcome else 1)
-        return first_difference(one, mine, theirs, range(BEFORE, len(one.statements)), self._bitwise)
+        if _lost(replied, program) and not _lost(expected, program):
+            expected, replied = self._replies(program)  # On a busy machine a limit may have been reached once.
+        if expected.outcome or (_lost(replied, program) and not _lost(expected, program)):
+            return self._crash(program, 0 if expected.outcome else 1)
+        return first_difference(program, expected, replied, range(BEFORE, len(program.statements)), self._bitwise)
 
-    def _crash(self, one: RandomProgram, which: int) -> Difference:
+    def _crash(self, program: RandomProgram, which: int) -> Difference:
         """The first operation with which one of the two, the first or the second, has no answer any more."""
-        operations = [operation for _, operation in one.statements]
+        operations = [operation for _, operation in program.statements]
         ends = [i for i in range(1, len(operations)) if operations[i - 1] != operations[i]] + [len(operations)]
         least, most = 0, len(ends) - 1
         while least < most:
             middle = (least + most) // 2
-            beginning = replace(one, statements=one.statements[:ends[middle]])
+            beginning = replace(program, statements=program.statements[:ends[middle]])
             least, most = (least, middle) if _lost(self._replies(beginning)[which], beginning) else (middle + 1, most)
-        example = replace(one, statements=one.statements[:ends[least]])
+        example = replace(program, statements=program.statements[:ends[least]])
         replies = self._replies(example)
         why = _lost(replies[which], example) or "sometimes no answer"
-        kind = _class_of(one, operations[ends[least] - 1], f"{self.one.name}: {why}" if which == 0 else why)
+        kind = _class_of(program, operations[ends[least] - 1], f"{self.one.name}: {why}" if which == 0 else why)
         return Difference(kind, example, why)
 
-    def _replies(self, one: RandomProgram) -> tuple[Reply, Reply]:
-        mine = self.one.ask(one.program())
-        if mine.outcome:
-            return mine, Reply()
-        case = case_of(one, mine)
-        return mine, self.other.ask(program(case), case)
+    def _replies(self, asked: RandomProgram) -> tuple[Reply, Reply]:
+        expected = self.one.ask(asked.program())
+        if expected.outcome:
+            return expected, Reply()
+        case = case_of(asked, expected)
+        return expected, self.other.ask(program_of(case), case)
 
 
-def _lost(reply: Reply, one: RandomProgram) -> str:
+def _lost(reply: Reply, program: RandomProgram) -> str:
     """Why a reply lacks a result that was asked for; nothing if it has all of them."""
     if reply.outcome:
         return on_one_line(re.sub(r"\d+", "N", reply.message), 60)
-    observed = sum(not is_definition(source) for source, _ in one.statements)
+    observed = sum(not is_definition(source) for source, _ in program.statements)
     for answer in reply.answers:
         for result in answer.values() if len(answer) < observed else ():
             if isinstance(result, dict) and result.get("error") == "crash":
                 return on_one_line(str(result.get("message")), 60)
-    return "" if len(reply.answers) == size(one.strategy)[0] else "another number of answers"
+    return "" if len(reply.answers) == size(program.strategy)[0] else "another number of answers"
 
 
-def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements: range,
+def first_difference(program: RandomProgram, reference: Reply, replied: Reply, statements: range,
                      bitwise: bool = False) -> Difference | None:
     """The first of some statements on which two answers differ; none if the other one does not do it.
 
@@ -298,11 +302,11 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
     its order, and what the collective is does not matter.
     """
     refusal: Difference | None = None
-    broken, meeting = False, _place(one.strategy) in MEETING
-    pairs = [[comparable(answer, one.strategy) for answer in answers]
-             for answers in zip(mine.answers, theirs.answers, strict=True)]
+    broken, meeting = False, _place(program.strategy) in MEETING
+    pairs = [[comparable(answer, program.strategy) for answer in answers]
+             for answers in zip(reference.answers, replied.answers, strict=True)]
     for i in statements:
-        operation = one.statements[i][1] if i != BEFORE else "making the strategy"
+        operation = program.statements[i][1] if i != BEFORE else "making the strategy"
         collective = COLLECTIVE.search(operation) is not None
         for worker, (expected, found) in enumerate(pairs):
             if i not in expected and i not in found:
@@ -314,9 +318,9 @@ def first_difference(one: RandomProgram, mine: Reply, theirs: Reply, statements:
                 return refusal
             if not how or (how == ANOTHER_REFUSAL and refusal):
                 continue
-            said = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(found.get(i, NOTHING))
-            beginning = replace(one, statements=one.statements[:i + 1])
-            difference = Difference(_class_of(one, operation, how), beginning, said)
+            result = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(found.get(i, NOTHING))
+            beginning = replace(program, statements=program.statements[:i + 1])
+            difference = Difference(_class_of(program, operation, how), beginning, result)
             if how != ANOTHER_REFUSAL:
                 return difference
             refusal = difference
@@ -329,27 +333,27 @@ def _place(strategy: str) -> str:
     return strategy.partition(" ")[0] + (" 1" if workers * replicas == 1 else "")
 
 
-def _class_of(one: RandomProgram, operation: str, difference: str) -> Kind:
+def _class_of(program: RandomProgram, operation: str, difference: str) -> Kind:
     """The class of a difference; the strategy is that of the operation, which may not be that of the program."""
     name, _, place = operation.partition(" @ ")
-    return Kind(name, place or _place(one.strategy), difference)
+    return Kind(name, place or _place(program.strategy), difference)
 
 
 def _how(expected: Result, found: Result, bitwise: bool) -> str:
     """How two results differ, in a few words without their numbers; nothing if they do not."""
-    for _, one, other in places(expected, found, bitwise):
-        errors = _error(one), _error(other)
+    for _, wanted, actual in places(expected, found, bitwise):
+        errors = _error(wanted), _error(actual)
         if errors[1] == "raises unsupported":
             return UNSUPPORTED
         if any(errors):
             return f"{errors[1] or 'a result'} instead of {errors[0] or 'a result'}" if errors[0] != errors[1] \
                 else ANOTHER_REFUSAL
-        kinds = _kind(one), _kind(other)
+        kinds = _kind(wanted), _kind(actual)
         if kinds[0] != kinds[1]:
             return f"{kinds[1]} instead of {kinds[0]}"
-        if isinstance(one, dict) and isinstance(other, dict) and one.get("dtype") != other.get("dtype"):
-            return f"dtype {other['dtype']} instead of {one['dtype']}"
-        if isinstance(one, dict) and isinstance(other, dict) and one.get("shape") != other.get("shape"):
+        if isinstance(wanted, dict) and isinstance(actual, dict) and wanted.get("dtype") != actual.get("dtype"):
+            return f"dtype {actual['dtype']} instead of {wanted['dtype']}"
+        if isinstance(wanted, dict) and isinstance(actual, dict) and wanted.get("shape") != actual.get("shape"):
             return "another shape"
         return f"another {kinds[0]}"
     return ""
@@ -372,23 +376,23 @@ def _kind(result: Result) -> str:
 
 # A random program as a case of the chapters.
 
-def chapter(one: RandomProgram) -> Chapter:
+def chapter(program: RandomProgram) -> Chapter:
     """The chapter of a random program, without clauses."""
-    return Chapter("random", "", read(one.preamble, 1, 0), (), Path("random.md"))
+    return Chapter("random", "", read(program.preamble, 1, 0), (), Path("random.md"))
 
 
-def text(one: RandomProgram, answers: Sequence[Answer], all_results: bool = False) -> str:
+def text(program: RandomProgram, answers: Sequence[Answer], all_results: bool = False) -> str:
     """A program with the results of its statements, as it stands in a chapter.
 
     Args:
-        one: the program.
+        program: what was asked.
         answers: the results, of each worker.
         all_results: whether that of an assignment, None, is written as well.
     """
     lines = []
-    for i, (source, _) in enumerate(one.statements):
+    for i, (source, _) in enumerate(program.statements):
         lines.append(source.rstrip())
-        for worker, answer in enumerate(comparable(answer, one.strategy) for answer in answers):
+        for worker, answer in enumerate(comparable(answer, program.strategy) for answer in answers):
             if i in answer and (all_results or answer[i] is not None or _is_expression(source)):
                 lines.append(f"# {f'worker {worker}: ' if len(answers) > 1 else ''}{_written(answer[i])}")
         if source.endswith("\n"):
@@ -396,11 +400,11 @@ def text(one: RandomProgram, answers: Sequence[Answer], all_results: bool = Fals
     return "\n".join(lines)
 
 
-def case_of(one: RandomProgram, reply: Reply) -> Case:
+def case_of(program: RandomProgram, reply: Reply) -> Case:
     """A program as a case, whose results are those of a reply."""
-    example = read(text(one, reply.answers, all_results=True), first_line(one.preamble))
-    clause = Clause("random.program", "", "SHOULD", "", "", "silent", "", (one.strategy,), "", "", (example,), 1)
-    return Case(chapter(one), clause, example, one.strategy)
+    example = read(text(program, reply.answers, all_results=True), first_line(program.preamble))
+    clause = Clause("random.program", "", "SHOULD", "", "", "silent", "", (program.strategy,), "", "", (example,), 1)
+    return Case(chapter(program), clause, example, program.strategy)
 
 
 def _is_expression(source: str) -> bool:

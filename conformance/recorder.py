@@ -123,7 +123,7 @@ class Recorder:
         if isinstance(value, (list, tuple, set, dict)):
             return self._unwrapped_container(value)
         if isinstance(value, slice):
-            items = [self.unwrapped(one) for one in (value.start, value.stop, value.step)]
+            items = [self.unwrapped(end) for end in (value.start, value.stop, value.step)]
             return {"slice": [tree for tree, _ in items]}, slice(*(real for _, real in items))
         if isinstance(value, (FunctionType, functools.partial, MethodType, BuiltinMethodType)):
             recorded = _BODY.get().function(self._name(value))
@@ -168,14 +168,14 @@ class Recorder:
             nth = sum(body.replica == replica for body in recorded.bodies)
             body = Body((*recorded.key, replica, nth), replica, statement=self.statement)
             recorded.bodies.append(body)
-            mine = [Proxy(self, value, body.reference()) for value in args]
+            parameters = [Proxy(self, value, body.reference()) for value in args]
             named = {name: Proxy(self, value, body.reference()) for name, value in kwargs.items()}
-            body.parameters = [one._reference for one in mine]
-            body.keywords = {name: one._reference for name, one in named.items()}
+            body.parameters = [parameter._reference for parameter in parameters]
+            body.keywords = {name: parameter._reference for name, parameter in named.items()}
             before = state(function, self.names)
             token = _BODY.set(body)
             try:
-                returned = function(*mine, **named)
+                returned = function(*parameters, **named)
                 if inspect.isgenerator(returned):
                     return self._generated(returned, body)
                 body.settle()
@@ -217,7 +217,7 @@ class Recorder:
         assert isinstance(function, FunctionType)
         code = function.__code__
         if code not in self._codes:
-            same = sum(one.co_name == code.co_name for one in self._codes)
+            same = sum(known.co_name == code.co_name for known in self._codes)
             self._codes[code] = code.co_name + (f" {same + 1}" if same else "")
         return self._codes[code]
 
@@ -260,7 +260,7 @@ class Recorder:
             return self.do("method", "run", args, act, kwargs)
         finally:
             if (function := self.runs[number]) is not None and only is None:
-                there = {one.replica for one in function.bodies}
+                there = {body.replica for body in function.bodies}
                 self.missing += [(number, replica) for replica in _replicas(strategy) if replica not in there]
 
     # Blocks of `with`.
@@ -308,12 +308,12 @@ def _functions(tree: Tree) -> Iterator[Function]:
 def _numbers(value: list[int] | list[float]) -> Tree:
     """A list of numbers of one type, in short; None if it is not one."""
     kind = type(value[0]) if value else None
-    if kind not in (int, float) or any(type(one) is not kind for one in value):
+    if kind not in (int, float) or any(type(number) is not kind for number in value):
         return None
-    made = [results.to_integer(one) if isinstance(one, int) else results.to_real(one) for one in value]
-    if len(value) > 16 and not any(isinstance(one, str) for one in made):
+    made = [results.to_integer(number) if isinstance(number, int) else results.to_real(number) for number in value]
+    if len(value) > 16 and not any(isinstance(number, str) for number in made):
         step = value[1] - value[0]
-        if all(value[0] + i * step == one for i, one in enumerate(value)):
+        if all(value[0] + i * step == number for i, number in enumerate(value)):
             return {"range": [results.number(value[0]), results.number(step), len(value)]}
     return {"ints" if kind is int else "floats": made}
 
@@ -329,16 +329,16 @@ def _replicas(strategy: Any) -> list[int]:
 
 def state(function: object, names: Mapping[str, object]) -> list[object]:
     """What a function could change in objects of the program's own, as their ids; none of an object made here."""
-    found: list[object] = []
+    ids: list[object] = []
     seen: set[int] = set()
 
     def look(value: object) -> None:
-        found.append(id(value))
+        ids.append(id(value))
         if id(value) in seen or isinstance(value, (Proxy, ModuleType, type)):
             return
         seen.add(id(value))
         if isinstance(value, (list, tuple, set, dict)):
-            found.append(len(value))
+            ids.append(len(value))
             for item in [*value.keys(), *value.values()] if isinstance(value, dict) else value:
                 look(item)
         elif isinstance(value, functools.partial):
@@ -361,7 +361,7 @@ def state(function: object, names: Mapping[str, object]) -> list[object]:
 
     for name, value in names.items():
         if not name.startswith("__"):
-            found.append(id(name))
+            ids.append(id(name))
             look(value)
     look(function)
-    return found
+    return ids

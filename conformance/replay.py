@@ -157,7 +157,7 @@ class _Interpreter:
     def _steps(self, steps: Sequence[Step], scope: _Scope) -> None:
         for step in steps:
             try:
-                found = self._step(step, scope)
+                result = self._step(step, scope)
             except Exception as error:
                 if "raises" not in step or isinstance(error, Diverged):
                     raise
@@ -166,15 +166,15 @@ class _Interpreter:
                 continue
             if "raises" in step:
                 raise Diverged(f"does not raise {step['raises']}")
-            if "is" in step and (difference := next(differences(step["is"], self._adapter.observe(found)), None)):
+            if "is" in step and (difference := next(differences(step["is"], self._adapter.observe(result)), None)):
                 raise Diverged(difference)
-            self._store(step, found, scope)
+            self._store(step, result, scope)
 
-    def _store(self, step: Step, found: object, scope: _Scope) -> None:
+    def _store(self, step: Step, result: object, scope: _Scope) -> None:
         if "id" in step:
-            scope.values[step["id"]] = found
+            scope.values[step["id"]] = result
         if "keep" in step:
-            self._kept[step["keep"]] = found
+            self._kept[step["keep"]] = result
 
     def _step(self, step: Step, scope: _Scope) -> Any:
         if "with" in step:
@@ -184,8 +184,8 @@ class _Interpreter:
             return entered
         if "raise" in step:
             raise _RAISED[step["raise"]]("raised by the program")
-        args = [self._value(one, scope) for one in step.get("args", [])]
-        kwargs = {name: self._value(one, scope) for name, one in step.get("kwargs", {}).items()}
+        args = [self._value(argument, scope) for argument in step.get("args", [])]
+        kwargs = {name: self._value(argument, scope) for name, argument in step.get("kwargs", {}).items()}
         if "call" in step:
             called: Any = step["call"]
             function = self._named(called) if isinstance(called, str) else self._value(called, scope)
@@ -210,7 +210,7 @@ class _Interpreter:
         if "named" in tree:
             key = (tree["named"], *tree["fields"])
             kind: Any = self._kinds.setdefault(key, namedtuple(key[0], key[1:]))
-            return kind(*(self._value(one, scope) for one in tree["fields"].values()))
+            return kind(*(self._value(field, scope) for field in tree["fields"].values()))
         (form, content), = tree.items()
         if form == "ref":
             return scope.find(content)
@@ -228,17 +228,17 @@ class _Interpreter:
             first, step, count = self._value(content[0], scope), self._value(content[1], scope), content[2]
             return [first + i * step for i in range(count)]
         if form == "dict":
-            return {key: self._value(one, scope) for key, one in content.items()}
+            return {key: self._value(item, scope) for key, item in content.items()}
         if form == "pairs":
-            return {self._value(key, scope): self._value(one, scope) for key, one in content}
-        return _CONTAINERS[form]([self._value(one, scope) for one in content])
+            return {self._value(key, scope): self._value(item, scope) for key, item in content}
+        return _CONTAINERS[form]([self._value(item, scope) for item in content])
 
     def _named(self, name: str) -> Any:
         first, *rest = name.split(".")
-        found = self._names[first] if first in self._names else getattr(builtins, first)
+        value = self._names[first] if first in self._names else getattr(builtins, first)
         for part in rest:
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
 
     def _function(self, recorded: Function, scope: _Scope) -> Callable[..., object]:
         bodies = recorded["bodies"]
@@ -284,9 +284,9 @@ class _Interpreter:
 
 
 def _array(tree: Mapping[str, Any]) -> Any:
-    data = [complex(*map(float, one)) if isinstance(one, list) else float(one) if isinstance(one, str)
-            and "float" in tree["dtype"] else int(one) if isinstance(one, str) and "int" in tree["dtype"] else one
-            for one in tree["data"]]
+    data = [complex(*map(float, number)) if isinstance(number, list) else float(number) if isinstance(number, str)
+            and "float" in tree["dtype"] else int(number) if isinstance(number, str) and "int" in tree["dtype"]
+            else number for number in tree["data"]]
     return np.array(data, None if tree["dtype"] == "string" else tree["dtype"]).reshape(tree["shape"])
 
 
@@ -307,8 +307,8 @@ def _write(path: str, text: str) -> None:
 
 
 _NUMBERS: dict[str, Callable[[Any], Any]] = {
-    "int": integer, "float": real, "ints": lambda found: list(map(integer, found)),
-    "floats": lambda found: list(map(real, found)), "complex": lambda found: complex(*map(float, found))}
+    "int": integer, "float": real, "ints": lambda written: list(map(integer, written)),
+    "floats": lambda written: list(map(real, written)), "complex": lambda written: complex(*map(float, written))}
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "list": list, "tuple": tuple, "set": set, "slice": lambda items: slice(*items)}
 _RAISED = {"value": ValueError, "type": TypeError, "context": RuntimeError, "lookup": LookupError,

@@ -137,36 +137,36 @@ def emitted(program: Body, statements: list[tuple[int, int, Tree]]) -> list[dict
     emission.number(program, 0)
     done, start = [], 0
     for number, end, value in statements:
-        one: dict[str, object] = {"statement": number}
+        entry: dict[str, object] = {"statement": number}
         if end > start:
-            one["steps"] = [emission.step(step, program) for step in program.steps[start:end]]
+            entry["steps"] = [emission.step(step, program) for step in program.steps[start:end]]
         if value is not NOTHING:
-            one["value"] = emission.tree(value, program.key)
-        if len(one) > 1:
-            done.append(one)
+            entry["value"] = emission.tree(value, program.key)
+        if len(entry) > 1:
+            done.append(entry)
         start = end
     return done
 
 
 def share(body: Body) -> None:
-    """Gives every replica's copy of a function the bodies that it would have.
+    """Gives the bodies of the function that was called to the functions that other replicas passed in its place.
 
-    Where each replica passes a function of the same name at the same place, as to `merge_call`, and one of them is
-    called here, another implementation may call another.
+    Where every replica passes a function of its own, as to `merge_call`, refdist calls one of them, and another
+    implementation may call another: the trace must then tell it what that one does.
     """
     for function in _functions(body):
         for inner in function.bodies:
             share(inner)
         by_place: dict[Key, list[Function]] = {}
         for inner in function.bodies:
-            for one in _functions(inner):
-                by_place.setdefault((*one.key[len(inner.key):], one.name), []).append(one)
+            for copied in _functions(inner):
+                by_place.setdefault((*copied.key[len(inner.key):], copied.name), []).append(copied)
         for same in by_place.values():
-            donor = next((one for one in same if one.bodies and not one.exact), None)
-            for one in same:
-                if donor is not None and not one.bodies:
-                    moved = _Move(donor.key[:-1], one.key[:-1])
-                    one.bodies = [moved.body(inner) for inner in donor.bodies]
+            donor = next((copied for copied in same if copied.bodies and not copied.exact), None)
+            for copied in same:
+                if donor is not None and not copied.bodies:
+                    moved = _Move(donor.key[:-1], copied.key[:-1])
+                    copied.bodies = [moved.body(inner) for inner in donor.bodies]
 
 
 class _Move:
@@ -176,18 +176,18 @@ class _Move:
         self._start, self._to = start, to
 
     def body(self, body: Body) -> Body:
-        return Body(self._key(body.key), body.replica, [self._reference(one) for one in body.parameters],
-                    {name: self._reference(one) for name, one in body.keywords.items()},
-                    [self._step(one) for one in body.steps], self._tree(body.returns))
+        return Body(self._key(body.key), body.replica, [self._reference(reference) for reference in body.parameters],
+                    {name: self._reference(reference) for name, reference in body.keywords.items()},
+                    [self._step(step) for step in body.steps], self._tree(body.returns))
 
     def _key(self, key: Key) -> Key:
         return (*self._to, *key[len(self._start):]) if key[:len(self._start)] == self._start else key
 
-    def _reference(self, one: Reference) -> Reference:
-        return Reference(self._key(one.key), self._key(one.owner))
+    def _reference(self, reference: Reference) -> Reference:
+        return Reference(self._key(reference.key), self._key(reference.owner))
 
     def _step(self, step: Step) -> Step:
-        inner = None if step.inner is None else [self._step(one) for one in step.inner]
+        inner = None if step.inner is None else [self._step(inside) for inside in step.inner]
         what = {name: self._tree(value) for name, value in step.what.items()}
         return Step(self._reference(step.reference), what, inner, step.seen, step.raises)
 
@@ -195,15 +195,15 @@ class _Move:
         if isinstance(tree, Reference):
             return self._reference(tree)
         if isinstance(tree, Function):
-            return Function(self._key(tree.key), tree.name, [self.body(one) for one in tree.bodies], tree.exact)
+            return Function(self._key(tree.key), tree.name, [self.body(inner) for inner in tree.bodies], tree.exact)
         if isinstance(tree, dict):
             return {key: self._tree(value) for key, value in tree.items()}
         return [self._tree(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def _functions(body: Body) -> list[Function]:
-    return [one for tree in [*(step.what for step in _all(body.steps)), body.returns] for one in _leaves(tree)
-            if isinstance(one, Function)]
+    return [leaf for tree in [*(step.what for step in _all(body.steps)), body.returns] for leaf in _leaves(tree)
+            if isinstance(leaf, Function)]
 
 
 class _Emission:
@@ -218,21 +218,21 @@ class _Emission:
     def find(self, body: Body, more: Iterable[Tree] = ()) -> None:
         """Finds out which values are used, and which of them outside of their body."""
         for tree in [*(step.what for step in _all(body.steps)), body.returns, *more]:
-            for one in _leaves(tree):
-                if isinstance(one, Function):
-                    for inner in one.bodies:
+            for leaf in _leaves(tree):
+                if isinstance(leaf, Function):
+                    for inner in leaf.bodies:
                         self.find(inner)
                 else:
-                    self._used.add(one.key)
-                    if one.owner != body.key[:len(one.owner)]:
-                        self._kept.setdefault(one.key, len(self._kept))
+                    self._used.add(leaf.key)
+                    if leaf.owner != body.key[:len(leaf.owner)]:
+                        self._kept.setdefault(leaf.key, len(self._kept))
 
     def number(self, body: Body, start: int) -> None:
         """Gives numbers to the values of a body, then, from there on, to those of each body inside it."""
         references = [*body.parameters, *body.keywords.values(), *(step.reference for step in _all(body.steps))]
-        for one in references:
-            if one.key in self._used:
-                self._numbers[one.key] = start
+        for reference in references:
+            if reference.key in self._used:
+                self._numbers[reference.key] = start
                 start += 1
         for tree in [*(step.what for step in _all(body.steps)), body.returns]:
             for function in _leaves(tree):
@@ -244,7 +244,7 @@ class _Emission:
         done: dict[str, object] = {key: self.tree(value, body.key) for key, value in step.what.items()
                                    if key not in ("args", "kwargs") or value}
         if step.inner is not None:
-            done["steps"] = [self.step(one, body) for one in step.inner]
+            done["steps"] = [self.step(inside, body) for inside in step.inner]
         if step.reference.key in self._numbers:
             done["id"] = self._numbers[step.reference.key]
         if step.reference.key in self._kept:
@@ -279,11 +279,11 @@ class _Emission:
     def _body(self, body: Body) -> dict[str, object]:
         done: dict[str, object] = {}
         if body.parameters:
-            done["parameters"] = [self._parameter(one) for one in body.parameters]
+            done["parameters"] = [self._parameter(parameter) for parameter in body.parameters]
         if body.keywords:
-            done["keywords"] = {name: self._parameter(one) for name, one in body.keywords.items()}
-        if kept := {str(self._kept[one.key]): self._numbers[one.key]
-                    for one in [*body.parameters, *body.keywords.values()] if one.key in self._kept}:
+            done["keywords"] = {name: self._parameter(parameter) for name, parameter in body.keywords.items()}
+        if kept := {str(self._kept[reference.key]): self._numbers[reference.key]
+                    for reference in [*body.parameters, *body.keywords.values()] if reference.key in self._kept}:
             done["keep"] = kept
         if body.steps:
             done["steps"] = [self.step(step, body) for step in body.steps]

@@ -114,13 +114,13 @@ def report(folder: Path, package: str, selection: Sequence[str], adapter: str = 
     if changed:
         python = environment(folder / "env", package)
         asked = changed if before["clauses"] or chapters else []
-        found = folder / "report" / "report.json"
-        found.unlink(missing_ok=True)
+        written = folder / "report" / "report.json"
+        written.unlink(missing_ok=True)
         done = subprocess.run([*SUITE, "--adapter", adapter, "--python", str(python), *selection,
                                *(part for name in asked for part in ("--clause", name)),
-                               "--tb=no", "--report", str(found.parent)], stdout=subprocess.PIPE, text=True)
-        if found.exists():
-            [new] = json.loads(found.read_text())["implementations"].values()
+                               "--tb=no", "--report", str(written.parent)], stdout=subprocess.PIPE, text=True)
+        if written.exists():
+            [new] = json.loads(written.read_text())["implementations"].values()
             rows |= {row["case"]: row for row in new}
         elif done.returncode != NOTHING_SELECTED:
             raise Impossible(f"{package}: the suite ended with exit status {done.returncode}\n{done.stdout}")
@@ -138,16 +138,17 @@ def _level(selection: Sequence[str]) -> str | None:
 
 def _clauses(level: str | None, chapters: Sequence[str]) -> dict[str, str]:
     """For each clause of a level, of these chapters or of all, a digest of its programs and of what is expected."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for chapter in load():
         preamble = chapter.preamble.source if chapter.preamble else ""
         for clause in chapter.clauses:
             if (level and clause.level.lower() != level) or (chapters and chapter.name not in chapters):
                 continue
-            programs = [[(one.source, one.expectations) for one in example.statements] for example in clause.examples]
+            programs = [[(statement.source, statement.expectations) for statement in example.statements]
+                        for example in clause.examples]
             text = repr((preamble, clause.strategies, programs, [example.parameters for example in clause.examples]))
-            found[clause.name] = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return found
+            digests[clause.name] = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return digests
 
 
 def environment(folder: Path, package: str) -> Path:
@@ -186,7 +187,8 @@ def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons
                   "A case is a program, which its clause shows; what came of it before and after is beside it.", WIDTH)]
     known, used = _read(reasons), set[_Reason | None]()
     for before, after in pairwise(versions):
-        changes = _changes(reports[before], reports[after], [one for one in known if one.version == _minor(after)])
+        reasons_of = [reason for reason in known if reason.version == _minor(after)]
+        changes = _changes(reports[before], reports[after], reasons_of)
         if changes:
             parts.append(f"\n### From {_minor(before)} to {_minor(after)}")
         for why, lines in changes.items():
@@ -194,9 +196,9 @@ def page(reports: Mapping[str, Sequence[Row]], selection: Sequence[str], reasons
                       "| case | before | after |", "| --- | --- | --- |", *lines]
         used |= changes.keys()
     run = {row["case"] for rows in reports.values() for row in rows}
-    for one in known:
-        if one.version in map(_minor, versions[1:]) and one not in used and any(map(one.is_of, run)):
-            raise ValueError(f"{REASONS.name}: {' | '.join(one)}: no case changed so")
+    for reason in known:
+        if reason.version in map(_minor, versions[1:]) and reason not in used and any(map(reason.is_of, run)):
+            raise ValueError(f"{REASONS.name}: {' | '.join(reason)}: no case changed so")
     return "\n".join(parts) + "\n"
 
 
@@ -229,22 +231,22 @@ def _failures(rows: Sequence[Row]) -> Iterator[str]:
             judged.setdefault(row["clause"], []).append(row)
     for clause, asked in judged.items():
         if failed := [row for row in asked if row["outcome"] != "passed"]:
-            told = _told(failed[0]).replace("|", "\\|")
-            yield f"| [{clause}]({_link(failed[0])}) | {len(failed)} of {len(asked)} | {told} |"
+            outcome = _told(failed[0]).replace("|", "\\|")
+            yield f"| [{clause}]({_link(failed[0])}) | {len(failed)} of {len(asked)} | {outcome} |"
 
 
 def _changes(before: Sequence[Row], after: Sequence[Row],
              reasons: Sequence[_Reason]) -> dict[_Reason | None, list[str]]:
     """The lines of the cases with another outcome, by the reason."""
-    found = dict[_Reason | None, list[str]]()
+    lines = dict[_Reason | None, list[str]]()
     old = {row["case"]: row for row in before}
     for row in after:
         case = row["case"]
         if case in old and old[case]["outcome"] != row["outcome"]:
             cells = [f"[{case}]({_link(row)})", _told(old[case]), _told(row)]
             line = "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-            found.setdefault(next((one for one in reasons if one.is_of(case)), None), []).append(line)
-    return found
+            lines.setdefault(next((reason for reason in reasons if reason.is_of(case)), None), []).append(line)
+    return lines
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -260,13 +262,15 @@ def _link(row: Row) -> str:
 
 
 def _totals(reports: Mapping[str, Sequence[Row]], of: str = "version") -> Iterator[str]:
-    outcomes = [one for one in OUTCOMES if any(row["outcome"] == one for rows in reports.values() for row in rows)]
-    levels = [level for level in LEVELS if any(row["level"] == level for rows in reports.values() for row in rows)]
+    there = {(row["level"], row["outcome"]) for rows in reports.values() for row in rows}
+    levels = [level for level in LEVELS if any(level == of_row for of_row, _ in there)]
+    outcomes = [outcome for outcome in OUTCOMES if any(outcome == of_row for _, of_row in there)]
     yield f"| {of} | " + " | ".join(f"{level} {outcome}" for level in levels for outcome in outcomes) + " |"
     yield "| --- |" + " ---: |" * (len(levels) * len(outcomes))
     for name, rows in reports.items():
         counts = Counter((row["level"], row["outcome"]) for row in rows)
-        yield f"| {name} | " + " | ".join(str(counts[level, one]) for level in levels for one in outcomes) + " |"
+        cells = [str(counts[level, outcome]) for level in levels for outcome in outcomes]
+        yield f"| {name} | " + " | ".join(cells) + " |"
 
 
 def _told(row: Row) -> str:
@@ -278,11 +282,11 @@ def _told(row: Row) -> str:
 
 
 def _read(text: str) -> list[_Reason]:
-    found = []
+    reasons = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             parts = [part.strip() for part in line.split("|", 2)]
             if len(parts) != 3 or not all(parts):
                 raise ValueError(f"{REASONS.name}:{number}: {line!r} is not `cases | version | why`")
-            found.append(_Reason(*parts))
-    return found
+            reasons.append(_Reason(*parts))
+    return reasons

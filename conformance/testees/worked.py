@@ -42,16 +42,16 @@ def expect(right: object, error: type[Exception], message: str) -> None:
 
 def form(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: form(one) for key, one in value.items()}
+        return {key: form(item) for key, item in value.items()}
     return [type(value), *map(form, value)] if isinstance(value, (list, tuple)) else None
 
 
 def mapped(function: Callable[..., Any], *values: Any) -> Any:
     """A structure with the function of the leaves of several structures."""
     first = values[0]
-    expect(all(form(one) == form(first) for one in values), ValueError, "the structures differ")
+    expect(all(form(value) == form(first) for value in values), ValueError, "the structures differ")
     if isinstance(first, dict):
-        return {key: mapped(function, *(one[key] for one in values)) for key in first}
+        return {key: mapped(function, *(value[key] for value in values)) for key in first}
     if isinstance(first, (list, tuple)):
         return type(first)([mapped(function, *items) for items in zip(*values, strict=True)])
     return function(*values)
@@ -60,7 +60,7 @@ def mapped(function: Callable[..., Any], *values: Any) -> Any:
 def regrouped(results: Sequence[Any]) -> Any:
     """What the replicas have as one structure; what is the same object on all of them remains that object."""
     def together(*parts: Any) -> Any:
-        same = all(one is parts[0] for one in parts) and not isinstance(parts[0], ARRAY)
+        same = all(part is parts[0] for part in parts) and not isinstance(parts[0], ARRAY)
         return parts[0] if same else PerReplica(*parts)
 
     return results[0] if len(results) == 1 else mapped(together, *results)
@@ -68,16 +68,16 @@ def regrouped(results: Sequence[Any]) -> Any:
 
 def array(value: Any, dtype: Any = None) -> Any:
     expect(not isinstance(value, PerReplica), TypeError, "a value of several replicas is not an array")
-    found = np.array(value, dtype)
-    expect(found.dtype.kind != "O", ValueError, "neither numbers, bools nor texts")
-    expect(found.dtype.kind != "U", NotImplementedError, "arrays of texts")
-    short = {"i": np.int32, "f": np.float32}.get(found.dtype.kind)
-    return found if dtype or isinstance(value, ARRAY) or not short else found.astype(short)
+    result = np.array(value, dtype)
+    expect(result.dtype.kind != "O", ValueError, "neither numbers, bools nor texts")
+    expect(result.dtype.kind != "U", NotImplementedError, "arrays of texts")
+    short = {"i": np.int32, "f": np.float32}.get(result.dtype.kind)
+    return result if dtype or isinstance(value, ARRAY) or not short else result.astype(short)
 
 
 def joined(parts: Sequence[Any], axis: Any, join: Callable[..., Any] = np.concatenate) -> Any:
     expect(not isinstance(axis, (list, tuple)), NotImplementedError, "several axes")
-    expect(len({one.dtype for one in parts}) == 1, ValueError, "the dtypes differ")
+    expect(len({part.dtype for part in parts}) == 1, ValueError, "the dtypes differ")
     return join(parts, operator.index(axis))
 
 
@@ -111,7 +111,7 @@ class Run:
                 expect(all(self.calls), RuntimeError, "a replica does not come to the call of the others")
                 names, arguments, values, functions = zip(*self.calls, strict=True)
                 expect(len(set(names)) == 1, RuntimeError, "the replicas are in different calls")
-                expect(all(one == arguments[0] for one in arguments), ValueError, "their arguments differ")
+                expect(all(given == arguments[0] for given in arguments), ValueError, "their arguments differ")
                 self.found = functions[0](values)
         except Exception as error:
             self.found = error
@@ -124,8 +124,8 @@ class Strategy:
         self.num_replicas_in_sync, self._lone, self.kind = replicas, kind in ("Default", "OneDevice"), kind
 
     def _across(self) -> None:
-        mine = now().strategy is self and now().replica_id_in_sync_group is None
-        expect(mine or now() is ENTERED.get()[0], RuntimeError, "in a replica or another scope")
+        between_runs = now().strategy is self and now().replica_id_in_sync_group is None
+        expect(between_runs or now() is ENTERED.get()[0], RuntimeError, "in a replica or another scope")
 
     def scope(self) -> Any:
         self._across()
@@ -202,10 +202,10 @@ class ReplicaContext:
     def _meet(self, name: str, argument: Any, value: Any, combine: Callable[[Any], Any]) -> Any:
         expect(now() is self, RuntimeError, "this is not the replica that runs")
         i = self.replica_id_in_sync_group or 0
-        found = self._run.meet(i, (name, argument, value, combine))
-        if isinstance(found, Exception):
-            raise found
-        return found[i]
+        results = self._run.meet(i, (name, argument, value, combine))
+        if isinstance(results, Exception):
+            raise results
+        return results[i]
 
     def _collective(self, name: str, argument: Any, value: Any, options: Any, combine: Callable[[Any], Any]) -> Any:
         expect(options is None, TypeError, "there are no options here")
@@ -262,9 +262,9 @@ class Program:
 
     def steps(self, steps: Any, values: dict[Any, Any]) -> None:
         for step in steps:
-            found = self.step(step, values)
-            expect(step.get("is", told(found)) == told(found), Exception, f"not as in {step}")
-            values[step.get("id")] = self.kept[step.get("keep")] = found
+            result = self.step(step, values)
+            expect(step.get("is", told(result)) == told(result), Exception, f"not as in {step}")
+            values[step.get("id")] = self.kept[step.get("keep")] = result
 
     def step(self, step: Any, values: dict[Any, Any]) -> Any:
         expect("raises" not in step, NotImplementedError, "programs that catch exceptions")
@@ -274,8 +274,8 @@ class Program:
             with self.value(step["with"], values) as values[step.get("id")]:
                 self.steps(step["steps"], values)
             return values[step.get("id")]
-        args = [self.value(one, values) for one in step.get("args", [])]
-        kwargs = {name: self.value(one, values) for name, one in step.get("kwargs", {}).items()}
+        args = [self.value(argument, values) for argument in step.get("args", [])]
+        kwargs = {name: self.value(argument, values) for name, argument in step.get("kwargs", {}).items()}
         if "call" in step:
             called = {"name": step["call"]} if isinstance(step["call"], str) else step["call"]
             return self.value(called, values)(*args, **kwargs)
@@ -291,21 +291,21 @@ class Program:
         if kind in known and content in known[kind]:
             return known[kind][content]
         if kind in ("ints", "floats"):
-            return [self.value({kind[:-1]: one}, values) for one in content]
+            return [self.value({kind[:-1]: item}, values) for item in content]
         if kind in ("list", "tuple"):
-            return {"list": list, "tuple": tuple}[kind](self.value(one, values) for one in content)
+            return {"list": list, "tuple": tuple}[kind](self.value(item, values) for item in content)
         if kind == "dict":
-            return {key: self.value(one, values) for key, one in content.items()}
+            return {key: self.value(item, values) for key, item in content.items()}
         if kind == "function":
             return self.function(content["name"], list(content["bodies"]), values)
         expect(kind in ("literal", "int", "float"), NotImplementedError, f"the value {tree}")
-        found = content if kind == "literal" else {"int": int, "float": float}[kind](content)
-        return self.literals.setdefault((kind, found), found)
+        literal = content if kind == "literal" else {"int": int, "float": float}[kind](content)
+        return self.literals.setdefault((kind, literal), literal)
 
     def function(self, name: str, bodies: list[Any], outer: dict[Any, Any]) -> Callable[..., Any]:
         def function(*args: Any, **kwargs: Any) -> Any:
             i = now().replica_id_in_sync_group
-            body: Any = next((one for one in list(bodies) if one.get("replica", i) == i), None)
+            body: Any = next((candidate for candidate in list(bodies) if candidate.get("replica", i) == i), None)
             expect(body is not None, Exception, f"{name} is called once more than expected")
             if "replica" in body:
                 bodies.remove(body)
@@ -322,10 +322,10 @@ class Program:
         return function
 
 
-def number(one: Any) -> Any:
+def number(value: Any) -> Any:
     """A number as an element: JSON has no NaN, infinity and negative zero, and few readers long integers."""
-    special = isinstance(one, float) and (not np.isfinite(one) or str(one) == "-0.0")
-    return str(one) if special or (isinstance(one, int) and abs(one) > 2**53) else one
+    special = isinstance(value, float) and (not np.isfinite(value) or str(value) == "-0.0")
+    return str(value) if special or (isinstance(value, int) and abs(value) > 2**53) else value
 
 
 def told(value: Any) -> Any:
@@ -333,14 +333,14 @@ def told(value: Any) -> Any:
     if type(value) in (int, float):
         return {type(value).__name__: number(value)}
     if isinstance(value, ARRAY):
-        data = [number(one) for one in np.asarray(value).ravel().tolist()]
+        data = [number(element) for element in np.asarray(value).ravel().tolist()]
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, PerReplica):
         return {"per_replica": list(map(told, value.parts))}
     if isinstance(value, (list, tuple)):
         return {type(value).__name__: list(map(told, value))}
     if isinstance(value, dict):
-        return {"dict": {key: told(one) for key, one in value.items()}}
+        return {"dict": {key: told(item) for key, item in value.items()}}
     return value if value is None or isinstance(value, (bool, str)) else {"object": type(value).__name__}
 
 
