@@ -41,8 +41,8 @@ def reduced(value: Callable[[int], Any], op: str = "SUM", times: int = 3) -> lis
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_replica_that_brings_it_is_named_once_for_a_line(op: str, bad: float, word: str, dtype: Any) -> None:
     [message] = reduced(lambda i: np.array([1, bad if i == 2 else 1], dtype), op)
-    assert message.startswith(f"[RD42] all_reduce: replica 2 brings {word}, the first at [1] of replica 2's array")
-    assert "what the other replicas bring is finite" in message
+    assert message.startswith(f"[RD42] all_reduce: replica 2 contributes {word}, the first at [1] of replica 2's array")
+    assert "what the other replicas contribute is finite" in message
 
 
 @pytest.mark.parametrize(("bad", "ignored", "silent"), [
@@ -61,7 +61,7 @@ def test_the_rows_of_the_replica_are_told() -> None:
             strategy.reduce("MEAN", losses, axis=None)
 
     [message] = warnings_of(program)
-    assert "[RD42] a reduction outside replicas: replica 1 brings NaN; the last batch gave it 0 rows" in message
+    assert "[RD42] a reduction outside replicas: replica 1 contributes NaN; the last batch gave it no rows" in message
 
 
 def test_an_element_without_arrays_has_no_rows_to_count() -> None:
@@ -76,7 +76,7 @@ def test_an_update_of_a_variable_is_looked_at_too() -> None:
         strategy.run(lambda: v.assign_add(np.float32(np.inf) if number() else np.float32(0)))
 
     [message] = warnings_of(program)
-    assert "[RD42] assign_add of variable Variable:0: replica 1 brings infinity" in message
+    assert "[RD42] assign_add of variable Variable:0: replica 1 contributes infinity" in message
 
 
 @pytest.mark.parametrize(("dtype", "part", "total"), [
@@ -112,4 +112,4 @@ def test_a_worker_tells_of_its_own_replicas() -> None:
 
     with warnings.catch_warnings(record=True):
         message = warnings_of(lambda: refdist.simulate_workers(program, 2, 2))
-    assert [one.partition(";")[0] for one in message] == ["[RD42] all_reduce: replica 3 brings NaN"]
+    assert [one.partition(";")[0] for one in message] == ["[RD42] all_reduce: replica 3 contributes NaN"]

@@ -1,8 +1,8 @@
-"""What is remarked on in the numbers that replicas bring together, without being asked: each once for a line.
+"""What is remarked on in the numbers that replicas contribute, without being asked: each once for a line.
 
 A sum that is finite had finite parts.  So only the sum is looked at, which is one pass over one array where the sum
-itself was one over those of all replicas; who brought what, and whether any row was behind it, is found out afterwards.
-Integers are added a second time in 64 bits, or in floats where they have 64 themselves.
+itself was one over those of all replicas; who contributed what, and whether any row was behind it, is found out
+afterwards.  Integers are added a second time in 64 bits, or in floats where they have 64 themselves.
 
 Floats that overflow while they are added, NumPy warns of (`array/float_errors`), and where a program ignores that, with
 `np.errstate(over="ignore")`, nothing is said of infinity here; nor of NaN where it ignores what is invalid.  Arrays
@@ -57,7 +57,7 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     dense = [np.asarray(getattr(part, "values", part)) for part in parts]
     having = [i for i, part in enumerate(dense) if not np.isfinite(part).all()]
     if not having:
-        return  # the sum has overflowed, which NumPy warns of, or another worker brings it
+        return  # the sum has overflowed, which NumPy warns of, or another worker contributes it
     part = dense[having[0]]
     nan = bool(np.isnan(part).any())
     if np.geterr()["invalid" if nan else "over"] == "ignore":
@@ -65,11 +65,12 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     index = [int(i) for i in np.argwhere(np.isnan(part) if nan else ~np.isfinite(part))[0]]
     where = f", the first at {index} of replica {first + having[0]}'s array" if index else ""
     rows = journal.rows.value
-    told = f"; the last batch gave it {errors.counted(rows[having[0]], 'row')}" if len(rows) == len(parts) else ""
+    # Whether any other number of rows has to do with it nobody knows; of no rows the mean is NaN.
+    no_rows = "; the last batch gave it no rows" if len(rows) == len(parts) and not rows[having[0]] else ""
     who = f"replica{'s' if len(having) > 1 else ''} {', '.join(str(first + i) for i in having)}"
-    rest = "" if len(having) == len(parts) else "; what the other replicas bring is finite"
-    _warn("RD42", call, f"{who} {'brings' if len(having) == 1 else 'bring'} {'NaN' if nan else 'infinity'}{where}{told}"
-                        f"{rest}")
+    others = "" if len(having) == len(parts) else "; what the other replicas contribute is finite"
+    _warn("RD42", call, f"{who} {'contributes' if len(having) == 1 else 'contribute'} {'NaN' if nan else 'infinity'}"
+                        f"{where}{no_rows}{others}")
 
 
 def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
