@@ -28,11 +28,11 @@ $(VENV)/.made: setup.cfg setup.py
 demo: $(VENV)/.made
 	$(BIN)/python examples/digits.py --replicas 4
 
-# All tests; about twenty minutes on two cores, beside other work.
+# All tests; about a quarter of an hour on two cores, beside other work.
 test: $(VENV)/.made
 	$(BIN)/python $(PYTEST)
 
-# For the daily loop, about four minutes on two cores: every case of the specification, and the tests that
+# For the daily loop, 90 seconds on two cores: every case of the specification, and the tests that
 # start no processes.
 check: $(VENV)/.made
 	$(BIN)/python $(PYTEST) -x -m "not slow and not worlds"
