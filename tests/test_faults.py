@@ -95,6 +95,7 @@ ROWS = [
         (70, (ABSENT, UNKNOWN))),
     Row("early absent", 70, (ABSENT, r"\[workers 0, 2\] worker 1 \(process \d+\) has not made its strategy"),
         (70, (ABSENT, UNKNOWN))),
+    Row("early stop in MPI", 70, (ABSENT, r"\[workers 0, 2\] worker 1 \(process \d+\) is stopped")),
     Row("supervisor", 137, (LOST.format(r"the supervisor of worker 1 \(process \d+\) was killed"),), (9, ())),
     Row("proxy", 137, (LOST.format(PROXY),), (-9, (LOST.format(PROXY),))),
     Row("mpiexec", 137, (LOST.format(r"mpiexec \(process \d+\) (was killed by SIGKILL|died)"),), (-9, ())),
@@ -144,7 +145,8 @@ OPENMPI_PLAIN: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "abort": (3, ()),
     "shape": (70, (r"\[worker \d\] .*\[RD04\] all_reduce .* worker 1 with shape \(4,\)",)),
     "early raise": (1, ("^KeyError: 'the rows of May",)),
-    **dict.fromkeys(("early kill", "early os._exit", "early return", "early absent"), (1, TOO_LATE)),
+    **dict.fromkeys(("early kill", "early os._exit", "early return", "early absent", "early stop in MPI"),
+                    (1, TOO_LATE)),
     "mpiexec": (-9, ()),
     **dict.fromkeys(("term-mpiexec", "int-mpiexec", "ending kill", "ending segv", "ending os._exit"), (None, ())),
 }
@@ -595,6 +597,28 @@ def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: p
     monkeypatch.setattr("os.waitpid", lambda *_: seen.append("worker") or (0, 0))
     supervisor._signalled(bytes([signal.SIGCHLD, signal.SIGTERM]))
     assert seen == [signal.SIGTERM, "worker"]
+
+
+def test_a_worker_that_is_stopped_is_late_only_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor, said, killed = Supervisor(), list[str](), list[int]()
+    monkeypatch.setattr(supervisor, "_report", lambda text, *_, **__: said.append(text))
+    monkeypatch.setattr(supervisor, "_tell", lambda _: None)
+    monkeypatch.setattr("refdist.backends.mpi.processes.kill", killed.append)
+    supervisor._child, supervisor._limit, supervisor._wanted = 7, 4.0, 4.0
+
+    def now_is(status: int) -> None:
+        changes = [(7, status), (0, 0)]
+        monkeypatch.setattr("os.waitpid", lambda *_: changes.pop(0))
+        supervisor._signalled(bytes([signal.SIGCHLD]))
+
+    stopped, goes_on = signal.SIGSTOP << 8 | 0x7F, 0xFFFF
+    now_is(stopped)
+    supervisor._times(0.0, 5.0)
+    supervisor._answered({"answer": "late", "status": 70})
+    assert (said, killed) == ([], [])
+    now_is(goes_on)
+    supervisor._times(0.0, 4.0)  # from now on it waits as the others do
+    assert (len(said), killed) == (1, [7]) and said[0].startswith("[RD01] starting: not all workers arrived within 4 s")
 
 
 def test_a_job_does_not_end_before_its_report_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

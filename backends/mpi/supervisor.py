@@ -318,7 +318,7 @@ class Supervisor:
         if answer["answer"] == "in vain":
             self._fail(f"[RD01] starting: {answer['why']}", MERGE_SECONDS)
         elif answer["answer"] == "late":
-            if self._limit:
+            if self._limit and not self._stopped:
                 self._fail(_late(self._wanted, self._initialized), TOLD_SECONDS, missing=True)
         elif answer["answer"] == "printed" and self._ends and self._status is None:
             self._kill_at = time.monotonic() + HOLD_SECONDS
@@ -332,7 +332,7 @@ class Supervisor:
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
 
     def _times(self, now: float, passed: float) -> None:
-        if self._limit:
+        if self._limit and not self._stopped:  # a worker that is stopped does not wait for the others: they miss it
             self._limit = max(self._limit - passed, 0.0)
             if not self._limit:
                 self._fail(_late(self._wanted, self._initialized), TOLD_SECONDS, missing=True)

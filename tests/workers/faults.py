@@ -89,7 +89,9 @@ if __name__ == "__main__":
     kind, victim = sys.argv[1], int(sys.argv[2])
     if kind.startswith("early ") and "READY" in os.environ:
         come(Path(os.environ["READY"]))
-    if kind.startswith("early ") and launched().rank == victim:
+    if kind == "early stop in MPI" and launched().rank == victim:
+        sys.addaudithook(lambda event, names: fault("stop") if (event, names[:1]) == ("import", ("mpi4py",)) else None)
+    elif kind.startswith("early ") and launched().rank == victim:
         fault(kind.removeprefix("early "))
     if kind == "threads":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
