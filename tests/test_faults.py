@@ -559,6 +559,52 @@ def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path
     assert left_of(run) == []
 
 
+INTERRUPTED = """
+import sys
+from refdist.backends.mpi import launch
+mpiexec = launch.mpiexec()
+launch.mpiexec = lambda: mpiexec
+sys.executable = sys.argv[1]  # what supervisors are started with
+sys.exit(launch.main(3, 0, []))
+"""
+
+
+@pytest.mark.skipif(is_openmpi(), reason="what OpenMPI's mpiexec returns is its own")
+def test_an_interrupt_of_mpiexec_before_supervisors_have_begun_is_said(tmp_path: Path) -> None:
+    run, python = uuid.uuid4().hex, tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n: > '{tmp_path}'/started$PMI_RANK\nexec sleep 1000\n")
+    python.chmod(0o755)
+    job = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(python)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    assert becomes(lambda: len(list(tmp_path.glob("started*"))) == 3)
+    os.kill(processes.children(job.pid)[0], signal.SIGINT)
+    _, text = job.communicate(timeout=HANG)
+    line = "[launcher] mpiexec ended with exit status 2, as of SIGINT, before workers 0-2 had started\n"
+    assert (job.returncode, text.count("[launcher]"), line in text, left_of(run)) == (130, 1, True, []), text
+
+
+WAS_KILLED = "the supervisor of one of workers 0-2 was killed when it started, and all workers have ended with it"
+
+
+PROXY_DIED = "hydra_pmi_proxy (process 7) died"
+
+
+@pytest.mark.parametrize(("code", "proxy_s_end", "status", "line"), [
+    *((code, seen, *said) for seen in ("", PROXY_DIED) for code, *said in [
+        (0, 0, ""), (9, 137, WAS_KILLED), (15, 137, WAS_KILLED),
+        (1, 1, "mpiexec ended with exit status 1 before workers 0-2 had started"),
+        (2, 130, "mpiexec ended with exit status 2, as of SIGINT, before workers 0-2 had started")]),
+    (255, PROXY_DIED, 137, f"{PROXY_DIED}, and all workers have ended with it")])
+def test_mpiexec_that_ends_before_workers_have_started_is_named(
+        code: int, proxy_s_end: str, status: int, line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    # Of a proxy that ends as mpiexec does, either end may be seen first.
+    job = object.__new__(_Launch)
+    job._desk, job._cause, job._is_proxy, job._size, job._seen = Desk(), proxy_s_end, bool(proxy_s_end), 3, set()
+    assert (job._lost(code), capfd.readouterr().err) == (status, line and f"[launcher] {line}\n")
+
+
 def launcher_of(folder: Path, name: str, command: str) -> subprocess.Popen[str]:
     """A process that a launcher could be, by its name, with the shell's commands that it runs."""
     program = folder / name

@@ -38,7 +38,7 @@ from functools import partial
 from refdist.backends.mpi import processes, restarts
 from refdist.backends.mpi.reports import Line, Message, task
 from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, died, seconds_to_wait, write
-from refdist.workers.launcher import named, prefixed, task_of
+from refdist.workers.launcher import Task, named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 STOPPED_SECONDS = 0.5  # and at what is stopped
@@ -342,14 +342,18 @@ class _Launch:
     def _lost(self, code: int) -> int:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
         missing = [task_of(rank, self._size) for rank in range(self._size) if rank not in self._seen]
+        if not self._is_of_signals(code) and self._has_ended_early(code, missing):
+            of_interrupt = code == signal.SIGINT  # also what MPICH's returns when all supervisors have died of it
+            self._cause = (f"mpiexec ended with exit status {code}{', as of SIGINT,' if of_interrupt else ''} "
+                           f"before {named(missing)} had started")
+            write(prefixed("launcher", self._cause))
+            return 128 + code if of_interrupt else code
         if self._is_of_signals(code) and missing and self._is_one_host():
             of = f"of {named(missing)}" if len(missing) == 1 else f"of one of {named(missing)}"
             if self._is_proxy or not self._cause:  # the proxy has ended because of it
                 self._cause = f"the supervisor {of} was killed when it started"
             else:
                 self._cause += f", or that {of} when it started"
-        if code > 0 and missing and not self._cause and not self._desk.status and self._is_one_host():
-            write(prefixed("launcher", f"mpiexec ended with exit status {code} before {named(missing)} had started"))
         if self._desk.status and not self._cause:
             return self._desk.status
         if code >= 0 and not self._is_of_signals(code) and not (code == _ASSERTS and self._is_proxy) \
@@ -358,6 +362,11 @@ class _Launch:
         if self._cause and not self._desk.blamed:
             write(prefixed("launcher", f"{self._cause}, and all workers have ended with it"))
         return 128 + signal.SIGKILL
+
+    def _has_ended_early(self, code: int, missing: list[Task]) -> bool:
+        # A proxy ends with mpiexec, so its end is no cause, unless mpiexec says that it has lost the proxy.
+        by_itself = not self._cause or (self._is_proxy and code != _ASSERTS)
+        return code > 0 and bool(missing) and by_itself and not self._desk.status and self._is_one_host()
 
     def _is_of_signals(self, code: int) -> bool:
         """Whether mpiexec returns this when one of its processes has died of a signal, and it has killed the others.
