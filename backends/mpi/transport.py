@@ -199,7 +199,7 @@ class MPITransport(ConnectableTransport):
         late = f"not all workers arrived within {self.timeout:g} s"
         what = f"{agreement.names(gone, 'worker')} died" if gone else late
         return history.explained(on_every_worker(errors.error(
-            "RD01", self._watch.status(), f"{what}:\n{report}\n",
+            "RD01", self._watch.status(), f"{what}:\n{report}",
             "Look at the lines of the workers that are missing; to wait longer, set "
             f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}.")))
 
