@@ -216,7 +216,7 @@ NUMPY_S_OWN = [
     "tests/test_contexts.py::test_the_cpu_is_divided_as_the_tutorials_do_it",
     "tests/test_contexts.py::test_physical_devices_are_those_of_the_machine",
     *(f"tests/test_docs.py::test_the_programs_of_a_page_run_one_after_another[{page}]" for page in (
-        "porting.md", "gpus.md", "index.md", "pytorch.md", "jax.md", "keras.md")),
+        "porting.md", "gpus.md", "index.md", "pytorch.md", "jax.md", "keras.md", "debugging.md")),
     *(f"tests/test_docs.py::test_the_readme_s_program_runs_on_workers_with_the_change_it_names[{world}]" for world in (
         "simulated", "mpi")),
     "tests/test_docs.py::test_the_examples_of_docstrings_run[refdist.config]",
