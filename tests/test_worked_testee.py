@@ -105,7 +105,7 @@ MISTAKES = [
     ("worked.py", "ENTERED.set(ENTERED.get()[:-1])", "None", "contexts.scope-makes-a-strategy-current"),
     ("worked.py", "ReplicaContext(self.strategy, None) as", "ReplicaContext(self.strategy, 0) as",
      "merge_call.cross-replica-context"),
-    ("worked.py", "one == arguments[0] for", "True for", "all_reduce.ops-must-agree"),
+    ("worked.py", "given == arguments[0] for", "True for", "all_reduce.ops-must-agree"),
     ("worked.py", "expect(all(self.calls),", "expect(True,", "all_reduce.every-replica-must-come"),
     ("worked.py", "joined(parts if distributed else parts[:1], axis)", "joined(parts, axis)", "gather.arrays"),
 ]
