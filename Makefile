@@ -83,7 +83,7 @@ guests: .venv-interop/.made
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
 	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle,checkpoint]'
-	.venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
+	.ci/twice .venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
 	    tests/test_tensorflow_faults.py
