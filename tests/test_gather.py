@@ -38,7 +38,7 @@ def cluster() -> dict[str, str]:
 
 @pytest.fixture
 def server(cluster: dict[str, str]) -> Iterator[list[Any]]:
-    """The address at which they meet; nothing listens there after the test."""
+    """The address at which workers of a test meet; after the test nothing listens there."""
     address = [f"refdist.test.{uuid.uuid4().hex}"]
     gather._serve(address, "", cluster, "here")
     yield address
@@ -64,7 +64,7 @@ def hello(cluster: Mapping[str, str], rank: int) -> dict[str, Any]:
 
 
 def join(address: list[Any], cluster: Mapping[str, str], rank: int, seconds: float = HANG, token: str = "") -> Any:
-    """The connection of a worker that waits for the others, or what it raises."""
+    """The connection of a worker that waits for the others, or the text of its error."""
     try:
         return gather._joined(address, token, hello(cluster, rank), "here", seconds)
     except refdist.errors.RefdistError as error:

@@ -136,8 +136,8 @@ def test_a_link_that_is_cut_is_seen_from_both_ends(hosts: Namespaces, tmp_path: 
                    "if s.extended.transport.rank == 1:\n"
                    "    subprocess.run(['ip', 'link', 'set', 'eth0', 'down'], check=True)\n"
                    "total()\n")
-    said = [rf"\[worker {survivor}\]   worker 1 on {hosts.names[1]} \(process \d+\) does not answer"
-            for survivor in (0, 2)]
+    expected = [rf"\[worker {survivor}\]   worker 1 on {hosts.names[1]} \(process \d+\) does not answer"
+                for survivor in (0, 2)]
     text = ""
     # The launcher itself waits for the host that it cannot reach, so nothing but what the others say is waited for.
     job = subprocess.Popen(hosts.command("1,1,1", f"{sys.executable} {cut}"), env=variables(), cwd=ROOT,
@@ -145,11 +145,11 @@ def test_a_link_that_is_cut_is_seen_from_both_ends(hosts: Namespaces, tmp_path: 
     hangs = threading.Timer(HANG, job.kill)
     hangs.start()
     try:
-        while not all(re.search(one, text) for one in said) and (line := job.stderr.readline()):
+        while not all(re.search(pattern, text) for pattern in expected) and (line := job.stderr.readline()):
             text += line
     finally:
         hangs.cancel()
         job.kill()
         job.wait()
         ip("-n", hosts.names[1], "link", "set", "eth0", "up")
-    assert all(re.search(one, text) for one in said), text
+    assert all(re.search(pattern, text) for pattern in expected), text

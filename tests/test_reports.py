@@ -19,7 +19,7 @@ from refdist.backends.mpi import alone, processes, reports
 from refdist.backends.mpi.reports import Desk, Line
 
 
-def desk(size: int, state: str = "joined", of: int | None = None) -> Desk:
+def new_desk(size: int, state: str = "joined", of: int | None = None) -> Desk:
     made = Desk()
     for rank in range(size):
         made.take(change(rank, state, size=size, of=of or size), rank, 0.0)
@@ -37,68 +37,68 @@ def said(rank: int, text: str, wait: float = 0.3, status: int = 70, **more: Any)
 
 
 def test_the_same_text_of_several_workers_is_printed_once() -> None:
-    one = desk(4)
+    desk = new_desk(4)
     for rank, text in ((3, "a\nb"), (0, "c"), (1, "a\nb")):
-        one.take(said(rank, text), rank, 1.0)
-    assert one.due(1.2) == ("", [])
-    assert one.next() == 1.3
-    text, answers = one.due(1.3)
+        desk.take(said(rank, text), rank, 1.0)
+    assert desk.due(1.2) == ("", [])
+    assert desk.next() == 1.3
+    text, answers = desk.due(1.3)
     assert text == "[workers 1, 3] a\n[workers 1, 3] b\n[worker 0] c\n"
     assert answers == [(rank, {"answer": "printed", "status": 70}) for rank in (3, 0, 1)]
-    assert one.due(9.0) == ("", [])
+    assert desk.due(9.0) == ("", [])
 
 
 @pytest.mark.parametrize(("ranks", "printed"), [
     ([1], "[worker 1] was killed\n"), ([1, 0], "[workers 0-1] were killed\n")])
 def test_several_workers_are_spoken_of_as_several(ranks: list[int], printed: str) -> None:
-    one = desk(3)
+    desk = new_desk(3)
     for rank in ranks:
-        one.take(said(rank, "was killed", several="were killed"), rank, 1.0)
-    assert one.due(1.3)[0] == printed
+        desk.take(said(rank, "was killed", several="were killed"), rank, 1.0)
+    assert desk.due(1.3)[0] == printed
 
 
 def test_a_warning_that_several_workers_give_is_printed_once() -> None:
-    one = desk(3)
+    desk = new_desk(3)
     for rank, text in ((0, "of all"), (2, "of two"), (1, "of all"), (0, "of two"), (2, "of all")):
-        one.take(said(rank, text, 2.0, status=0, warning=True), rank, 1.0)
-    assert one.due(1.0) == ("[workers 0-2] of all\n", [])
-    assert one.due(2.9) == ("", [])
-    assert one.next() == 3.0 and one.due(3.0) == ("[workers 0, 2] of two\n", [])
-    one.take(said(1, "before an error", 2.0, status=0, warning=True), 1, 4.0)
-    one.take(said(1, "the error", 0.3), 1, 4.1)
-    assert one.due(4.5)[0] == "[worker 1] before an error\n[worker 1] the error\n" and one.status == 70
+        desk.take(said(rank, text, 2.0, status=0, warning=True), rank, 1.0)
+    assert desk.due(1.0) == ("[workers 0-2] of all\n", [])
+    assert desk.due(2.9) == ("", [])
+    assert desk.next() == 3.0 and desk.due(3.0) == ("[workers 0, 2] of two\n", [])
+    desk.take(said(1, "before an error", 2.0, status=0, warning=True), 1, 4.0)
+    desk.take(said(1, "the error", 0.3), 1, 4.1)
+    assert desk.due(4.5)[0] == "[worker 1] before an error\n[worker 1] the error\n" and desk.status == 70
 
 
 def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
-    one = desk(3)
-    one.take(change(1, "ended", 137), 1, 1.0)
-    one.take(said(0, "lost", 2.0), 0, 1.0)
-    assert one.due(1.0) == ("", [])
-    one.take(said(2, "lost", 2.0), 2, 1.1)
-    assert one.due(1.1)[0] == "[workers 0, 2] lost\n"
-    one.take(said(1, "later", 2.0), 1, 1.2)
-    assert one.due(1.2)[0] == "[worker 1] later\n"
+    desk = new_desk(3)
+    desk.take(change(1, "ended", 137), 1, 1.0)
+    desk.take(said(0, "lost", 2.0), 0, 1.0)
+    assert desk.due(1.0) == ("", [])
+    desk.take(said(2, "lost", 2.0), 2, 1.1)
+    assert desk.due(1.1)[0] == "[workers 0, 2] lost\n"
+    desk.take(said(1, "later", 2.0), 1, 1.2)
+    assert desk.due(1.2)[0] == "[worker 1] later\n"
 
 
 def test_a_report_does_not_wait_for_workers_that_are_stopped() -> None:
-    one = desk(3)
-    one.take(change(1, "joined", stopped=True), 1, 1.0)
-    one.take(said(0, "lost", 5.0), 0, 2.0)
-    assert one.due(2.0) == ("", [])
-    one.take(said(2, "lost", 5.0), 2, 2.5)
-    assert one.due(2.5) == ("", [])  # others that are stopped may soon say the same
-    assert one.next() == 2.8
-    assert one.due(2.8)[0] == "[workers 0, 2] lost\n"
-    one.take(change(1, "joined"), 1, 3.0)  # it goes on
-    one.take(said(1, "lost", 5.0), 1, 4.0)
-    assert one.due(4.0)[0] == "[worker 1] lost\n"
+    desk = new_desk(3)
+    desk.take(change(1, "joined", stopped=True), 1, 1.0)
+    desk.take(said(0, "lost", 5.0), 0, 2.0)
+    assert desk.due(2.0) == ("", [])
+    desk.take(said(2, "lost", 5.0), 2, 2.5)
+    assert desk.due(2.5) == ("", [])  # others that are stopped may soon say the same
+    assert desk.next() == 2.8
+    assert desk.due(2.8)[0] == "[workers 0, 2] lost\n"
+    desk.take(change(1, "joined"), 1, 3.0)  # it goes on
+    desk.take(said(1, "lost", 5.0), 1, 4.0)
+    assert desk.due(4.0)[0] == "[worker 1] lost\n"
 
 
 def test_a_late_start_names_the_workers_that_are_stopped() -> None:
-    one = desk(3, "starting")
-    one.take(change(1, "starting", stopped=True), 1, 1.0)
-    one.take(said(0, "late", 0.0, missing=True), 0, 2.0)
-    assert one.due(2.0)[0] == "[worker 0] late\n[worker 0] worker 1 (process 101) is stopped\n"
+    desk = new_desk(3, "starting")
+    desk.take(change(1, "starting", stopped=True), 1, 1.0)
+    desk.take(said(0, "late", 0.0, missing=True), 0, 2.0)
+    assert desk.due(2.0)[0] == "[worker 0] late\n[worker 0] worker 1 (process 101) is stopped\n"
 
 
 @pytest.mark.parametrize(("messages", "status"), [
@@ -111,10 +111,10 @@ def test_a_late_start_names_the_workers_that_are_stopped() -> None:
     ([said(0, "lost", weak=True), change(0, "ended", 143, if_first=True)], 70),
 ])
 def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any], status: int) -> None:
-    one = desk(3)
+    desk = new_desk(3)
     for message in messages:
-        one.take(message, message["rank"], 1.0)
-    assert one.status == status
+        desk.take(message, message["rank"], 1.0)
+    assert desk.status == status
 
 
 @pytest.mark.parametrize(("messages", "first"), [
@@ -127,91 +127,91 @@ def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any],
     ([said(1, "a warning", status=0, warning=True), change(1, "ended", 3)], 3),
 ])
 def test_what_failed_first_is_kept(messages: list[Any], first: object) -> None:
-    one = desk(3)
+    desk = new_desk(3)
     for message in messages:
-        one.take(message, message["rank"], 1.0)
-    assert (one.first and one.first.get("text", one.first["status"])) == first
+        desk.take(message, message["rank"], 1.0)
+    assert (desk.first and desk.first.get("text", desk.first["status"])) == first
 
 
 def test_those_who_wait_are_told_when_nobody_is_left() -> None:
-    one = desk(2)
-    one.take(change(0, "ended", 9, size=2, of=2), 0, 1.0)
-    assert one.due(5.0) == ("", [])
-    one.take(change(1, "ended", 70, size=2, of=2), 1, 1.0)
-    assert one.due(5.0)[1] == [(rank, {"answer": "over", "status": 9}) for rank in (0, 1)]
-    assert one.due(5.0)[1] == []
+    desk = new_desk(2)
+    desk.take(change(0, "ended", 9, size=2, of=2), 0, 1.0)
+    assert desk.due(5.0) == ("", [])
+    desk.take(change(1, "ended", 70, size=2, of=2), 1, 1.0)
+    assert desk.due(5.0)[1] == [(rank, {"answer": "over", "status": 9}) for rank in (0, 1)]
+    assert desk.due(5.0)[1] == []
 
 
 def test_a_start_is_in_vain_when_one_has_ended_without_joining() -> None:
-    one = desk(3, "starting")
-    one.take(change(1, "ended", joined=False), 1, 1.0)
+    desk = new_desk(3, "starting")
+    desk.take(change(1, "ended", joined=False), 1, 1.0)
     why = {"answer": "in vain", "why": "worker 1 ended without joining the others", "status": 0}
-    assert one.due(1.0)[1] == [(0, why), (2, why)]
-    assert one.due(1.0)[1] == []
+    assert desk.due(1.0)[1] == [(0, why), (2, why)]
+    assert desk.due(1.0)[1] == []
     # Nobody has to be told of one that has failed: that ends the job.
-    other = desk(3, "starting")
+    other = new_desk(3, "starting")
     other.take(change(1, "ended", 1, joined=False), 1, 1.0)
     assert other.due(1.0)[1] == []
 
 
 def test_a_late_start_names_the_workers_that_have_not_arrived() -> None:
-    one = Desk()
-    one.take(change(0, "starting", size=4, of=4), 0, 1.0)
-    one.take(change(2, "running", size=4, of=4), 2, 1.0)
-    one.take(change(3, "joined", size=4, of=4), 3, 1.0)
-    one.take(said(0, "late", 0.0, missing=True), 0, 2.0)
-    assert one.due(2.0)[0] == ("[worker 0] late\n"
+    desk = Desk()
+    desk.take(change(0, "starting", size=4, of=4), 0, 1.0)
+    desk.take(change(2, "running", size=4, of=4), 2, 1.0)
+    desk.take(change(3, "joined", size=4, of=4), 3, 1.0)
+    desk.take(said(0, "late", 0.0, missing=True), 0, 2.0)
+    assert desk.due(2.0)[0] == ("[worker 0] late\n"
                                "[worker 0] worker 1 has not made its strategy, or has ended\n"
                                "[worker 0] worker 2 (process 102) has not made its strategy\n")
 
 
 def test_the_job_ends_after_the_worker_whose_exit_status_counts() -> None:
-    one = desk(3)
-    one.take(said(1, "left", weak=True, ends=True), 1, 1.0)
+    desk = new_desk(3)
+    desk.take(said(1, "left", weak=True, ends=True), 1, 1.0)
     for rank in (0, 2):
-        one.take(said(rank, "left", weak=True), rank, 1.0)
-    assert one.due(1.0) == ("[workers 0-2] left\n", [(1, {"answer": "printed", "status": 70})])
-    assert one.due(1.1) == ("", [])
-    one.take(change(1, "ended", 3), 1, 1.2)
-    assert one.due(1.2) == ("", [(rank, {"answer": "printed", "status": 3}) for rank in (0, 2)])
+        desk.take(said(rank, "left", weak=True), rank, 1.0)
+    assert desk.due(1.0) == ("[workers 0-2] left\n", [(1, {"answer": "printed", "status": 70})])
+    assert desk.due(1.1) == ("", [])
+    desk.take(change(1, "ended", 3), 1, 1.2)
+    assert desk.due(1.2) == ("", [(rank, {"answer": "printed", "status": 3}) for rank in (0, 2)])
 
 
 def test_those_who_began_to_wait_later_are_late_with_the_first_one() -> None:
-    one = desk(3, "starting")
-    one.take(change(1, "running"), 1, 1.0)
-    one.take(said(0, "late", 1.0, missing=True), 0, 2.0)
-    assert one.due(2.0) == ("", [(2, {"answer": "late", "status": 70})])
-    assert one.due(2.1) == ("", [])
-    one.take(said(2, "late", 1.0, missing=True), 2, 2.2)
+    desk = new_desk(3, "starting")
+    desk.take(change(1, "running"), 1, 1.0)
+    desk.take(said(0, "late", 1.0, missing=True), 0, 2.0)
+    assert desk.due(2.0) == ("", [(2, {"answer": "late", "status": 70})])
+    assert desk.due(2.1) == ("", [])
+    desk.take(said(2, "late", 1.0, missing=True), 2, 2.2)
     missing = "[workers 0, 2] worker 1 (process 101) has not made its strategy\n"
-    assert one.due(3.0)[0] == "[workers 0, 2] late\n" + missing
+    assert desk.due(3.0)[0] == "[workers 0, 2] late\n" + missing
 
 
 def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
-    one = desk(3)
+    desk = new_desk(3)
     for rank in range(3):
-        one.take(said(rank, "mpiexec died", label="launcher", if_first=True), rank, 1.0)
-        one.take(change(rank, "ended", 137, if_first=True), rank, 1.0)
-    assert one.due(1.0)[0] == "[launcher] mpiexec died\n"
-    one.take(said(3, "mpiexec died", label="launcher", if_first=True), 3, 1.1)
-    assert one.due(9.0) == ("", [(3, {"answer": "printed", "status": 70})])
-    told = desk(3)
+        desk.take(said(rank, "mpiexec died", label="launcher", if_first=True), rank, 1.0)
+        desk.take(change(rank, "ended", 137, if_first=True), rank, 1.0)
+    assert desk.due(1.0)[0] == "[launcher] mpiexec died\n"
+    desk.take(said(3, "mpiexec died", label="launcher", if_first=True), 3, 1.1)
+    assert desk.due(9.0) == ("", [(3, {"answer": "printed", "status": 70})])
+    told = new_desk(3)
     for rank in range(3):
         told.take(said(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
         told.take(change(rank, "ended", 143, if_first=True), rank, 1.0)
     assert (told.due(1.0)[0], told.status) == ("[workers 0-2] ended by SIGTERM\n", 143)
-    other = desk(3)
+    other = new_desk(3)
     other.take(said(0, "KeyError"), 0, 1.0)
     other.take(said(1, "mpiexec died", label="launcher", if_first=True), 1, 1.0)
     assert other.due(1.3) == ("[worker 0] KeyError\n", [(rank, {"answer": "printed", "status": 70}) for rank in (0, 1)])
 
 
 def test_what_others_miss_is_no_news_after_an_exception() -> None:
-    one = desk(3)
-    one.take(said(1, "KeyError", weak=False), 1, 1.0)
-    one.take(said(0, "worker 1 died", weak=True), 0, 1.0)
-    assert one.due(1.3)[0] == "[worker 1] KeyError\n"
-    assert one.status == 70
+    desk = new_desk(3)
+    desk.take(said(1, "KeyError", weak=False), 1, 1.0)
+    desk.take(said(0, "worker 1 died", weak=True), 0, 1.0)
+    assert desk.due(1.3)[0] == "[worker 1] KeyError\n"
+    assert desk.status == 70
 
 
 def test_the_next_process_takes_over_the_desk_of_one_that_is_gone() -> None:

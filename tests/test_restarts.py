@@ -1,4 +1,4 @@
-"""A job that has lost a worker is started again from its last checkpoint, and ends as if nothing had been."""
+"""A job that has lost a worker starts again from its last checkpoint and ends with the bits of a run without loss."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def command(most: int, *arguments: object) -> list[str]:
 
 
 def surroundings(**environment: str) -> dict[str, str]:
-    found = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
-    found.pop("TF_CONFIG", None)
-    return found
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", **environment}
+    variables.pop("TF_CONFIG", None)
+    return variables
 
 
 def values(folder: Path) -> list[list[Any]]:

@@ -136,17 +136,17 @@ def _joined(address: list[Any], token: str, hello: Mapping[str, Any], shown: str
                 continue
         line.socket.settimeout(max(min(until, speak_at) - time.monotonic(), 0.01))
         try:
-            said = line.receive()
+            reply = line.receive()
         except TimeoutError:
             continue
         except OSError:
-            said = ""
-        if not said:  # the first worker has ended, and may be started again
+            reply = ""
+        if not reply:  # the first worker has ended, and may be started again
             line.socket.close()
             line, missing = None, [first]
             time.sleep(_AGAIN)
             continue
-        answer = json.loads(said)
+        answer = json.loads(reply)
         if "wrong" in answer:
             raise errors.error("RD17", _ATTEMPTED, answer["wrong"], "Give all workers the same cluster in TF_CONFIG, "
                                "and each a task of its own.")

@@ -64,7 +64,7 @@ class Line:
 
 
 def proof(token: str, *said: str) -> str:
-    """What only those who know the token can say of these texts."""
+    """The HMAC of these texts with the token as key, which shows that the sender knows the token."""
     return hmac.new(token.encode(), "\n".join(said).encode(), "sha256").hexdigest()
 
 

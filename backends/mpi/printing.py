@@ -32,7 +32,7 @@ _LINE_BUFFERED = 1  # _IOLBF of stdio.h
 
 def print_whole_texts() -> None:
     """From now on `sys.stdout` and `sys.stderr`, also where they are recorded, and those of C, print so."""
-    # Where the program is recorded, `sys.stdout` is a stream that hands on to another one.
+    # Where the program is recorded, `sys.stdout` is a stream that writes to another one.
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper) and not isinstance(getattr(stream.write, "__self__", None), _Whole):
             # In place, because other modules, such as logging, keep the stream itself.

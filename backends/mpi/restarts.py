@@ -125,7 +125,7 @@ def is_beyond(saved: Saved | None, last: Saved | None) -> bool:
 
 
 def why_it_ends(ended: Ended, restarts: int, most: int, progress: bool) -> str:
-    """Why a job is not started again, as the end of a sentence; "" where it is.
+    """The reason why a job is not started again, as it ends a sentence about the job; "" if it is started again.
 
     Args:
         ended: how it has ended.

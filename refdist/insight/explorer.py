@@ -256,9 +256,9 @@ class _Explorer:
                 f"{probability(processes, steps, counts[1]):.3f} or more ({processes} processes, up to {steps} steps)"]
 
     def _lose(self, report: Report, trial: _Trial) -> None:
-        """Makes a run again, with the worker of a function lost before an access, for each access; not a wrong run.
+        """Repeats a run that was right once for each access, with the worker that makes the access lost before it.
 
-        Of the runs in which one is lost and that are right, others are made in the same way, where two can be lost.
+        Where two workers may be lost, the runs with one loss that are right are repeated in the same way.
         """
         level = [(trial, 0)]
         for _ in range(LOST_WORKERS.get(self._faulty or "", 0)):

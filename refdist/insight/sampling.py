@@ -42,5 +42,5 @@ def by_lot(seed: int) -> Decide:
 
 
 def probability(processes: int, steps: int, runs: int) -> float:
-    """With which an error of depth 2 is found, at least, in so many runs of random priorities."""
+    """A lower bound for the probability that so many runs of random priorities find an error of depth 2."""
     return 1.0 - (1.0 - 1.0 / (processes * steps)) ** runs if processes and steps else 0.0

@@ -1,4 +1,4 @@
-"""What is remarked on in the numbers that replicas contribute, without being asked: each once for a line.
+"""Warnings about the numbers that replicas contribute, which nobody has to switch on: each once for a line.
 
 A sum that is finite had finite parts.  So only the sum is looked at, which is one pass over one array where the sum
 itself was one over those of all replicas; who contributed what, and whether any row was behind it, is found out
