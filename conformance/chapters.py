@@ -235,30 +235,30 @@ class _Reader:
         prose, blocks = self._blocks(start + 1, end)
         paragraph, _, rest = prose.partition("\n\n")
         text = " ".join(paragraph.split())
-        found = re.fullmatch(r"\*\*(?P<rule>.+?)\*\* (?P<level>\w+)\. (?P<source>.+?)\. The page is (?P<standing>\w+)"
+        parts = re.fullmatch(r"\*\*(?P<rule>.+?)\*\* (?P<level>\w+)\. (?P<source>.+?)\. The page is (?P<standing>\w+)"
                              r"(?:: (?P<remark>.+?))?\. On (?P<on>.+?)\."
                              r"(?: TensorFlow 2\.21 differs: (?P<tf>.+))?", text)
-        if found is None:
+        if parts is None:
             raise self._refuse(line + 1, f"{name} does not begin with **its rule.** LEVEL. PAGE, \"section\". The page "
                                          f"is STANDING. On STRATEGIES.")
-        if found["level"] not in LEVELS or found["standing"] not in STANDINGS:
+        if parts["level"] not in LEVELS or parts["standing"] not in STANDINGS:
             raise self._refuse(line + 1, f"{name}: the level is one of {', '.join(LEVELS)}, and the page is one of "
                                          f"{', '.join(STANDINGS)}")
-        if found["level"] == "MUST" and found["standing"] in NO_PROMISE:
-            raise self._refuse(line + 1, f"{name}: a page that is {found['standing']} promises nothing, so the level "
+        if parts["level"] == "MUST" and parts["standing"] in NO_PROMISE:
+            raise self._refuse(line + 1, f"{name}: a page that is {parts['standing']} promises nothing, so the level "
                                          f"is SHOULD")
-        strategies = tuple(re.split(r", | and ", found["on"]))
+        strategies = tuple(re.split(r", | and ", parts["on"]))
         for strategy in strategies:
             if not STRATEGY.fullmatch(strategy) or strategies.count(strategy) > 1:
                 raise self._refuse(line + 1, f"{name}: {strategy!r} is not a strategy, or is there twice")
-        page, _, section = found["source"].partition(", ")
+        page, _, section = parts["source"].partition(", ")
         examples = tuple(self._example(i + 1, *block) for i, block in enumerate(blocks))
         if not examples:
             raise self._refuse(line, f"{name} has no example")
         for example in examples:
             self._check(name, example, strategies)
-        return Clause(name, found["rule"], found["level"], page, section.strip('"'), found["standing"],
-                      found["remark"] or "", strategies, found["tf"] or "", rest.strip(), examples, line)
+        return Clause(name, parts["rule"], parts["level"], page, section.strip('"'), parts["standing"],
+                      parts["remark"] or "", strategies, parts["tf"] or "", rest.strip(), examples, line)
 
     def _check(self, name: str, example: Example, strategies: tuple[str, ...]) -> None:
         for strategy in strategies:
@@ -266,11 +266,11 @@ class _Reader:
                 raise self._refuse(example.line, f"{name}: no statement has a result on {strategy}")
         for statement in example.statements:
             for strategy in strategies:
-                told = statement.expected(strategy)
-                if told and None not in told and not told.keys() >= set(range(size(strategy)[0])):
+                expected = statement.expected(strategy)
+                if expected and None not in expected and not expected.keys() >= set(range(size(strategy)[0])):
                     raise self._refuse(statement.line, f"{name}: this statement has a result on some workers only")
-            for one in statement.expectations:
-                if unknown := set(one.strategies) - set(strategies):
+            for expectation in statement.expectations:
+                if unknown := set(expectation.strategies) - set(strategies):
                     raise self._refuse(statement.line, f"{name}: it is not run on {', '.join(sorted(unknown))}")
             if not all(statement.expected(strategy) for strategy in strategies) and statement.expectations:
                 raise self._refuse(statement.line, f"{name}: this statement has results on some strategies only")

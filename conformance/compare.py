@@ -22,11 +22,11 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return 4 if ended.code else 0
     try:
-        found = report.merged({str(path): report.read(path) for path in given.reports})
-        report.write(given.report, found)
-        page.write(given.report, found)
+        merged = report.merged({str(path): report.read(path) for path in given.reports})
+        report.write(given.report, merged)
+        page.write(given.report, merged)
     except (ValueError, OSError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
-    print(f"{', '.join(found['runs'])}: {given.report / 'report.html'}")
+    print(f"{', '.join(merged['runs'])}: {given.report / 'report.html'}")
     return 0

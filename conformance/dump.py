@@ -37,9 +37,9 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m refdist.conformance dump FILE", file=sys.stderr)
         return 4
     done = list(lines(cases()))
-    text = "".join(one + "\n" for one in done)
+    text = "".join(line + "\n" for line in done)
     Path(arguments[0]).write_text(text, encoding="utf-8")
-    counts = Counter("only_python" in case for one in done for case in json.loads(one)["cases"])
+    counts = Counter("only_python" in case for line in done for case in json.loads(line)["cases"])
     print(f"{len(done)} examples, {counts.total()} cases, {counts[True]} of them in Python only; {len(text):,} bytes")
     return 0
 
@@ -49,8 +49,8 @@ def lines(chosen: Iterable[Case]) -> Iterator[str]:
     for _, cases_of_clause in itertools.groupby(chosen, key=lambda case: case.clause):
         examples: dict[str, list[Case]] = {}
         for case in cases_of_clause:
-            for one in drawn(case, DRAWS) if case.example.parameters else [case]:
-                examples.setdefault(one.example.source, []).append(one)
+            for example_case in drawn(case, DRAWS) if case.example.parameters else [case]:
+                examples.setdefault(example_case.example.source, []).append(example_case)
         for same in examples.values():
             yield _line(same[0], [record(case) for case in same])
 
@@ -62,8 +62,8 @@ def _line(case: Case, records: list[dict[str, object]]) -> str:
         "schema": SCHEMA, "suite": refdist.__version__, "clause": clause.name, "rule": clause.rule,
         "level": clause.level, "page": clause.page, "section": clause.section, "standing": clause.standing,
         **{key: records[0][key] for key in SHARED}, "cases": []}
-    for one in records:
-        own = {key: value for key, value in one.items() if key not in SHARED}
+    for fields in records:
+        own = {key: value for key, value in fields.items() if key not in SHARED}
         if "programs" in own:
             if own["programs"] not in programs:
                 programs.append(own["programs"])

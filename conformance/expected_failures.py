@@ -31,7 +31,7 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
     Raises:
         ValueError: it is not a text, or a line has another form, names no case, or one that another line names.
     """
-    found: dict[str, Expected] = {}
+    expected: dict[str, Expected] = {}
     known = {case.name: case for case in cases}
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -51,15 +51,17 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
             raise ValueError(f"{where}: there is no such case; a name is `clause @ strategy`, with `#2` after the "
                              f"clause for the second of several examples, as in {', '.join(map(repr, alike[:3]))}")
         for case in matched:
-            if case.name in found:
-                raise ValueError(f"{where}: {case.name} is expected to fail by another line: {found[case.name].line!r}")
+            if case.name in expected:
+                raise ValueError(f"{where}: {case.name} is expected to fail by another line: "
+                                 f"{expected[case.name].line!r}")
             reason = parts[2] or case.clause.tensorflow
             if not reason:
                 raise ValueError(f"{where}: it has no reason, and neither has the clause")
-            found[case.name] = Expected(parts[1], reason, line)
-    return found
+            expected[case.name] = Expected(parts[1], reason, line)
+    return expected
 
 
 def outside(expected: dict[str, Expected], run: set[str]) -> int:
     """How many lines are about none of the cases that were run, so that nothing is known of them."""
-    return len({one.line for one in expected.values()} - {one.line for name, one in expected.items() if name in run})
+    lines = {failure.line for failure in expected.values()}
+    return len(lines - {failure.line for name, failure in expected.items() if name in run})

@@ -67,12 +67,12 @@ class _Reader:
         position = 0
         text = text.rstrip()
         while position < len(text):
-            found = _TOKEN.match(text, position)
-            if found is None:
+            token = _TOKEN.match(text, position)
+            if token is None:
                 raise NotAResult(f"{text!r}: not a result from {text[position:].strip()!r} on")
-            assert found.lastgroup is not None
-            self._tokens.append((found.lastgroup, found[found.lastgroup]))
-            position = found.end()
+            assert token.lastgroup is not None
+            self._tokens.append((token.lastgroup, token[token.lastgroup]))
+            position = token.end()
         self._tokens.append(("end", ""))
         self._at = 0
         self._text = text
@@ -149,41 +149,41 @@ class _Reader:
         if kind == "sign" and text == "(":
             return tuple(self._items(")"))
         if kind == "sign" and text == "{":
-            found: dict[str, Result] = {}
+            fields: dict[str, Result] = {}
             while not self._accept("}"):
                 key = self._atom()
                 self._demand(":")
-                found[str(key)] = self.value()
+                fields[str(key)] = self.value()
                 if not self._accept(","):
                     self._demand("}")
                     break
-            return {"dict": found}
+            return {"dict": fields}
         raise NotAResult(f"{self._text!r}: {text!r} is not a value")
 
     def _items(self, end: str) -> list[object]:
         # Raw where a dtype may still follow the bracket, finished where it cannot.
-        found: list[object] = []
+        items: list[object] = []
         while not self._accept(end):
             start = self._at
             raw, dtype = self._part()
             if dtype or self._peek() == "|":
                 self._at = start
-                found.append(_Finished(self.value()))
+                items.append(_Finished(self.value()))
             else:
-                found.append(raw)
+                items.append(raw)
             if not self._accept(","):
                 self._demand(end)
                 break
-        return found
+        return items
 
     def _values(self, end: str) -> list[Result]:
-        found = []
+        values = []
         while not self._accept(end):
-            found.append(self.value())
+            values.append(self.value())
             if not self._accept(","):
                 self._demand(end)
                 break
-        return found
+        return values
 
 
 class _Finished:
@@ -206,7 +206,7 @@ def _made(raw: object, dtype: str, text: str) -> Result:
     if dtype and (isinstance(raw, (_Number, list)) or (dtype == "bool" and isinstance(raw, bool))
                   or (dtype == "string" and isinstance(raw, str))):
         shape, elements = _flat(raw, text)
-        return {"dtype": dtype, "shape": list(shape), "data": [_element(one, dtype, text) for one in elements]}
+        return {"dtype": dtype, "shape": list(shape), "data": [_element(element, dtype, text) for element in elements]}
     if isinstance(raw, _Number):
         if "j" in raw:
             raise NotAResult(f"{text!r}: a complex number needs a dtype")
@@ -287,7 +287,7 @@ def on_one_line(text: str, limit: int = 200) -> str:
 
 def printable(text: str) -> str:
     """A text in which whatever is neither a character nor the end of a line is a question mark."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+    return "".join(character if character.isprintable() or character in "\n\t" else "?" for character in text)
 
 
 def _shown(value: Result, dtype: bool = True) -> str:
@@ -335,7 +335,7 @@ def _shown_array(value: dict[str, Result]) -> str:
     assert isinstance(shape, list) and isinstance(data, list)
     if 0 in shape and shape != [0]:
         return f"empty({', '.join(map(str, shape))})"
-    texts = [_shown_element(one, str(value["dtype"])) for one in data]
+    texts = [_shown_element(element, str(value["dtype"])) for element in data]
     for size in reversed(shape):
         assert isinstance(size, int)
         texts = ["[" + ", ".join(texts[i:i + size]) + "]" for i in range(0, len(texts), size)] if texts else ["[]"]

@@ -93,8 +93,8 @@ def select(cases: Iterable[Case], clauses: Sequence[str], concepts: Sequence[str
     Raises:
         ValueError: there is none; the text names the option that left none over.
     """
-    found = list(cases)
-    single = {case.clause.name for case in found} & set(clauses)
+    selected = list(cases)
+    single = {case.clause.name for case in selected} & set(clauses)
     prefixes = tuple(set(clauses) - single)
     filters: list[tuple[object, str, Callable[[Case], bool]]] = [
         (clauses, f"--clause: no clause begins with {' or '.join(clauses)}",
@@ -103,7 +103,7 @@ def select(cases: Iterable[Case], clauses: Sequence[str], concepts: Sequence[str
         (concepts, f"--concept: no such case needs {' or '.join(concepts)}",
          lambda case: not needs(program(case)).isdisjoint(concepts))]
     for asked, otherwise, keep in filters:
-        found = [case for case in found if keep(case)] if asked else found
-        if not found:
+        selected = [case for case in selected if keep(case)] if asked else selected
+        if not selected:
             raise ValueError(otherwise)
-    return found
+    return selected

@@ -65,5 +65,5 @@ def _detail(row: Row) -> tuple[str | int, ...]:
 def _cut(text: str, last: bool = False) -> str:
     if len(text) <= LONGEST:
         return text
-    told = f"({len(text):,} characters)"
-    return f"{told} ... {text[-LONGEST:]}" if last else f"{text[:LONGEST]} ... {told}"
+    length = f"({len(text):,} characters)"
+    return f"{length} ... {text[-LONGEST:]}" if last else f"{text[:LONGEST]} ... {length}"

@@ -224,24 +224,24 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """What was not tested, what failed, a line for each chapter, and totals; writes the report."""
-    run, told = config.stash[_run], terminalreporter.write_line
+    run, write_line = config.stash[_run], terminalreporter.write_line
     if run.broken:
-        told(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
+        write_line(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
     if not run.rows:
         return
     terminalreporter.section(f"conformance of {run.name}")
     for line in report.skipped(run.rows):
-        told(line)
+        write_line(line)
     for row in run.rows:
         if row["outcome"] in FAILURES:
-            told(f"{row['outcome']}: {row['case']}: {on_one_line(row['message'])}")
+            write_line(f"{row['outcome']}: {row['case']}: {on_one_line(row['message'])}")
     for line in report.table(run.rows):
-        told(line)
+        write_line(line)
     if run.restarts:
-        told(f"restarts of the implementation: {run.restarts} in {len(run.rows)} cases; each follows a case in which "
-             f"its process crashed, hung or broke the protocol")
+        write_line(f"restarts of the implementation: {run.restarts} in {len(run.rows)} cases; each follows a case in "
+                   f"which its process crashed, hung or broke the protocol")
     if outside := expected_failures.outside(run.expected, {row["case"] for row in run.rows}):
-        told(f"{outside} lines of {config.getoption('--expected-failures')} are about cases that were not run")
+        write_line(f"{outside} lines of {config.getoption('--expected-failures')} are about cases that were not run")
     folder = config.getoption("--report")
     if folder:
         report.add(run.report, run.name, run.rows, run.everything)
@@ -249,4 +249,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         page.write(Path(folder), run.report)
         badge = report.badge(run.report["runs"][run.name], run.rows)
         (Path(folder) / "badge.json").write_text(json.dumps(badge) + "\n", encoding="utf-8")
-        told(f"report: {Path(folder) / 'report.html'}")
+        write_line(f"report: {Path(folder) / 'report.html'}")

@@ -93,13 +93,13 @@ class Process:
                 self.keep(line)
                 continue
             try:
-                found = json.loads(line.decode(), parse_constant=_refused)
+                message = json.loads(line.decode(), parse_constant=_refused)
             except UnicodeDecodeError:
                 raise Broken(f"a line that is not UTF-8: {cut(line)}") from None
             except (ValueError, RecursionError) as error:
                 raise Broken(f"a line that is not JSON ({on_one_line(str(error))}): {cut(line)}") from None
-            assert isinstance(found, dict)
-            return found
+            assert isinstance(message, dict)
+            return message
 
     def keep(self, line: bytes) -> None:
         """Keeps a line that is not an answer, as printed."""

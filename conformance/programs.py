@@ -73,9 +73,9 @@ class Statement:
 
     def expected(self, strategy: str) -> dict[int | None, Expectation] | None:
         """What it gives on a strategy, by worker, or for all workers under None; None if that does not matter."""
-        own = [one for one in self.expectations if strategy in one.strategies]
-        found = own or [one for one in self.expectations if not one.strategies]
-        return {one.worker: one for one in found} if found else None
+        own = [expectation for expectation in self.expectations if strategy in expectation.strategies]
+        applicable = own or [expectation for expectation in self.expectations if not expectation.strategies]
+        return {expectation.worker: expectation for expectation in applicable} if applicable else None
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Example:
         """The property with a value for each of its names."""
         lines = self.source.splitlines()
         for i, line in enumerate(lines):
-            if found := _FOR.fullmatch(line):
-                lines[i] = f"{found[1]} = {values[found[1]]!r}"
+            if header := _FOR.fullmatch(line):
+                lines[i] = f"{header[1]} = {values[header[1]]!r}"
         return read("\n".join(lines), self.line, self.number)
 
 
@@ -124,7 +124,7 @@ def read(source: str, line: int = 1, number: int = 1) -> Example:
         statements.append(Statement("\n".join(lines[first - 1:node.end_lineno]), line + first - 1,
                                     isinstance(node, ast.Expr),
                                     _expectations(line + node.end_lineno, lines[node.end_lineno:after])))
-    parameters = {found[1]: found[2] for found in map(_FOR.fullmatch, lines) if found}
+    parameters = {header[1]: header[2] for header in map(_FOR.fullmatch, lines) if header}
     return Example(number, source, line, tuple(statements), parameters)
 
 
@@ -136,18 +136,18 @@ def _expectations(line: int, comments: list[str]) -> tuple[Expectation, ...]:
             texts[-1] += " " + text.strip()
         else:
             texts.append(text.strip())
-    found = []
+    expectations = []
     for text in texts:
         strategies, worker, result = _prefix(text)
         try:
             if result.startswith("holds "):
                 ast.parse(result.removeprefix("holds "), mode="eval")
-                found.append(Expectation(strategies, worker, None, result.removeprefix("holds ")))
+                expectations.append(Expectation(strategies, worker, None, result.removeprefix("holds ")))
             else:
-                found.append(Expectation(strategies, worker, parsed(result)))
+                expectations.append(Expectation(strategies, worker, parsed(result)))
         except (NotAResult, SyntaxError) as error:
             raise NotAProgram(line, f"{result!r}: {error}" if isinstance(error, SyntaxError) else str(error)) from None
-    return tuple(found)
+    return tuple(expectations)
 
 
 def _prefix(text: str) -> tuple[tuple[str, ...], int | None, str]:

@@ -96,7 +96,7 @@ def read(path: Path) -> list[Promise]:
     Raises:
         NotAPromise: a row has not four columns, no fingerprint, no promise, or neither clauses nor a known reason.
     """
-    found = []
+    promises = []
     page = ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("# "):
@@ -116,9 +116,9 @@ def read(path: Path) -> list[Promise]:
             raise NotAPromise(f"{where} has not the fingerprints of its sentences, six digits each, and their section")
         if (clauses and not text) or (reason == "untestable" and not remark):
             raise NotAPromise(f"{where} does not say {'what is promised' if clauses else 'why it is untestable'}")
-        found.append(Promise(page, section, tuple(sentences.split()), text, clauses, reason if not clauses else "",
+        promises.append(Promise(page, section, tuple(sentences.split()), text, clauses, reason if not clauses else "",
                              remark if not clauses else ""))
-    return found
+    return promises
 
 
 def load() -> list[Promise]:
@@ -172,7 +172,7 @@ def pages(distribute: ModuleType) -> dict[str, str]:
                 visit(value, path, depth - 1)
 
     visit(distribute, "", 3)
-    return {min(found)[2]: document for document, found in names.items()}
+    return {min(places)[2]: document for document, places in names.items()}
 
 
 def documents() -> dict[str, str]:
@@ -185,13 +185,13 @@ def documents() -> dict[str, str]:
 
 def compared(promises: Sequence[Promise], texts: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
     """The sentences without a row, and the rows with a sentence that their page does not have; but for web pages."""
-    known = {(promise.page, one) for promise in promises for one in promise.sentences}
+    known = {(promise.page, fingerprint) for promise in promises for fingerprint in promise.sentences}
     there = [sentence for page, text in texts.items() for sentence in sentences(page, text)]
-    found = {(sentence.page, sentence.fingerprint) for sentence in there}
+    present = {(sentence.page, sentence.fingerprint) for sentence in there}
     return ([sentence for sentence in there
              if (sentence.page, sentence.fingerprint) not in known],
             [promise for promise in promises if not promise.page.startswith(WEB)
-             and any((promise.page, one) not in found for one in promise.sentences)])
+             and any((promise.page, fingerprint) not in present for fingerprint in promise.sentences)])
 
 
 def main(arguments: list[str]) -> int:
@@ -202,7 +202,7 @@ def main(arguments: list[str]) -> int:
     import tensorflow
 
     texts = {page: text for page, text in documents().items() if page.startswith(asked)}
-    missing, gone = compared([one for one in load() if one.page.startswith(asked)], texts)
+    missing, gone = compared([promise for promise in load() if promise.page.startswith(asked)], texts)
     for sentence in missing:
         print(f"{sentence.page} | {sentence.fingerprint} | {sentence.section} | {sentence.text}")
     for promise in gone:

@@ -142,7 +142,7 @@ def read_implementation(message: Message) -> tuple[str, str, frozenset[str]]:
     if "lacks" in message and "has" in message:
         raise Unusable("its first line says both what it lacks and what it has; one of them is enough")
     given = message.get("lacks", message.get("has", []))
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise Unusable(f"its capabilities are {cut(given)}; they are a list of names")
     return on_one_line(name), on_one_line(version), lacking(given, "has" in message)
 

@@ -45,10 +45,10 @@ class Proxy:
         if name.startswith("__"):
             raise AttributeError(name)
         # A method is not a step until it is called, and what is not there raises in a step.
-        found = inspect.getattr_static(self._value, name, None)
-        if type(self._value).__module__ == self._recorder.names["__name__"] and inspect.isroutine(found):
+        attribute = inspect.getattr_static(self._value, name, None)
+        if type(self._value).__module__ == self._recorder.names["__name__"] and inspect.isroutine(attribute):
             self._recorder.refuse("a method of the program's own is called on what an implementation returned")
-        if isinstance(found, (FunctionType, classmethod, staticmethod)) or inspect.isroutine(found):
+        if isinstance(attribute, (FunctionType, classmethod, staticmethod)) or inspect.isroutine(attribute):
             return Method(self, name)
         return self._recorder.do("get", name, [self], lambda value: getattr(value, name))
 
@@ -138,8 +138,8 @@ class Named(Proxy):
     def __getattr__(self, name: str) -> Any:
         if isinstance(self._value, (ModuleType, type)) and not name.startswith("__"):
             missing = object()
-            if (found := getattr(self._value, name, missing)) is not missing:
-                return Named(self._recorder, found, f"{self._name}.{name}")
+            if (attribute := getattr(self._value, name, missing)) is not missing:
+                return Named(self._recorder, attribute, f"{self._name}.{name}")
         return super().__getattr__(name)
 
 

@@ -34,15 +34,15 @@ def known_classes(path: str | Path) -> dict[str, str]:
         ValueError: a line is not `class | clause`, or names no clause.
     """
     clauses = {clause.name for chapter in load() for clause in chapter.clauses}
-    found = {}
+    classes = {}
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         pattern, _, clause = (part.strip() for part in line.rpartition("|"))
         if not pattern or clause not in clauses:
             raise ValueError(f"{path}:{number}: {line!r} is not `class | clause` with a clause of the specification")
-        found[pattern] = clause
-    return found
+        classes[pattern] = clause
+    return classes
 
 
 def clause_of(kind: Kind, known: Mapping[str, str]) -> str | None:
@@ -90,12 +90,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a program may take (%(default)s)")
     options = parser.parse_args(arguments)
     known = known_classes(options.known) if options.known else {}
-    one, other = tester(options.adapter, options.limit), tester(options.against, options.limit)
+    reference, other = tester(options.adapter, options.limit), tester(options.against, options.limit)
     try:
-        comparison = Comparison(one, other, lambda kind: clause_of(kind, known) is not None, options.bitwise)
+        comparison = Comparison(reference, other, lambda kind: clause_of(kind, known) is not None, options.bitwise)
         comparison.run(options.programs, options.seed)
         print(page(comparison, known, options.seed))
     finally:
-        one.close()
+        reference.close()
         other.close()
     return int(any(clause_of(kind, known) is None for kind in comparison.found))

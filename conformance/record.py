@@ -72,8 +72,8 @@ class _Recording(Simulated):
             tree = ast.increment_lineno(rewritten(ast.Module([statement], []), recorder), example.line - 1)
             try:
                 if i in program.observe and isinstance(tree.body[0], ast.Expr):
-                    found = eval(compile(ast.Expression(tree.body[0].value), program.file, "eval"), recorder.names)
-                    value, real = recorder.unwrapped(found)
+                    result = eval(compile(ast.Expression(tree.body[0].value), program.file, "eval"), recorder.names)
+                    value, real = recorder.unwrapped(result)
                     answer[i] = self.observe(real)
                 else:
                     exec(compile(tree, program.file, "exec"), recorder.names)
@@ -122,7 +122,7 @@ def recorded(case: Case) -> list[list[dict[str, object]]]:
         for run, replica in recorder.missing:
             _add(first, wanted, number, run, replica)
     programs = [emitted(recorder.program, statements) for _, (recorder, statements) in sorted(first.workers.items())]
-    return programs[:1] if all(one == programs[0] for one in programs) else programs
+    return programs[:1] if all(steps == programs[0] for steps in programs) else programs
 
 
 def _add(first: _Recording, program: Program, number: int, run: int, replica: int) -> None:
@@ -154,9 +154,9 @@ def record(case: Case) -> dict[str, Any]:
 
 def _expected(case: Case, i: int) -> dict[str, object]:
     statement = case.example.statements[i]
-    told = statement.expected(case.strategy)
-    assert told is not None
-    wanted = [wanted_of(told, number, case.strategy) for number in range(size(case.strategy)[0])]
+    expectations = statement.expected(case.strategy)
+    assert expectations is not None
+    wanted = [wanted_of(expectations, number, case.strategy) for number in range(size(case.strategy)[0])]
     if wanted[0].holds:
         return {"statement": i, "holds": wanted[0].holds}
-    return {"statement": i, "results": [one.result for one in wanted]}
+    return {"statement": i, "results": [expectation.result for expectation in wanted]}

@@ -131,15 +131,15 @@ def merged(reports: Mapping[str, Report]) -> Report:
         reports: by what tells them apart, which is added to a name that two of them have.
     """
     every = Counter(name for report in reports.values() for name in report["runs"])
-    found = empty()
+    result = empty()
     for label, report in reports.items():
         for name in report["runs"]:
             called = name if every[name] == 1 else f"{name} ({label})"
-            found["runs"][called] = report["runs"][name]
-            found["implementations"][called] = report["implementations"][name]
-        found["chapters"].update(report["chapters"])
-        found["clauses"].update(report["clauses"])
-    return found
+            result["runs"][called] = report["runs"][name]
+            result["implementations"][called] = report["implementations"][name]
+        result["chapters"].update(report["chapters"])
+        result["clauses"].update(report["clauses"])
+    return result
 
 
 def read(path: Path) -> Report:
@@ -151,13 +151,13 @@ def read(path: Path) -> Report:
     """
     path = path / FILE if path.is_dir() else path
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        known = found.keys() == empty().keys() and found["runs"].keys() == found["implementations"].keys()
+        report = json.loads(path.read_text(encoding="utf-8"))
+        known = report.keys() == empty().keys() and report["runs"].keys() == report["implementations"].keys()
     except (ValueError, AttributeError):
         known = False
     if not known:
         raise ValueError(f"{path} is not a report of this version of the suite; remove it, and run the suite again")
-    return cast("Report", found)
+    return cast("Report", report)
 
 
 def write(folder: Path, report: Report) -> None:

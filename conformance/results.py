@@ -101,17 +101,17 @@ def integer(element: Result) -> int | None:
 def array(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> Result:
     """The result for an array with these elements, in row-major order: Python's bools, ints, floats, complex, texts."""
     data: list[Result] = []
-    for one in elements:
-        if isinstance(one, bool):
-            data.append(one)
-        elif isinstance(one, int):
-            data.append(to_integer(one))
-        elif isinstance(one, float):
-            data.append(to_real(one))
-        elif isinstance(one, complex):
-            data.append([to_real(one.real), to_real(one.imag)])
+    for element in elements:
+        if isinstance(element, bool):
+            data.append(element)
+        elif isinstance(element, int):
+            data.append(to_integer(element))
+        elif isinstance(element, float):
+            data.append(to_real(element))
+        elif isinstance(element, complex):
+            data.append([to_real(element.real), to_real(element.imag)])
         else:
-            data.append(one.decode(errors="replace") if isinstance(one, bytes) else str(one))
+            data.append(element.decode(errors="replace") if isinstance(element, bytes) else str(element))
     return {"dtype": dtype, "shape": list(shape), "data": data}
 
 
@@ -158,16 +158,16 @@ def fault(value: object, path: str = "", depth: int = 0) -> str | None:
         if keys == {key}:
             if not isinstance(value[key], list):
                 return f"{where}: {key!r} is not a list"
-            return next((found for i, item in enumerate(value[key])
-                         if (found := fault(item, f"{path}[{i}]", depth + 1))), None)
+            return next((misfit for i, item in enumerate(value[key])
+                         if (misfit := fault(item, f"{path}[{i}]", depth + 1))), None)
     for key in ("dict", "slices"):
         if keys == {key}:
             if not isinstance(value[key], dict):
                 return f"{where}: {key!r} is not an object"
             if key == "slices" and set(value[key]) != {"values", "indices", "dense_shape"}:
                 return f"{where}: slices have values, indices and dense_shape"
-            return next((found for name, item in value[key].items()
-                         if (found := _text_fault(name, where) or fault(item, f"{path}[{name!r}]", depth + 1))), None)
+            return next((misfit for name, item in value[key].items()
+                         if (misfit := _text_fault(name, where) or fault(item, f"{path}[{name!r}]", depth + 1))), None)
     if keys == {"spec"}:
         return _spec_fault(value["spec"], where)
     if keys == {"object"}:
@@ -183,7 +183,7 @@ def _text_fault(value: object, where: str) -> str | None:
     if not isinstance(value, str):
         return f"{where}: {str(value)[:60]} is not a text"
     # JSON can name halves of characters, which cannot be written anywhere.
-    return f"{where}: a text is not Unicode" if any("\ud800" <= one <= "\udfff" for one in value) else None
+    return f"{where}: a text is not Unicode" if any("\ud800" <= character <= "\udfff" for character in value) else None
 
 
 def _is_dtype(value: object) -> bool:
@@ -212,8 +212,8 @@ def _array_fault(value: dict[str, object], where: str) -> str | None:
     if not isinstance(shape, list) or len(shape) > RANK or not all(map(_is_size, shape)):
         return f"{where}: the shape {str(shape)[:60]} is not a list of sizes"
     if not isinstance(data, list) or len(data) != math.prod(shape):
-        found = len(data) if isinstance(data, list) else "no"
-        return f"{where}: an array of shape {shape} has {math.prod(shape)} elements, and this one has {found}"
+        count = len(data) if isinstance(data, list) else "no"
+        return f"{where}: an array of shape {shape} has {math.prod(shape)} elements, and this one has {count}"
     for element in data:
         if not _fits(element, str(dtype)):
             return f"{where}: {str(element)[:60]} is not an element of an array of {dtype}"

@@ -56,8 +56,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         self.generic_visit(node)
-        if node.name and any(isinstance(one, ast.Name) and one.id == node.name and isinstance(one.ctx, ast.Load)
-                             for one in ast.walk(node)):
+        if node.name and any(isinstance(child, ast.Name) and child.id == node.name and isinstance(child.ctx, ast.Load)
+                             for child in ast.walk(node)):
             self._recorder.refuse("it looks into an exception")
         if node.type is not None:
             node.type = self._call("__classes__", node.type, node.type)
@@ -66,7 +66,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         if node.bases:
             self._recorder.refuse("it derives a class")
-        if any(isinstance(one, ast.FunctionDef) and one.name == "__tf_flatten__" for one in node.body):
+        if any(isinstance(member, ast.FunctionDef) and member.name == "__tf_flatten__" for member in node.body):
             self._recorder.refuse("it has a class that flattens itself")
         self.generic_visit(node)
         return node
@@ -84,7 +84,7 @@ def names(recorder: Recorder) -> tuple[dict[str, Any], Callable[[], None]]:
 
     def passing(name: str, act: Callable[..., object]) -> Callable[..., Any]:
         def function(*args: object) -> object:
-            if any(isinstance(one, Proxy) for one in args):
+            if any(isinstance(arg, Proxy) for arg in args):
                 return recorder.operate(name, act, *args)
             return act(*args)
         return function
@@ -123,13 +123,13 @@ def names(recorder: Recorder) -> tuple[dict[str, Any], Callable[[], None]]:
 
     def is_in(value: object, container: Container[object]) -> object:
         if isinstance(container, Proxy):
-            return recorder.operate("in", lambda one, many: one in many, value, container)
+            return recorder.operate("in", lambda element, elements: element in elements, value, container)
         return value in container
 
-    def is_(one: object, other: object) -> object:
-        if isinstance(one, Proxy) or isinstance(other, Proxy):
-            return recorder.operate("is", lambda a, b: a is b, one, other)
-        return one is other
+    def is_(value: object, other: object) -> object:
+        if isinstance(value, Proxy) or isinstance(other, Proxy):
+            return recorder.operate("is", lambda a, b: a is b, value, other)
+        return value is other
 
     def is_not(value: object) -> object:
         return recorder.operate("not", lambda real: not real, value) if isinstance(value, Proxy) else not value
@@ -240,9 +240,9 @@ class _Variables:
         return self._recorder.operate("environment value", lambda real: os.environ[real], name)
 
     def pop(self, name: str, default: object = None) -> Any:
-        found = self._recorder.operate("environment value", os.environ.get, name)
+        value = self._recorder.operate("environment value", os.environ.get, name)
         self._set(name, None)
-        return found
+        return value
 
     def get(self, name: str, default: object = None) -> Any:
         return self._recorder.operate("environment value", os.environ.get, name)

@@ -27,8 +27,8 @@ def bare(name: str, *folders: str) -> None:
 def main() -> None:
     """Runs `child.main` with the modules that lie beside this file."""
     if sys.version_info < OLDEST:
-        found, oldest = (".".join(map(str, version)) for version in (sys.version_info[:2], OLDEST))
-        sys.exit(f"{sys.executable} is Python {found}; an adapter needs {oldest} or later")
+        running, oldest = (".".join(map(str, version)) for version in (sys.version_info[:2], OLDEST))
+        sys.exit(f"{sys.executable} is Python {running}; an adapter needs {oldest} or later")
     here = os.path.dirname(os.path.realpath(__file__))
     # What a script is run with first is its own folder, whose modules are called as some of the standard library are.
     sys.path[:] = [os.getcwd(), *(path for path in sys.path if os.path.realpath(path) != here)]

@@ -112,9 +112,9 @@ class GPU(Backend):
         gpu = array.data.device_id
         with self.on(gpu, "copy to the host"):
             nccl.wait(self._cupy, self._between, gpu)
-            found = array.get()
+            copied = array.get()
         self._settle()
-        return found
+        return copied
 
     def put(self, array: Array, device: str) -> Any:
         gpu = self._devices.of(device)
@@ -181,8 +181,11 @@ class GPU(Backend):
             return self._cupy.zeros(shape, like.dtype)
 
     def sum(self, arrays: Sequence[Array]) -> Any:
-        found = self._gathered(*arrays)
-        return self._host.sum(arrays) if found is None else self.sums([found[1]], found[0])[0]
+        gathered = self._gathered(*arrays)
+        if gathered is None:
+            return self._host.sum(arrays)
+        gpu, parts = gathered
+        return self.sums([parts], gpu)[0]
 
     def sums(self, columns: Sequence[Sequence[DeviceArray]], gpu: int, operation: str = "add") -> list[DeviceArray]:
         """The sum ("sub": the difference) of each column of arrays on one GPU, in as few launches as they fit into."""
@@ -228,18 +231,18 @@ class GPU(Backend):
         return communicator
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Any:
-        found = self._gathered(*arrays)
-        if found is None:
+        gathered = self._gathered(*arrays)
+        if gathered is None:
             return self._host.concatenate(arrays, axis)
-        gpu, parts = found
+        gpu, parts = gathered
         with self.on(gpu, "concatenate"):
             return frozen(self._cupy.concatenate(parts, axis=axis))
 
     def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
-        found = self._gathered(array, indices, values)
-        if found is None:
+        gathered = self._gathered(array, indices, values)
+        if gathered is None:
             return self._host.scatter(operation, array, indices, values)
-        gpu, (array, indices, values) = found
+        gpu, (array, indices, values) = gathered
         if array.dtype.kind == "c" and operation not in ("add", "sub", "update"):
             raise errors.error("RD20", f"scatter_{operation}", f"the dtype is {array.dtype} and the array is on a GPU",
                                "Compute the whole array and assign it.")
@@ -256,8 +259,11 @@ class GPU(Backend):
         return frozen(changed)
 
     def difference(self, array: Array, other: Array) -> Any:
-        found = self._gathered(array, other)
-        return self._host.difference(array, other) if found is None else self.sums([found[1]], found[0], "sub")[0]
+        gathered = self._gathered(array, other)
+        if gathered is None:
+            return self._host.difference(array, other)
+        gpu, parts = gathered
+        return self.sums([parts], gpu, "sub")[0]
 
     def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
         if not self._is_on_gpu(total):
@@ -277,17 +283,17 @@ class GPU(Backend):
             return
         if first.shape != other.shape or first.dtype != other.dtype:
             raise complain()
-        found = self._gathered(first, other)
-        if found is None:
+        gathered = self._gathered(first, other)
+        if gathered is None:
             self._host.expect_equal(first, other, complain)
             return
-        gpu, (mine, theirs) = found
+        gpu, (left, right) = gathered
         with self.on(gpu, "comparing copies"):
-            differs = mine != theirs
-            if mine.dtype.kind in "fcV":  # V is bfloat16
-                differs = differs & ((mine == mine) | (theirs == theirs))
-            said = self._cupy.cuda.alloc_pinned_memory(1)
-            outcome = np.frombuffer(said, np.bool_, 1).reshape(())
+            differs = left != right
+            if left.dtype.kind in "fcV":  # V is bfloat16
+                differs = differs & ((left == left) | (right == right))
+            pinned = self._cupy.cuda.alloc_pinned_memory(1)
+            outcome = np.frombuffer(pinned, np.bool_, 1).reshape(())
             differs.any().get(out=outcome, blocking=False)
             self._unsure.append((self._cupy.cuda.get_current_stream().record(), outcome, complain))
 

@@ -71,10 +71,10 @@ def library() -> Cupy:
 def _driver() -> int | None:
     # The major version of the driver, read without any library; None where it cannot be read.
     try:
-        found = re.search(r"Kernel Module.*?\s(\d+)\.\d", _DRIVER.read_text())
+        version = re.search(r"Kernel Module.*?\s(\d+)\.\d", _DRIVER.read_text())
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(version[1]) if version else None
 
 
 def advice(driver: int | None) -> str:
@@ -134,8 +134,8 @@ class Devices:
         try:
             return self._known[name]
         except KeyError:
-            found = self._known[name] = self._find(name)
-            return found
+            gpu = self._known[name] = self._find(name)
+            return gpu
 
     def use(self, name: str) -> None:
         """Makes the GPU that a device name means current; the host has none."""

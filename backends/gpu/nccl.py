@@ -57,11 +57,11 @@ def way() -> str:
     Raises:
         RD34: REFDIST_NCCL is something else.
     """
-    found = os.environ.get(VARIABLE) or WAYS[0]
-    if found not in WAYS:
-        raise errors.error("RD34", f"environment variable {VARIABLE}={found!r}", "it is not a way to connect GPUs",
+    chosen = os.environ.get(VARIABLE) or WAYS[0]
+    if chosen not in WAYS:
+        raise errors.error("RD34", f"environment variable {VARIABLE}={chosen!r}", "it is not a way to connect GPUs",
                            f"Write {', '.join(WAYS[:-1])} or {WAYS[-1]}.")
-    return found
+    return chosen
 
 
 def library() -> Nccl | None:
@@ -202,7 +202,7 @@ def wait(cupy: Cupy, communicators: Sequence[Communicator], gpu: int) -> None:
     """
     shared = [communicator for communicator in communicators
               if communicator.limit is not None and not communicator.broken
-              and any(mine == gpu for _, mine in communicator.here)]
+              and any(own == gpu for _, own in communicator.here)]
     if not shared:
         return
     issued = cupy.cuda.get_current_stream().record()
@@ -218,13 +218,13 @@ def wait(cupy: Cupy, communicators: Sequence[Communicator], gpu: int) -> None:
 
 
 def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Sequence[DeviceArray]],
-               owners: Sequence[int], mine: Sequence[int], ordered: bool) -> list[list[DeviceArray]]:
+               owners: Sequence[int], ranks: Sequence[int], ordered: bool) -> list[list[DeviceArray]]:
     """The sum of each column over the replicas of all ranks.
 
     Args:
         columns: for every result the arrays of the replicas here, each on its owner's GPU.
         owners: the rank of every replica, here and elsewhere, in replica order.
-        mine: the rank of each replica here, in the order of the arrays in a column.
+        ranks: the rank of each replica here, in the order of the arrays in a column.
         ordered: whether to add left to right; what NCCL cannot add is always added so.
 
     Returns:
@@ -237,20 +237,20 @@ def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Seque
     for dtype, numbers in by_dtype.items():
         name, _ = stored(dtype)
         flats = []
-        for i, rank in enumerate(mine):
+        for i, rank in enumerate(ranks):
             with backend.on(dict(communicator.here)[rank], "packing"):
                 flats.append(_packed(communicator.cupy, [columns[number][i] for number in numbers]))
         if ordered or name not in NCCL_TYPES:
-            totals = _in_order(backend, communicator, name, flats, owners, mine)
+            totals = _in_order(backend, communicator, name, flats, owners, ranks)
         else:
-            totals = _by_nccl(backend, communicator, name, flats, mine)
+            totals = _by_nccl(backend, communicator, name, flats, ranks)
         shapes = [columns[number][0].shape for number in numbers]
         unpacked = {}
         for rank, gpu in communicator.here:
             with backend.on(gpu, "unpacking"):
                 unpacked[rank] = _unpacked(totals[rank], dtype, shapes)
         for place, number in enumerate(numbers):
-            results[number] = [unpacked[rank][place] for rank in mine]
+            results[number] = [unpacked[rank][place] for rank in ranks]
     return results
 
 
@@ -281,21 +281,21 @@ def slices(length: int, size: int) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequence[DeviceArray],
-              owners: Sequence[int], mine: Sequence[int]) -> dict[int, DeviceArray]:
+              owners: Sequence[int], ranks: Sequence[int]) -> dict[int, DeviceArray]:
     cupy, nccl = communicator.cupy, _nccl()
     length, itemsize = flats[0].size, flats[0].dtype.itemsize
     each, cuts = slices(length, communicator.size)
     # For every rank here, its slice of each replica's buffer: a view of its own replicas', memory to receive others'.
     pieces: dict[int, list[DeviceArray]] = {}
     for rank, gpu in communicator.here:
-        own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
+        own = iter([flat for flat, owner in zip(flats, ranks, strict=True) if owner == rank])
         start, stop = cuts[rank]
         with backend.on(gpu, "receiving"):
             pieces[rank] = [next(own)[start:stop] if owner == rank else cupy.empty(stop - start, flats[0].dtype)
                             for owner in owners]
 
     def exchange(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:
-        own = iter([flat for flat, owner in zip(flats, mine, strict=True) if owner == rank])
+        own = iter([flat for flat, owner in zip(flats, ranks, strict=True) if owner == rank])
         for piece, owner in zip(pieces[rank], owners, strict=True):
             if owner == rank:
                 flat = next(own)
@@ -325,9 +325,9 @@ def _in_order(backend: GPU, communicator: Communicator, name: str, flats: Sequen
 
 
 def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequence[DeviceArray],
-             mine: Sequence[int]) -> dict[int, DeviceArray]:
+             ranks: Sequence[int]) -> dict[int, DeviceArray]:
     nccl = _nccl()
-    totals = {rank: backend.sums([[flat for flat, owner in zip(flats, mine, strict=True) if owner == rank]], gpu)[0]
+    totals = {rank: backend.sums([[flat for flat, owner in zip(flats, ranks, strict=True) if owner == rank]], gpu)[0]
               for rank, gpu in communicator.here}
     kind = getattr(nccl, f"NCCL_{NCCL_TYPES[name]}")
 
@@ -340,27 +340,27 @@ def _by_nccl(backend: GPU, communicator: Communicator, name: str, flats: Sequenc
     return totals
 
 
-def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray], mine: Sequence[int],
+def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray], ranks: Sequence[int],
            owners: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> dict[int, list[DeviceArray]]:
     """Every replica's array on every rank here; shapes may differ.
 
     Args:
         parts: the arrays of the replicas here, each on its owner's GPU.
-        mine: the rank of each of them.
+        ranks: the rank of each of them.
         owners: the rank of every replica of all ranks.
         shapes: the shape of every replica's array.
     """
     cupy, nccl = communicator.cupy, _nccl()
     dtype = parts[0].dtype
-    found: dict[int, list[DeviceArray]] = {}
+    gathered: dict[int, list[DeviceArray]] = {}
     for rank, gpu in communicator.here:
-        own = iter([part for part, owner in zip(parts, mine, strict=True) if owner == rank])
+        own = iter([part for part, owner in zip(parts, ranks, strict=True) if owner == rank])
         with backend.on(gpu, "receiving"):
-            found[rank] = [cupy.ascontiguousarray(next(own)) if owner == rank else cupy.empty(shape, dtype)
+            gathered[rank] = [cupy.ascontiguousarray(next(own)) if owner == rank else cupy.empty(shape, dtype)
                            for owner, shape in zip(owners, shapes, strict=True)]
 
     def exchange(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:
-        for array, owner in zip(found[rank], owners, strict=True):
+        for array, owner in zip(gathered[rank], owners, strict=True):
             for peer in range(communicator.size) if owner == rank and array.size else ():
                 if peer != rank:
                     comm.send(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream)
@@ -368,4 +368,4 @@ def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray
                 comm.recv(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, owner, stream)
 
     communicator.group(exchange, "all_gather")
-    return found
+    return gathered

@@ -62,8 +62,8 @@ def read_only(cupy: Cupy) -> type[ReadOnlyArray]:
         own = getattr(cupy.ndarray, name)
 
         def take(self: ReadOnlyArray) -> DeviceArray:
-            found: DeviceArray = own.__get__(self)
-            return freeze(found, type(self)) if self._read_only and found is not self else found
+            attribute: DeviceArray = own.__get__(self)
+            return freeze(attribute, type(self)) if self._read_only and attribute is not self else attribute
 
         def write(self: ReadOnlyArray, value: object) -> None:
             refuse(self, f"{name} =")
@@ -76,8 +76,8 @@ def read_only(cupy: Cupy) -> type[ReadOnlyArray]:
         return cupy.ndarray.byteswap(self, inplace)
 
     def interface(self: ReadOnlyArray) -> dict[str, object]:
-        found: dict[str, Any] = cupy.ndarray.__cuda_array_interface__.__get__(self)
-        return {**found, "data": (found["data"][0], self._read_only)}
+        fields: dict[str, Any] = cupy.ndarray.__cuda_array_interface__.__get__(self)
+        return {**fields, "data": (fields["data"][0], self._read_only)}
 
     def dlpack(self: ReadOnlyArray, **options: object) -> object:
         if not options.get("copy"):

@@ -67,15 +67,15 @@ class DeviceTransport(Transport):
         return results
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
-        mine = [[part.shape for part in column] for column in columns]
-        communicator, direct, shapes = self._agree(call, columns, mine)
+        own_shapes = [[part.shape for part in column] for column in columns]
+        communicator, direct, shapes = self._agree(call, columns, own_shapes)
         if communicator is None or len(direct) < len(columns):
             return self._inner.all_gather(call, columns, axis)
         results = []
         for number, column in enumerate(columns):
             every = [shape for worker in shapes for shape in worker[number]]
-            found = nccl.gather(self._backend, communicator, _on_gpus(column), self._mine, self._owners, every)
-            results.append(self._backend.concatenate(found[self._mine[0]], axis))
+            gathered = nccl.gather(self._backend, communicator, _on_gpus(column), self._mine, self._owners, every)
+            results.append(self._backend.concatenate(gathered[self._mine[0]], axis))
         return results
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
@@ -88,9 +88,9 @@ class DeviceTransport(Transport):
         # The communicator, the columns that go over it, and what each worker says; the same on every worker.
         here = [len(column) == len(self._devices) and all(map(is_foreign, column)) for column in columns]
         usable = not self._asked or self._communicator is None or not self._communicator.broken
-        said = self._inner.all_gather_object(call, (usable, here, shapes))
-        direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in said)]
-        if not all(usable for usable, _, _ in said):
+        answers = self._inner.all_gather_object(call, (usable, here, shapes))
+        direct = [number for number in range(len(columns)) if all(flags[number] for _, flags, _ in answers)]
+        if not all(usable for usable, _, _ in answers):
             if self._communicator is not None and not self._communicator.broken:
                 self._communicator.give_up()
             self._asked = False
@@ -99,17 +99,17 @@ class DeviceTransport(Transport):
             self._asked = True
         if self._communicator is None:
             return None, [], []
-        return self._communicator, direct, [theirs for _, _, theirs in said]
+        return self._communicator, direct, [of_worker for _, _, of_worker in answers]
 
     def _connect(self, call: CollectiveCall) -> nccl.Communicator | None:
         backend = self._backend
         gpus = [backend.gpu_of(device) for device in self._devices]
-        mine = list(dict.fromkeys(gpus))
+        own_gpus = list(dict.fromkeys(gpus))
         library = nccl.library()
         known = None
-        if library is not None and None not in mine:
-            known = [(socket.gethostname(), backend.pci_bus_id(gpu)) for gpu in mine if gpu is not None]
-        workers = self._inner.all_gather_object(call, (known, [mine.index(gpu) for gpu in gpus]))
+        if library is not None and None not in own_gpus:
+            known = [(socket.gethostname(), backend.pci_bus_id(gpu)) for gpu in own_gpus if gpu is not None]
+        workers = self._inner.all_gather_object(call, (known, [own_gpus.index(gpu) for gpu in gpus]))
         places = [place for worker, _ in workers for place in worker or [None]]
         if library is None or None in places or len(set(places)) < len(places):
             return None  # NCCL refuses two ranks on one GPU
@@ -117,7 +117,7 @@ class DeviceTransport(Transport):
         starts = np.cumsum([0, *(len(worker) for worker, _ in workers)]).tolist()
         self._owners = [start + i for start, (_, replicas) in zip(starts, workers, strict=False) for i in replicas]
         self._mine = [starts[self.rank] + i for i in workers[self.rank][1]]
-        here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(mine) if gpu is not None]
+        here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(own_gpus) if gpu is not None]
         return backend.connect(here, len(places), unique_id, self._inner.timeout)
 
 

@@ -89,8 +89,8 @@ class Strategy:
         def replica(rank: int) -> None:
             _here.context = ReplicaContext(self, rank)
             try:
-                returned[rank] = fn(*(_part(one, rank) for one in args),
-                                    **{key: _part(one, rank) for key, one in (kwargs or {}).items()})
+                returned[rank] = fn(*(_part(value, rank) for value in args),
+                                    **{key: _part(value, rank) for key, value in (kwargs or {}).items()})
             except Exception as error:
                 errors.append(error)
                 self.adapter.abandon(self.group)
@@ -116,7 +116,7 @@ def _regrouped(values: Sequence[Any]) -> Any:
     if len(values) == 1 or first is None:
         return first
     if isinstance(first, dict):
-        return {key: _regrouped([one[key] for one in values]) for key in first}
+        return {key: _regrouped([value[key] for value in values]) for key in first}
     if isinstance(first, (list, tuple)):
         return type(first)(_regrouped(items) for items in zip(*values, strict=True))
     return PerReplica(values)
@@ -152,7 +152,7 @@ class Collectives(Adapter, Generic[Tensor]):
         """A tensor, with TensorFlow's dtype where none is named."""
         leaf: Any = value
         while isinstance(leaf, (list, tuple)):
-            leaf = next((one for one in leaf if one != []), 0.0)
+            leaf = next((part for part in leaf if part != []), 0.0)
         if isinstance(leaf, str) or shape is not None:
             raise NotImplementedError("texts, and constants with a shape")
         if self.is_tensor(leaf):
@@ -167,7 +167,7 @@ class Collectives(Adapter, Generic[Tensor]):
         if isinstance(value, (int, float)):
             return results.number(value)
         if isinstance(value, PerReplica):
-            return {"per_replica": [self.observe(one) for one in value.values]}
+            return {"per_replica": [self.observe(part) for part in value.values]}
         if self.is_tensor(value):
             return self.data(value)
         if isinstance(value, dict):

@@ -58,7 +58,7 @@ class _Group:
             whole = jax.make_array_from_single_device_arrays(
                 (len(shards), *shards[0].shape[1:]), jax.sharding.NamedSharding(self._mesh, spec), shards)
             collective = self._asked[0][1]
-            done = jax.shard_map(lambda one: collective(one[0])[None], mesh=self._mesh, in_specs=spec, out_specs=spec)
+            done = jax.shard_map(lambda part: collective(part[0])[None], mesh=self._mesh, in_specs=spec, out_specs=spec)
             self._received = np.asarray(jax.jit(done)(whole))
         except Exception as error:
             self._received = error
@@ -77,8 +77,8 @@ class Jax(Collectives[jax.Array]):
         return isinstance(value, (jax.Array, np.ndarray, np.generic))
 
     def data(self, tensor: jax.Array) -> Result:
-        found = np.asarray(tensor)
-        return results.array(str(found.dtype), found.shape, found.ravel().tolist())
+        array = np.asarray(tensor)
+        return results.array(str(array.dtype), array.shape, array.ravel().tolist())
 
     def group(self, count: int) -> _Group:
         return _Group(count)
@@ -89,11 +89,11 @@ class Jax(Collectives[jax.Array]):
 
     def all_reduce(self, context: ReplicaContext, op: str, tensor: jax.Array) -> jax.Array:
         collective = {"SUM": jax.lax.psum, "MEAN": jax.lax.pmean}[op]
-        return self._meet(context, op, lambda one: collective(one, "replicas"), tensor)
+        return self._meet(context, op, lambda part: collective(part, "replicas"), tensor)
 
     def all_gather(self, context: ReplicaContext, tensor: jax.Array, axis: int) -> jax.Array:
         return self._meet(context, f"all_gather along axis {axis}",
-                          lambda one: jax.lax.all_gather(one, "replicas", axis=axis, tiled=True), tensor)
+                          lambda part: jax.lax.all_gather(part, "replicas", axis=axis, tiled=True), tensor)
 
     def _meet(self, context: ReplicaContext, name: str, collective: Callable[[jax.Array], jax.Array],
               tensor: jax.Array) -> jax.Array:

@@ -79,8 +79,8 @@ class Simulated(Adapter):
         if isinstance(value, refdist.TensorSpec) and value.shape is not None:
             return results.spec(_dtype_name(value.dtype), value.shape)
         if is_array(value):
-            found = to_numpy(value)
-            return results.array(_dtype_name(found.dtype), found.shape, found.ravel().tolist())
+            array = to_numpy(value)
+            return results.array(_dtype_name(array.dtype), array.shape, array.ravel().tolist())
         if isinstance(value, dict):
             return {"dict": {str(key): self.observe(item) for key, item in value.items()}}
         if isinstance(value, (list, tuple)):

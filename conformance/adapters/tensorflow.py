@@ -118,11 +118,11 @@ class TensorFlow(Adapter):
         if isinstance(value, bytes):
             return value.decode(errors="replace")
         if hasattr(value, "dtype") and hasattr(value, "shape"):
-            found: Any = value.numpy() if hasattr(value, "numpy") else value
-            if isinstance(found, bytes):
-                return results.array("string", (), [found])
-            dtype = "string" if found.dtype.kind in "OSU" else str(found.dtype)
-            return results.array(dtype, found.shape, found.ravel().tolist())
+            array: Any = value.numpy() if hasattr(value, "numpy") else value
+            if isinstance(array, bytes):
+                return results.array("string", (), [array])
+            dtype = "string" if array.dtype.kind in "OSU" else str(array.dtype)
+            return results.array(dtype, array.shape, array.ravel().tolist())
         if isinstance(value, dict):
             return {"dict": {str(key): self.observe(item) for key, item in value.items()}}
         if isinstance(value, (list, tuple)):
@@ -239,7 +239,7 @@ def _wait(children: Sequence[_Child]) -> None:
 
 def _free_port() -> int:
     for port in _PORTS:
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", port))
+        with socket.socket() as bound, contextlib.suppress(OSError):
+            bound.bind(("127.0.0.1", port))
             return port
     raise AssertionError("the ports are a cycle")

@@ -61,9 +61,9 @@ def main() -> int:
     rank, processes = strategy.extended.transport.rank, strategy.num_replicas_in_sync
     some = cases(having(options.clause))
     multi = [case for case in select(some, options.clause, [], None) if case.strategy.startswith("MultiWorker")]
-    mine = [one for case in multi if size(case.strategy)[0] == processes
-            for one in (properties.drawn(case, DRAWS) if case.example.parameters else [case])]
-    if not mine:
+    chosen = [drawn_case for case in multi if size(case.strategy)[0] == processes
+            for drawn_case in (properties.drawn(case, DRAWS) if case.example.parameters else [case])]
+    if not chosen:
         # Most likely the launcher of the transport did not start this process, which is alone then.
         sizes = ", ".join(map(str, sorted({size(case.strategy)[0] for case in multi})))
         print(f"no case has {processes} workers, so that nothing was tested; start as many processes as a case has "
@@ -71,7 +71,7 @@ def main() -> int:
         return 1
     worker = Worker()
     counts: Counter[str] = Counter()
-    for case in mine:
+    for case in chosen:
         verdict = judge(case, worker.run(program(case)))
         expected = known.get(case.name)
         outcome = verdict.outcome

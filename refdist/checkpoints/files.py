@@ -62,10 +62,10 @@ def path_of(path: object, attempted: str) -> str:
     if not isinstance(path, (str, os.PathLike)):
         raise errors.error("RD25", attempted, f"the path is {path!r}", "Pass a str or a pathlib.Path; "
                            "`latest_checkpoint` returns None if the folder has no checkpoint yet.")
-    found = os.fsdecode(path)
-    if not _is_path(found):
-        raise errors.error("RD34", attempted, f"the path is {found!r}", "Pass characters that a file name can have.")
-    return found
+    text = os.fsdecode(path)
+    if not _is_path(text):
+        raise errors.error("RD34", attempted, f"the path is {text!r}", "Pass characters that a file name can have.")
+    return text
 
 
 def file_of(path: str) -> str:
@@ -160,10 +160,10 @@ def _json(text: bytes | str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("it has two values of one name")
-    return found
+    return fields
 
 
 def _table(value: object) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _viewed(array: npt.NDArray[np.generic], key: str, dtype: object, shape: obje
     """The array that was stored as bytes."""
     if not isinstance(dtype, str) or np.dtype(dtype).kind not in "fc":
         raise ValueError(f"{key} has the dtype {dtype}")
-    if not isinstance(shape, list) or not all(type(one) is int and one >= 0 for one in shape):
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError(f"{key} has the shape {shape}")
     return array.view(dtype).reshape(shape)
 
@@ -217,12 +217,12 @@ def index(folder: str, filename: str | None = None) -> dict[str, Any]:
     path = os.path.join(folder, filename or INDEX)
     try:
         with disk.opened(path, links=False) as file:
-            found = _json(file.read(_LARGEST_INDEX))
-        for name in [found["latest"], *found["all"]]:
+            read = _json(file.read(_LARGEST_INDEX))
+        for name in [read["latest"], *read["all"]]:
             if not is_inside(folder, name):
                 raise ValueError(f"it names {name!r}, which is not in this folder")
-        times = [found.get("preserved_at", 0.0), *found.get("times", {}).values()]
-        if not all(type(one) in (int, float) and math.isfinite(one) for one in times):
+        times = [read.get("preserved_at", 0.0), *read.get("times", {}).values()]
+        if not all(type(time) in (int, float) and math.isfinite(time) for time in times):
             raise ValueError("a time in it is not a number")
     except FileNotFoundError:
         return {}
@@ -230,7 +230,7 @@ def index(folder: str, filename: str | None = None) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else errors.shown(str(error))
         raise errors.error("RD31", "reading the index of a folder", f"{path} is damaged: {reason}",
                            "Delete it, and restore a checkpoint of the folder by its path.") from error
-    return found
+    return read
 
 
 def write_index(folder: str, content: Mapping[str, object]) -> None:

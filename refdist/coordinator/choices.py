@@ -110,7 +110,7 @@ class interleaving(Scheduler):  # noqa: N801 - used like a function
         self.taken: list[int] = []
         self.counts: list[int] = []
         given = list(map(as_integer, choices)) if isinstance(choices, (list, tuple)) else [None]
-        self._given = [one for one in given if one is not None]
+        self._given = [choice for choice in given if choice is not None]
         seed = as_integer(choices)
         if len(self._given) == len(given):
             self._source: Choose = self._next_given

@@ -125,9 +125,9 @@ class Cluster(Functions):
         own = nest.map_structure(kept, [args, kwargs])
 
         def call(worker: int) -> object:
-            mine, named = nest.map_structure(
+            own_args, own_kwargs = nest.map_structure(
                 lambda leaf: _of_worker(leaf, worker) if isinstance(leaf, PerWorkerValue) else leaf, own)
-            return fn(*mine, **named)
+            return fn(*own_args, **own_kwargs)
 
         return call
 
@@ -145,8 +145,8 @@ class Cluster(Functions):
 
     def pause(self, access: Access | None = None) -> None:
         """Called before an access to a variable, and (None) when something was scheduled."""
-        mine = _mine.closure
-        if mine is None:
+        closure = _mine.closure
+        if closure is None:
             if self._interrupted:
                 return
             if not self.lock.acquire(blocking=False):  # a thread beside the one that plays the coordinator
@@ -156,30 +156,30 @@ class Cluster(Functions):
                 self._pause(None, access)
             finally:
                 self.lock.release()
-        elif mine.fate or self._interrupted:
+        elif closure.fate or self._interrupted:
             raise Stopped
         else:
-            self._pause(mine, access)
+            self._pause(closure, access)
 
-    def _pause(self, mine: Closure | None, access: Access | None) -> None:
+    def _pause(self, closure: Closure | None, access: Access | None) -> None:
         if self._faults and access is not None:
-            self._count_down(mine, access.device)
+            self._count_down(closure, access.device)
+        worker = None if closure is None else closure.worker
         if current.value is not None:
-            current.value.visit(self, None if mine is None or mine.worker is None else mine.worker.number, access)
+            current.value.visit(self, None if worker is None else worker.number, access)
         self._in_a_row += 1
         if current.value is None and self._in_a_row < PATIENCE:
             return
-        worker = None if mine is None else mine.worker
         first = Option(COORDINATOR) if worker is None else Option(GO_ON, worker.number)
         option = self._chosen((first,))
-        if mine is not None and mine.fate:
+        if closure is not None and closure.fate:
             raise Stopped
         if option is None or option == first:
             return
-        if mine is None:
+        if closure is None:
             self.ready = _always
-        self._hand_over(option, self._turn if mine is None else mine.turn)
-        if mine is not None and mine.fate:
+        self._hand_over(option, self._turn if closure is None else closure.turn)
+        if closure is not None and closure.fate:
             raise Stopped
 
     def _options(self, first: Sequence[Option]) -> list[Option]:
@@ -210,8 +210,8 @@ class Cluster(Functions):
                 return options[number] if options else None
             fault = next(fault for fault in self._faults if str(fault) == options[number].task)
             self.lose(fault.task, fault.returns)
-            mine = _mine.closure
-            if mine is not None and mine.fate:
+            closure = _mine.closure
+            if closure is not None and closure.fate:
                 return None
 
     def _hand_over(self, option: Option, turn: Turn) -> None:
@@ -324,15 +324,15 @@ class Cluster(Functions):
             if worker.closure is None:
                 self._rested.append(worker)
 
-    def _count_down(self, mine: Closure | None, device: str) -> None:
+    def _count_down(self, closure: Closure | None, device: str) -> None:
         ps = ("ps", devices.parse(device).task)
-        worker = None if mine is None or mine.worker is None else ("worker", mine.worker.number)
+        worker = None if closure is None or closure.worker is None else ("worker", closure.worker.number)
         for fault in list(self._faults):
             if fault.left is not None and fault.task in (ps, worker):
                 if fault.left <= 0:
                     self.lose(fault.task, fault.returns)
                 fault.left -= 1
-        if mine is not None and mine.fate:
+        if closure is not None and closure.fate:
             raise Stopped
 
     def _stop(self, closure: Closure, fate: str) -> None:

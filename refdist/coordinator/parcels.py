@@ -268,10 +268,10 @@ class Incoming:
                 self._objects[number] = self._made(*self.unpacked(self._definitions[number]))
             except Exception as error:
                 self._objects[number] = error
-        found = self._objects[number]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        opened = self._objects[number]
+        if isinstance(opened, Exception):
+            raise opened
+        return opened
 
     def _made(self, kind: str, given: object) -> Any:
         if isinstance(given, Facts):

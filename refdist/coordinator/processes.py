@@ -149,17 +149,17 @@ class Processes(Functions):
                 else:
                     self._ended(worker, *_unpacked(answer))
 
-    def _ended(self, worker: _Worker, what: str, found: object) -> None:
+    def _ended(self, worker: _Worker, what: str, result: object) -> None:
         closure, worker.closure = worker.closure, None
         self._rested.append(worker)
         assert closure is not None
         if what == DONE:
-            closure.finish(found, None)
+            closure.finish(result, None)
         elif what == STOPPED:
             closure.cancel(f"it was stopped on worker {worker.number}, because another function failed")
         else:
-            assert isinstance(found, BaseException)
-            self._failed(closure, worker.number, found)
+            assert isinstance(result, BaseException)
+            self._failed(closure, worker.number, result)
 
     def _lose(self, worker: _Worker, gone: Gone) -> None:
         closure, worker.closure = worker.closure, None
@@ -167,7 +167,7 @@ class Processes(Functions):
         self._there.remove(worker)
         if worker in self._rested:
             self._rested.remove(worker)
-        self._by_file = {file: one for file, one in self._by_file.items() if one is not worker}
+        self._by_file = {file: other for file, other in self._by_file.items() if other is not worker}
         worker.control.close()
         if closure is not None:
             self._lost += f", in {closure}"
@@ -177,7 +177,7 @@ class Processes(Functions):
 def _unpacked(answer: bytes) -> tuple[str, object]:
     # An object may be sent and still fail to be unpickled.
     try:
-        what, found = pickle.loads(answer)
+        what, result = pickle.loads(answer)
     except Exception as error:
         return FAILED, error
-    return what, found
+    return what, result

@@ -278,17 +278,17 @@ class StatusOrResult:
         if self.error is not None:
             return self
         wanted = [] if specs is None else nest.flatten(specs)
-        found = [] if self._value is None else nest.flatten(self._value)
-        if len(wanted) != len(found):
-            said = f"output_specs has {len(wanted)} specs, and the result {len(found)} arrays"
-        elif wrong := [(spec, array) for spec, array in zip(wanted, found, strict=True)
+        arrays = [] if self._value is None else nest.flatten(self._value)
+        if len(wanted) != len(arrays):
+            misfit = f"output_specs has {len(wanted)} specs, and the result {len(arrays)} arrays"
+        elif wrong := [(spec, array) for spec, array in zip(wanted, arrays, strict=True)
                        if not isinstance(spec, TensorSpec) or not spec.is_compatible_with(array)]:
-            said = f"output_specs has {wrong[0][0]!r} for {wrong[0][1]!r}"
+            misfit = f"output_specs has {wrong[0][0]!r} for {wrong[0][1]!r}"
         else:
-            self._value = None if specs is None else nest.pack_sequence_as(specs, found)
+            self._value = None if specs is None else nest.pack_sequence_as(specs, arrays)
             return self
         # The function has run all the same, and went well.
-        self._misfit = errors.error("RD34", attempted, said, "Pass a TensorSpec for each array.")
+        self._misfit = errors.error("RD34", attempted, misfit, "Pass a TensorSpec for each array.")
         return self
 
 

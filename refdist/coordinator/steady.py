@@ -27,57 +27,57 @@ _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 
 def parts(fn: object) -> tuple[object, ...] | None:
     """The objects that make the function what it is; None where one of them may change."""
-    found: list[object] = []
-    return tuple(found) if _add(fn, found, []) else None
+    collected: list[object] = []
+    return tuple(collected) if _add(fn, collected, []) else None
 
 
-def _add(one: object, found: list[object], seen: list[FunctionType]) -> bool:
-    if type(one) in _PLAIN or isinstance(one, _STEADY) or _is_constant(one) or _is_found_by_name(one):
-        found.append(one)
+def _add(part: object, collected: list[object], seen: list[FunctionType]) -> bool:
+    if type(part) in _PLAIN or isinstance(part, _STEADY) or _is_constant(part) or _is_found_by_name(part):
+        collected.append(part)
         return True
-    if isinstance(one, MethodType):
-        return _add(one.__self__, found, seen) and _add(one.__func__, found, seen)
-    if not isinstance(one, FunctionType) or one.__dict__:
+    if isinstance(part, MethodType):
+        return _add(part.__self__, collected, seen) and _add(part.__func__, collected, seen)
+    if not isinstance(part, FunctionType) or part.__dict__:
         return False
     for number, other in enumerate(seen):
-        if one is other:  # it refers to itself, or two things refer to it
-            found.append(number)
+        if part is other:  # it refers to itself, or two things refer to it
+            collected.append(number)
             return True
-    names = _names(one.__code__)
+    names = _names(part.__code__)
     if names is None:
         return False
-    found.append(one.__code__)
-    seen.append(one)
-    scope = one.__globals__
+    collected.append(part.__code__)
+    seen.append(part)
+    scope = part.__globals__
     try:
-        inside = [cell.cell_contents for cell in one.__closure__ or ()]
+        inside = [cell.cell_contents for cell in part.__closure__ or ()]
     except ValueError:  # not yet bound
         return False
-    inside += one.__defaults__ or ()
-    inside += (one.__kwdefaults__ or {}).values()
-    return all(_add(part, found, seen) for part in inside) and all(
-        _add(scope[name], found, seen) for name in names if name in scope)
+    inside += part.__defaults__ or ()
+    inside += (part.__kwdefaults__ or {}).values()
+    return all(_add(part, collected, seen) for part in inside) and all(
+        _add(scope[name], collected, seen) for name in names if name in scope)
 
 
-def _is_constant(one: object) -> bool:
-    return isinstance(one, np.ndarray) and not one.flags.writeable and one.base is None
+def _is_constant(value: object) -> bool:
+    return isinstance(value, np.ndarray) and not value.flags.writeable and value.base is None
 
 
-def _is_found_by_name(one: object) -> bool:
-    name, module = getattr(one, "__qualname__", None), getattr(one, "__module__", None)
-    return isinstance(name, str) and module != "__main__" and getattr(sys.modules.get(str(module)), name, None) is one
+def _is_found_by_name(value: object) -> bool:
+    name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
+    return isinstance(name, str) and module != "__main__" and getattr(sys.modules.get(str(module)), name, None) is value
 
 
 @functools.lru_cache(maxsize=1000)
 def _names(code: CodeType) -> tuple[str, ...] | None:
     # The names that it may look up in its module; None where it writes to what is outside of it.
     names: dict[str, None] = {}
-    for one in _nested(code):
-        for instruction in dis.get_instructions(one):
+    for nested in _nested(code):
+        for instruction in dis.get_instructions(nested):
             if instruction.opname in _WRITES or (
                     instruction.opname in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars):
                 return None
-        names.update(dict.fromkeys(one.co_names))
+        names.update(dict.fromkeys(nested.co_names))
     return tuple(names)
 
 

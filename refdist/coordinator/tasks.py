@@ -131,8 +131,8 @@ def _sendable(error: BaseException, task: Task) -> BaseException:
     # With the lines of the program, which do not travel with it.
     lines = "".join(traceback.format_tb(tracebacks.cut(error).__traceback__)).rstrip("\n")
     try:
-        found: BaseException = pickle.loads(_packed(error))
+        sent: BaseException = pickle.loads(_packed(error))
     except Exception:
-        found = RuntimeError(f"{type(error).__name__}: {error}")
-    found.add_note(f"on {task}:\n{lines}" if lines else f"on {task}")
-    return found
+        sent = RuntimeError(f"{type(error).__name__}: {error}")
+    sent.add_note(f"on {task}:\n{lines}" if lines else f"on {task}")
+    return sent

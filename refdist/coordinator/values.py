@@ -120,7 +120,7 @@ class PerWorkerValue:
     """
 
     def __init__(self, values: Sequence[RemoteValue]) -> None:
-        if not isinstance(values, (list, tuple)) or not all(isinstance(one, RemoteValue) for one in values):
+        if not isinstance(values, (list, tuple)) or not all(isinstance(value, RemoteValue) for value in values):
             raise errors.error("RD25", "PerWorkerValue", f"values is {values!r}", "Pass a list of RemoteValues.")
         self._values = tuple(values)
 
@@ -234,16 +234,16 @@ def _no_variable(next_creator: Callable[..., object], **kwargs: object) -> Any:
                        "functions.")
 
 
-def checked_dataset(found: object, attempted: str) -> Any:
+def checked_dataset(returned: object, attempted: str) -> Any:
     """What was found, which has to be a dataset.
 
     Raises:
         RD34: it is not.
     """
-    if isinstance(found, DistributedDataset) or (
-            hasattr(found, "element_spec") and hasattr(found, "__iter__")
-            and not hasattr(found, "__next__") and not isinstance(found, PerWorkerDataset)):
-        return found
-    raise errors.error("RD34", attempted, f"got {errors.type_of(found)}",
+    if isinstance(returned, DistributedDataset) or (
+            hasattr(returned, "element_spec") and hasattr(returned, "__iter__")
+            and not hasattr(returned, "__next__") and not isinstance(returned, PerWorkerDataset)):
+        return returned
+    raise errors.error("RD34", attempted, f"got {errors.type_of(returned)}",
                        "Pass a refdist.data.Dataset, a distributed dataset, or a function without arguments that "
                        "returns one.")

@@ -303,8 +303,8 @@ def _of_rows(rows: Rows | Numbers, spec: object) -> Dataset:
     return Dataset(numbered.read, Facts(rows.count, spec), numbered=numbered, origin=Origin(numbers))
 
 
-def _datasets(found: object, method: str) -> list[Dataset]:
-    given = list(found) if isinstance(found, (list, tuple)) else [found]
+def _datasets(value: object, method: str) -> list[Dataset]:
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
     if not given:
         raise errors.error("RD34", f"Dataset.{method}", "no dataset was given", "Pass at least one.")
     datasets = []

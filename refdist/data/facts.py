@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     @property
     def arrays(self) -> list[TensorSpec]:
         """The specs of the arrays of an element; empty if the spec takes reading."""
-        return [] if callable(self.spec) else [one for one in nest.flatten(self.spec) if isinstance(one, TensorSpec)]
+        return [] if callable(self.spec) else [spec for spec in nest.flatten(self.spec) if isinstance(spec, TensorSpec)]
 
 
 class Reading(NamedTuple):

@@ -108,10 +108,10 @@ def records(name: str, compression: str | None) -> Iterator[bytes]:
     checksum = _checksum("TFRecordDataset")
     number = position = 0
 
-    def damaged(found: str) -> errors.RefdistError:
+    def damaged(fault: str) -> errors.RefdistError:
         place = f"at byte {position:,}{' of what was compressed' if compression else ''}"
         return errors.error("RD30", "TFRecordDataset", f"record {number} of {errors.shown(name)} is damaged: {place}, "
-                            f"{found}")
+                            f"{fault}")
 
     with _open(name, "TFRecordDataset") as raw:
         file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if compression else raw

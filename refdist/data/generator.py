@@ -136,6 +136,6 @@ def _described(spec: TensorSpec | DatasetSpec | None) -> str:
     return f"{'any shape' if spec.shape is None else f'shape {spec.shape}'} and dtype {spec.dtype}"
 
 
-def _misfit(number: int, found: str) -> errors.RefdistError:
-    return errors.error("RD26", f"Dataset.from_generator, element {number}", found, "Yield elements of one structure "
+def _misfit(number: int, misfit: str) -> errors.RefdistError:
+    return errors.error("RD26", f"Dataset.from_generator, element {number}", misfit, "Yield elements of one structure "
                         "and dtype: those of `output_signature` if it is given, else those of the first element.")

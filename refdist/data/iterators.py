@@ -127,7 +127,7 @@ def _cut(parts: deque[object], size: int, start: int) -> object:
             count = size
         taken.append(first)
         size -= count
-    filled = [one for one in taken if _count(one)]
+    filled = [part for part in taken if _count(part)]
     return elements.concatenate(filled or taken[:1], start)
 
 
@@ -154,7 +154,7 @@ def windows(stream: Iterable[_T], size: int, shift: int, stride: int, drop_remai
 def interleave(streams: Iterable[Iterable[_T]], cycle_length: int, block_length: int) -> Iterator[_T]:
     """Yields up to `block_length` elements from each of `cycle_length` streams in turn."""
     source = iter(streams)
-    open_streams: list[Iterator[_T] | None] = [iter(one) for one in itertools.islice(source, cycle_length)]
+    open_streams: list[Iterator[_T] | None] = [iter(stream) for stream in itertools.islice(source, cycle_length)]
     while any(open_streams):
         for i, current in enumerate(open_streams):
             if current is None:
@@ -226,8 +226,8 @@ def reduce(state: object, function: Callable[..., object], stream: Iterable[obje
     return state
 
 
-def _next_state(method: str, first: object, found: object) -> Any:
-    state = elements.made_by_function(found)
+def _next_state(method: str, first: object, returned: object) -> Any:
+    state = elements.made_by_function(returned)
     difference = elements.unlike(first, state, lambda: False)
     if difference is not None:
         raise errors.error("RD26", f"Dataset.{method}", f"the new state differs from the initial one: {difference}",

@@ -89,15 +89,15 @@ def merged(options: Iterable[Options]) -> Options:
     Source: observed, TensorFlow 2.21.
     """
     policy, deterministic = AutoShardPolicy.AUTO, None
-    for one in options:
-        found = one.experimental_distribute.auto_shard_policy
-        policy = policy if found is AutoShardPolicy.AUTO else found
-        deterministic = deterministic if one.deterministic is None else one.deterministic
+    for given in options:
+        own_policy = given.experimental_distribute.auto_shard_policy
+        policy = policy if own_policy is AutoShardPolicy.AUTO else own_policy
+        deterministic = deterministic if given.deterministic is None else given.deterministic
     return Options(DistributeOptions(policy), deterministic)
 
 
 def kept(options: Options) -> Options:
     """Makes the options of a dataset read-only, because setting them would not change the dataset; returns them."""
-    for one in (options, options.experimental_distribute):
-        object.__setattr__(one, "_kept", True)
+    for part in (options, options.experimental_distribute):
+        object.__setattr__(part, "_kept", True)
     return options

@@ -141,9 +141,9 @@ class Transformations(Pipeline):
         if not given:
             raise errors.error("RD34", "Dataset.rebatch", "batch_size is empty", "Pass at least one size.")
         sizes = [count_of("rebatch", "batch_size", size, 1) for size in given]
-        one = sizes[0] if len(set(sizes)) == 1 else None
-        static = drop_remainder and one is not None
-        known = Facts(spec=self._spec(lambda spec: rebatched(spec, one, drop_remainder)), batch_size=one,
+        only_size = sizes[0] if len(set(sizes)) == 1 else None
+        static = drop_remainder and only_size is not None
+        known = Facts(spec=self._spec(lambda spec: rebatched(spec, only_size, drop_remainder)), batch_size=only_size,
                       static=static, certain=static, files=self._facts.files)
         return self._then(lambda reading: iterators.rebatch(self._read(reading), sizes, drop_remainder), known)
 
@@ -279,11 +279,11 @@ class Transformations(Pipeline):
             if reading in kept:
                 yield from map(handed, kept[reading])
                 return
-            mine = []
+            elements_read = []
             for element in self._read(reading):
-                mine.append(element)
+                elements_read.append(element)
                 yield handed(element)
-            kept[reading] = mine
+            kept[reading] = elements_read
         return self._then(read, self._same())
 
     def prefetch(self, buffer_size: int | None, name: str | None = None) -> Dataset:
@@ -303,10 +303,10 @@ def _of_components(values: object, element: object) -> list[object]:
     # None stands for all components of its place.
     if values is None:
         return [None] * len(nest.flatten(element))
-    mine, theirs = nest.items(values), nest.items(element)
-    if not nest.is_nested(values) or not nest.is_nested(element) or len(mine) != len(theirs):
+    parts_of_value, parts_of_element = nest.items(values), nest.items(element)
+    if not nest.is_nested(values) or not nest.is_nested(element) or len(parts_of_value) != len(parts_of_element):
         return nest.flatten(values)
-    return [value for pair in zip(mine, theirs, strict=True) for value in _of_components(*pair)]
+    return [value for pair in zip(parts_of_value, parts_of_element, strict=True) for value in _of_components(*pair)]
 
 
 def _shapes(padded_shapes: object) -> list[tuple[int | None, ...]]:
