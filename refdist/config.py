@@ -284,6 +284,10 @@ def experimental_connect_to_cluster(cluster_spec_or_resolver: object, job_name: 
                                     cluster_device_filters: object = None) -> None:
     """Would connect to the tasks of a cluster; the hosts of a simulated TPU are in this process.
 
+    Args:
+        cluster_spec_or_resolver: a ClusterSpec or ClusterResolver.
+        job_name, task_index, protocol, make_master_device_default, cluster_device_filters: without effect.
+
     Raises:
         RD34: neither a ClusterResolver nor a ClusterSpec.
 

@@ -108,6 +108,14 @@ def with_layer(address: str, rpc_layer: str | None) -> str:
 class SimpleClusterResolver(ClusterResolver):
     """A resolver whose answers are given to it.
 
+    Args:
+        cluster_spec: a ClusterSpec.
+        master: what `master()` returns where no task is named.
+        task_type, task_id: of this task.
+        environment: what the property of that name returns.
+        num_accelerators: what the method of that name returns.
+        rpc_layer: the protocol in front of addresses, such as "grpc".
+
     >>> spec = ClusterSpec({"worker": ["h0:1", "h1:2"]})
     >>> SimpleClusterResolver(spec, rpc_layer="grpc").master("worker", 1)
     'grpc://h1:2'
@@ -139,6 +147,10 @@ class SimpleClusterResolver(ClusterResolver):
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """The address of a task, or the master that was given.
 
+        Args:
+            task_type, task_id: the task; where one of them is None, the given master.
+            rpc_layer: the protocol in front of the address; None for the resolver's own.
+
         Raises:
             RD17: the cluster does not have this task.
         """
@@ -148,7 +160,11 @@ class SimpleClusterResolver(ClusterResolver):
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: object = None) -> dict[str, int]:
-        """The dict that was given, or an empty one."""
+        """The dict that was given, or an empty one.
+
+        Args:
+            task_type, task_id, config_proto: without effect.
+        """
         return self._num_accelerators or {}
 
 
@@ -209,6 +225,10 @@ class UnionResolver(ClusterResolver):
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """The address of a task, or the first `master()` of a resolver that is not empty.
 
+        Args:
+            task_type, task_id: the task; where one of them is None, the resolvers are asked in turn.
+            rpc_layer: the protocol in front of the address; None for the resolver's own.
+
         Raises:
             RD17: the cluster does not have this task.
         """
@@ -222,7 +242,11 @@ class UnionResolver(ClusterResolver):
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: object = None) -> dict[str, int]:
-        """The first answer that is not empty."""
+        """The first answer that is not empty.
+
+        Args:
+            task_type, task_id, config_proto: passed on.
+        """
         for resolver in self._resolvers:
             if counts := resolver.num_accelerators(task_type, task_id, config_proto):
                 return counts

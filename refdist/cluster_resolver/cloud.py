@@ -238,6 +238,10 @@ class TPUClusterResolver(ClusterResolver):
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """The address of a task, of the resolver's own if none is named; that is the first one unless it was set.
 
+        Args:
+            task_type, task_id: the task; None for this one.
+            rpc_layer: the protocol in front of the address; None for the resolver's own.
+
         Raises:
             RD17: the cluster does not have this task.
         """
@@ -245,7 +249,11 @@ class TPUClusterResolver(ClusterResolver):
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: object = None) -> dict[str, int]:
-        """How many TPUs this machine has."""
+        """How many TPUs this machine has.
+
+        Args:
+            task_type, task_id, config_proto: without effect.
+        """
         return {"TPU": len(config.list_logical_devices("TPU"))}
 
     def get_master(self) -> str:
@@ -263,6 +271,10 @@ class TPUClusterResolver(ClusterResolver):
     @staticmethod
     def connect(tpu: str | None = None, zone: str | None = None, project: str | None = None) -> TPUClusterResolver:
         """A resolver whose TPU has been initialized.
+
+        Args:
+            tpu: None or "" for the simulated TPU.
+            zone, project: without effect.
 
         Raises:
             RD24: there is no TPU.  RD27: the name of a Cloud TPU.

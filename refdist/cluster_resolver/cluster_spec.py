@@ -70,6 +70,9 @@ class ClusterSpec:
     def num_tasks(self, job_name: str) -> int:
         """How many tasks a job has.
 
+        Args:
+            job_name: such as "worker".
+
         Raises:
             RD17: no such job.
 
@@ -80,6 +83,9 @@ class ClusterSpec:
     def task_indices(self, job_name: str) -> list[int]:
         """The indices of the tasks of a job.
 
+        Args:
+            job_name: such as "worker".
+
         Raises:
             RD17: no such job.
 
@@ -89,6 +95,10 @@ class ClusterSpec:
 
     def task_address(self, job_name: str, task_index: int) -> str:
         """The address of a task.
+
+        Args:
+            job_name: such as "worker".
+            task_index: the number of the task within its job.
 
         Raises:
             RD17: no such job or task.
@@ -104,6 +114,9 @@ class ClusterSpec:
 
     def job_tasks(self, job_name: str) -> list[str | None]:
         """The addresses of a job by task index, None for an index without a task.
+
+        Args:
+            job_name: such as "worker".
 
         Raises:
             RD17: no such job.

@@ -38,6 +38,9 @@ class MPIClusterResolver(ClusterResolver):
 
     MPI needs no addresses, and they are not known before MPI has started: the tasks are called rank0, rank1 and so on.
 
+    Args:
+        rpc_layer: the protocol in front of addresses.
+
     Raises:
         RD17: this process was not started by mpiexec or srun, or there are not enough for REFDIST_PS.
 

@@ -79,6 +79,9 @@ class Server:
     def create_local_server(config: object = None, start: bool = True) -> Server:
         """A server that is a cluster of its own.
 
+        Args:
+            config, start: without effect.
+
         Source: tf.distribute.Server.create_local_server.
         """
         return Server({"localhost": ["localhost:0"]}, start=start)

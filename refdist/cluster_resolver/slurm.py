@@ -103,7 +103,11 @@ class SlurmClusterResolver(ClusterResolver):
 
     def num_accelerators(self, task_type: str | None = None, task_id: int | None = None,
                          config_proto: object = None) -> dict[str, int]:
-        """The GPUs of a task."""
+        """The GPUs of a task.
+
+        Args:
+            task_type, task_id, config_proto: without effect.
+        """
         return {"GPU": self._gpus_per_task}
 
 

@@ -21,6 +21,9 @@ VARIABLE = "TF_CONFIG"
 class TFConfigClusterResolver(ClusterResolver):
     """Reads TF_CONFIG whenever it is asked; the arguments given here override it.
 
+    Args:
+        task_type, task_id, rpc_layer, environment: None for what TF_CONFIG says.
+
     >>> import os
     >>> os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
     >>> resolver = TFConfigClusterResolver()
@@ -60,6 +63,10 @@ class TFConfigClusterResolver(ClusterResolver):
 
     def master(self, task_type: str | None = None, task_id: int | None = None, rpc_layer: str | None = None) -> str:
         """The address of a task; "" if the cluster has only one; "session_master" in TF_CONFIG overrides both.
+
+        Args:
+            task_type, task_id: the task; None for this one.
+            rpc_layer: the protocol in front of the address; None for the resolver's own.
 
         Raises:
             RD17: no such task, or neither the arguments nor TF_CONFIG say which one.

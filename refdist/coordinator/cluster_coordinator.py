@@ -163,6 +163,9 @@ class ClusterCoordinator:
     def fetch(self, val: object) -> Any:
         """The same structure with the results in place of RemoteValues, for which it waits.
 
+        Args:
+            val: a RemoteValue, or a nest with some.
+
         Raises:
             As `RemoteValue.fetch`.
 
@@ -232,6 +235,11 @@ def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) 
 
     A parameter server that is started again is empty, and the variables of the strategy stay lost: make the strategy
     again, and restore a checkpoint.
+
+    Args:
+        coordinator: of the strategy whose worker was lost.
+        task_type: "worker".
+        task_id: the number of the worker, from 0.
 
     Raises:
         RD17: there is no such worker.  RD20: it is a parameter server, or a process.

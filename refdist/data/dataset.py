@@ -79,6 +79,10 @@ class Dataset(Functions):
     def from_tensors(tensors: object, name: str | None = None) -> Dataset:
         """A dataset of one element, the whole nest.
 
+        Args:
+            tensors: an array or a nest of arrays.
+            name: without effect.
+
         Source: tf.data.Dataset.from_tensors.
         """
         element = arrays(tensors)
@@ -89,6 +93,10 @@ class Dataset(Functions):
         """A dataset of the rows of all arrays of a nest; arrays are not copied, so memory maps stay lazy.
 
         Rows of different lengths are passed as an array of dtype object that holds an array per row.
+
+        Args:
+            tensors: an array of shape [n, ...], or a nest of them with the same n.
+            name: without effect.
 
         Raises:
             RD15: a scalar has no rows.  RD26: arrays with different numbers of rows.
@@ -132,6 +140,12 @@ class Dataset(Functions):
     def list_files(file_pattern: object, shuffle: bool | None = None, seed: int | None = None,
                    name: str | None = None) -> Dataset:
         """The names of the files that match one pattern or several: sorted if `shuffle` is False, else shuffled.
+
+        Args:
+            file_pattern: a pattern such as "logs/*.txt", or a list of them.
+            shuffle: whether the names are shuffled; None for yes.
+            seed: as in `shuffle`.
+            name: without effect.
 
         Raises:
             RD30: no file matches.  RD25: a pattern is not a str, bytes or path.

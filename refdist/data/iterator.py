@@ -50,6 +50,9 @@ class Optional:
     def from_value(value: object) -> Optional:
         """An Optional with an element; numbers and lists become arrays.
 
+        Args:
+            value: the element, a nest of arrays.
+
         Source: tf.experimental.Optional.from_value.
         """
         element = arrays(value)
@@ -58,6 +61,9 @@ class Optional:
     @staticmethod
     def empty(element_spec: object) -> Optional:
         """An Optional without an element, which would have this spec.
+
+        Args:
+            element_spec: a nest of TensorSpecs.
 
         Source: tf.experimental.Optional.empty.
         """

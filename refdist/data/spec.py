@@ -104,6 +104,9 @@ class DatasetSpec:
     def is_compatible_with(self, spec_or_value: object) -> bool:
         """Whether the argument is a dataset, or the spec of one, whose elements have this spec or a narrower one.
 
+        Args:
+            spec_or_value: a DatasetSpec or a Dataset.
+
         Source: tf.data.DatasetSpec.is_compatible_with.
         """
         if not (isinstance(spec_or_value, DatasetSpec) or is_dataset(spec_or_value)):

@@ -53,6 +53,11 @@ class InputOptions(_Fields):
 class InputContext:
     """What an input function is told: for which input pipeline it makes a dataset.
 
+    Args:
+        num_input_pipelines: how many there are, one for each worker.
+        input_pipeline_id: the number of this one, from 0.
+        num_replicas_in_sync: how many replicas all workers have together.
+
     >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(32)
     8
 
@@ -85,6 +90,9 @@ class InputContext:
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """The global batch size divided by the number of replicas.
+
+        Args:
+            global_batch_size: the rows of a batch of all replicas together.
 
         Raises:
             RD34: it is not an int, or not a multiple of the number of replicas.

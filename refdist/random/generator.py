@@ -120,6 +120,10 @@ class Generator:
     def from_state(cls, state: object, alg: object) -> Generator:
         """A generator with this state.
 
+        Args:
+            state: three int64, two of counter and one of key; a variable becomes the state.
+            alg: "philox", or an Algorithm, or its number.
+
         Source: tf.random.Generator.from_state.
         """
         return cls(alg=alg, state=state)
@@ -127,6 +131,10 @@ class Generator:
     @classmethod
     def from_seed(cls, seed: object, alg: object = None) -> Generator:
         """A generator whose state is computed from one int or several.
+
+        Args:
+            seed: an int, or a sequence of them.
+            alg: "philox", or an Algorithm, or its number.  None is "philox".
 
         Source: tf.random.Generator.from_seed.
         """
@@ -137,6 +145,9 @@ class Generator:
     def from_non_deterministic_state(cls, alg: object = None) -> Generator:
         """A generator with random state from the operating system, the same for all replicas of the strategy.
 
+        Args:
+            alg: "philox", or an Algorithm, or its number.  None is "philox".
+
         Source: tf.random.Generator.from_non_deterministic_state.
         """
         alg = random_state.algorithm(Algorithm.PHILOX if alg is None else alg, "Generator.from_non_deterministic_state")
@@ -145,6 +156,11 @@ class Generator:
     @classmethod
     def from_key_counter(cls, key: object, counter: object, alg: object) -> Generator:
         """A generator with this key, an int, and this counter, two ints.
+
+        Args:
+            key: an int.
+            counter: two ints.
+            alg: "philox", or an Algorithm, or its number.
 
         Source: tf.random.Generator.from_key_counter.
         """
@@ -155,11 +171,20 @@ class Generator:
         self._state.assign(random_state.state_of(state, "Generator.reset"))
 
     def reset_from_seed(self, seed: object) -> None:
-        """Replaces the state with that of `from_seed`."""
+        """Replaces the state with that of `from_seed`.
+
+        Args:
+            seed: an int, or a sequence of them.
+        """
         self._state.assign(create_rng_state(seed, self._alg))
 
     def reset_from_key_counter(self, key: object, counter: object) -> None:
-        """Replaces the state with that of `from_key_counter`."""
+        """Replaces the state with that of `from_key_counter`.
+
+        Args:
+            key: an int.
+            counter: two ints.
+        """
         self._state.assign(random_state.of_key_counter(key, counter, "Generator.reset_from_key_counter"))
 
     @property
@@ -244,6 +269,12 @@ class Generator:
                          name: str | None = None) -> Any:
         """As `normal`, without numbers more than two standard deviations from the mean.
 
+        Args:
+            shape: of the result, a sequence of ints.
+            mean, stddev: numbers or arrays that broadcast to `shape`.
+            dtype: float16, float32 or float64.
+            name: without effect.
+
         Source: tf.random.Generator.truncated_normal.
         """
         return self._scaled(philox.truncated_normal, "Generator.truncated_normal", shape, mean, stddev, dtype)
@@ -296,6 +327,11 @@ class Generator:
     def uniform_full_int(self, shape: object, dtype: DTypeLike = np.uint64, name: str | None = None) -> Any:
         """Integers from the whole range of a dtype: int32, int64, uint32 or uint64.
 
+        Args:
+            shape: of the result, a sequence of ints.
+            dtype: of the result.
+            name: without effect.
+
         Source: tf.random.Generator.uniform_full_int.
         """
         attempted = "Generator.uniform_full_int"
@@ -324,6 +360,9 @@ class Generator:
 
     def split(self, count: int = 1) -> list[Generator]:
         """New generators whose numbers are independent of this one's and of each other; this one is advanced.
+
+        Args:
+            count: how many.
 
         Source: tf.random.Generator.split.
         """

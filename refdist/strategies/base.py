@@ -49,6 +49,10 @@ class RunOptions(NamedTuple):
 class ValueContext:
     """Says for which replica a `value_fn` makes a value.
 
+    Args:
+        replica_id_in_sync_group: the number of the replica, from 0.
+        num_replicas_in_sync: how many replicas there are.
+
     Source: tf.distribute.experimental.ValueContext.
     """
 
@@ -336,6 +340,9 @@ class Strategy(OneOfAKind):
                             kwargs: Mapping[str, object] | None = None) -> Any:
         """`run` under its name of TensorFlow 2.0.
 
+        Args:
+            fn, args, kwargs: as in `run`.
+
         Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
         """
         _warn("experimental_run_v2", "run")
@@ -343,18 +350,31 @@ class Strategy(OneOfAKind):
 
     def experimental_run(self, fn: Callable[..., object],
                          input_iterator: Iterator | InputIterator | None = None) -> Any:
-        """`run` with the next element of an iterator as the only argument, or with none."""
+        """`run` with the next element of an iterator as the only argument, or with none.
+
+        Args:
+            fn: called in each replica.
+            input_iterator: a distributed iterator; None to call `fn` without arguments.
+        """
         _warn("experimental_run", "run")
         return self.run(fn) if input_iterator is None else self.run(fn, args=(input_iterator.get_next(),))
 
     def experimental_distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
                                                        options: InputOptions | None = None) -> Any:
-        """`distribute_datasets_from_function` under its older name."""
+        """`distribute_datasets_from_function` under its older name.
+
+        Args:
+            dataset_fn, options: as in `distribute_datasets_from_function`.
+        """
         _warn("experimental_distribute_datasets_from_function", "distribute_datasets_from_function")
         return self.distribute_datasets_from_function(dataset_fn, options)
 
     def experimental_make_numpy_dataset(self, numpy_input: object, session: object = None) -> Dataset:
         """A dataset of the rows of arrays; a list of arrays is stacked.
+
+        Args:
+            numpy_input: an array, or a nest of arrays, with equally many rows.
+            session: without effect.
 
         Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
         """
@@ -376,6 +396,10 @@ class Strategy(OneOfAKind):
         """An iterator over the dataset that `input_fn(input_context)` returns, called in the strategy's scope.
 
         Where it returns a function, that is called without arguments for each replica's element.
+
+        Args:
+            input_fn: called once for each worker, with its InputContext.
+            replication_mode: PER_WORKER.
 
         Raises:
             RD25, RD34: no function; a replication mode other than PER_WORKER, or a function that returns neither a
@@ -403,7 +427,11 @@ class Strategy(OneOfAKind):
             return InputIterator(self.distribute_datasets_from_function(dataset_fn))
 
     def unwrap(self, value: object) -> tuple[Any, ...]:
-        """`experimental_local_results` under its older name."""
+        """`experimental_local_results` under its older name.
+
+        Args:
+            value: of any kind, most often a result of `run`.
+        """
         _warn("unwrap", "experimental_local_results")
         return self.experimental_local_results(value)
 
@@ -419,21 +447,37 @@ class Strategy(OneOfAKind):
 
     def configure(self, session_config: object = None, cluster_spec: object = None, task_type: str | None = None,
                   task_id: int | None = None) -> None:
-        """Configured a session; there are none."""
+        """Configured a session; there are none.
+
+        Args:
+            session_config, cluster_spec, task_type, task_id: without effect.
+        """
         _warn("configure", "nothing: there are no sessions")
 
     def update_config_proto(self, config_proto: object) -> object:
-        """Returns its argument."""
+        """Returns its argument.
+
+        Args:
+            config_proto: of any kind.
+        """
         _warn("update_config_proto", "nothing: there are no sessions")
         return config_proto
 
     def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
-        """`extended.colocate_vars_with`."""
+        """`extended.colocate_vars_with`.
+
+        Args:
+            colocate_with_variable: a variable of this strategy.
+        """
         _warn("colocate_vars_with", "extended.colocate_vars_with")
         return self.extended.colocate_vars_with(colocate_with_variable)
 
     def experimental_assign_to_logical_device(self, tensor: object, logical_device_id: int) -> Any:
         """TPUStrategy's: computes with `tensor` on one of a replica's devices.
+
+        Args:
+            tensor: an array in a replica.
+            logical_device_id: the number of the device among the replica's, from 0.
 
         Raises:
             RD20: a replica has one device.
@@ -442,6 +486,10 @@ class Strategy(OneOfAKind):
 
     def experimental_split_to_logical_devices(self, tensor: object, partition_dimensions: Sequence[int]) -> Any:
         """TPUStrategy's: splits `tensor` over a replica's devices.
+
+        Args:
+            tensor: an array in a replica.
+            partition_dimensions: into how many parts each of its dimensions is split.
 
         Raises:
             RD20: a replica has one device.

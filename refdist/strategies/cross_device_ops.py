@@ -121,6 +121,11 @@ class CrossDeviceOps:
                      options: CommunicationOptions | None = None) -> list[Any]:
         """Checks several (value, destinations) pairs and calls `batch_reduce_implementation`.
 
+        Args:
+            reduce_op: SUM or MEAN, or its name.
+            value_destination_pairs: what is reduced, a value of each device, and where its result goes.
+            options: hints to the implementation; None for the defaults.
+
         Raises:
             RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
             RD25, RD34: bad arguments.
@@ -136,6 +141,10 @@ class CrossDeviceOps:
 
     def broadcast(self, tensor: object, destinations: object) -> Any:
         """Checks the arguments and calls `broadcast_implementation`.
+
+        Args:
+            tensor: an array of any shape.
+            destinations: a device name, or an array, variable or distributed value, whose devices are taken.
 
         Returns:
             A Mirrored over the devices, or the array itself for a single device.
@@ -170,13 +179,23 @@ class CrossDeviceOps:
                                     options: CommunicationOptions) -> Any:
         """The hook behind `batch_reduce`, for subclasses: a list with one result for each pair.
 
+        Args:
+            reduce_op: SUM or MEAN.
+            value_destination_pairs: as in `batch_reduce`, checked.
+            options: hints to the implementation.
+
         Raises:
             RD20: the subclass does not define it.
         """
         raise _abstract(self, "batch_reduce_implementation")
 
     def broadcast_implementation(self, tensor: Part, destinations: object) -> Any:
-        """The hook behind `broadcast`; subclasses may replace it."""
+        """The hook behind `broadcast`; subclasses may replace it.
+
+        Args:
+            tensor: an array of any shape.
+            destinations: as in `broadcast`, checked.
+        """
         target = destinations_of(destinations, "broadcast")
         source = context_stack.frame().device or devices.CPU
         nbytes = collectives.nbytes(tensor)

@@ -152,6 +152,10 @@ class StrategyExtended(OneOfAKind):
     def experimental_make_numpy_dataset(self, numpy_input: object, session: object = None) -> Dataset:
         """A dataset of the rows of arrays; a list of arrays is stacked.
 
+        Args:
+            numpy_input: an array, or a nest of arrays, with equally many rows.
+            session: without effect.
+
         Source: tf.compat.v1.distribute.StrategyExtended.experimental_make_numpy_dataset.
         """
         return Dataset.from_tensor_slices(numpy_input)
@@ -174,6 +178,9 @@ class StrategyExtended(OneOfAKind):
     def call_for_each_replica(self, fn: Callable[..., object], args: Sequence[object] = (),
                               kwargs: Mapping[str, object] | None = None) -> Any:
         """The same as `Strategy.run`.
+
+        Args:
+            fn, args, kwargs: as in `Strategy.run`.
 
         Source: tf.compat.v1.distribute.StrategyExtended.call_for_each_replica.
         """
@@ -284,6 +291,11 @@ class StrategyExtended(OneOfAKind):
                         options: CommunicationOptions | None = None) -> list[Any]:
         """`reduce_to` for several (value, destinations) pairs at once, which are all checked first.
 
+        Args:
+            reduce_op: SUM or MEAN, or its name.
+            value_destination_pairs: what is reduced, a value of each device, and where its result goes.
+            options: hints to the implementation; None for the defaults.
+
         Raises:
             RD25, RD34: bad arguments; also a nest as a value: pass one pair for each array.
             What `reduce_to` raises.
@@ -306,6 +318,10 @@ class StrategyExtended(OneOfAKind):
 
     def broadcast_to(self, tensor: object, destinations: object) -> Any:
         """An array on all devices of `destinations`.
+
+        Args:
+            tensor: an array of any shape.
+            destinations: a device name, or an array, variable or distributed value, whose devices are taken.
 
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
         """
@@ -330,6 +346,9 @@ class StrategyExtended(OneOfAKind):
     def value_container(self, value: object) -> Any:
         """The distributed variable that a copy belongs to; anything else is returned as it is.
 
+        Args:
+            value: of any kind, most often a copy of a distributed variable.
+
         Source: tf.distribute.StrategyExtended.value_container.
         """
         if type(value) is ResourceVariable and value._owner is not None:
@@ -339,12 +358,18 @@ class StrategyExtended(OneOfAKind):
     def read_var(self, v: object) -> Any:
         """The value of a variable in the current context.
 
+        Args:
+            v: a variable.
+
         Source: tf.compat.v1.distribute.StrategyExtended.read_var.
         """
         return as_variable(v, "read_var", "v").read_value()
 
     def colocate_vars_with(self, colocate_with_variable: object) -> AbstractContextManager[Any]:
         """A scope whose new variables have copies on the same devices as the given one.
+
+        Args:
+            colocate_with_variable: a variable of this strategy.
 
         Raises:
             RD11: a variable of another strategy.  RD09, RD10: wrong context.  RD25: not a variable.
@@ -513,6 +538,9 @@ class StrategyExtended(OneOfAKind):
 
     def non_slot_devices(self, var_list: object) -> tuple[str, ...]:
         """The devices for state that belongs to no variable.
+
+        Args:
+            var_list: variables; without effect.
 
         Source: tf.compat.v1.distribute.StrategyExtended.non_slot_devices.
         """

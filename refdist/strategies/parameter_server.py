@@ -109,6 +109,10 @@ class ParameterServerStrategy(Strategy):
                                           options: InputOptions | None = None) -> Any:
         """A dataset for `ClusterCoordinator.create_per_worker_dataset`; the function is called on each worker.
 
+        Args:
+            dataset_fn: called once on each worker, with its InputContext; returns a dataset.
+            options: None, or InputOptions of replication mode PER_WORKER.
+
         Raises:
             RD25, RD34: bad arguments.
 

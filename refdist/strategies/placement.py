@@ -50,6 +50,9 @@ class Placement:
     def index_of(self, logical_device: int) -> tuple[slice, ...]:
         """Which part of the array a logical device has.
 
+        Args:
+            logical_device: its number among the replica's devices, from 0.
+
         >>> placement = Placement(SPLIT, ("TPU:0", "TPU:1"), (1, 2), (np.ones((2, 3)), np.ones((2, 3))))
         >>> placement.index_of(1)
         (slice(0, 2, None), slice(3, 6, None))

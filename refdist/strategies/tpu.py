@@ -156,6 +156,9 @@ class TPUStrategy(OnTPU):
     def experimental_replicate_to_logical_devices(self, tensor: object) -> Any:
         """The same array, on all of the replica's logical devices.
 
+        Args:
+            tensor: an array of any shape.
+
         Raises:
             RD09, RD10: not in a replica.  RD25: not an array.
 

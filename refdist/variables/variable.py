@@ -222,6 +222,12 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
                read_value: bool = True) -> Any:
         """Replaces the value; returns the new one, or None with `read_value=False`.
 
+        Args:
+            value: what each copy becomes: numbers or an array of shape `self.shape`, of a dtype that converts to
+                `self.dtype`.
+            use_locking, name: without effect; every write is atomic.
+            read_value: whether the new value is returned.
+
         Raises:
             RD04: another shape.  RD05: a dtype that cannot be converted.
             RD10, RD11: the variable belongs to another strategy.
@@ -234,46 +240,100 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     def assign_add(self, delta: object, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> Any:
-        """Adds to the value; otherwise as `assign`."""
+        """Adds to the value; otherwise as `assign`.
+
+        Args:
+            delta: what is added: numbers or an array of shape `self.shape`, of a dtype that converts to
+                `self.dtype`.
+            use_locking, name: without effect.
+            read_value: whether the new value is returned.
+        """
         return self._write("assign_add", delta, read_value)
 
     def assign_sub(self, delta: object, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> Any:
-        """Subtracts from the value; otherwise as `assign`."""
+        """Subtracts from the value; otherwise as `assign`.
+
+        Args:
+            delta: what is subtracted: numbers or an array of shape `self.shape`, of a dtype that converts to
+                `self.dtype`.
+            use_locking, name: without effect.
+            read_value: whether the new value is returned.
+        """
         return self._write("assign_sub", delta, read_value)
 
     def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Adds slices to rows; rows that occur twice are added twice."""
+        """Adds slices to rows; rows that occur twice are added twice.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_add", sparse_delta)
 
     def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Subtracts slices from rows."""
+        """Subtracts slices from rows.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_sub", sparse_delta)
 
     def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Multiplies rows by slices."""
+        """Multiplies rows by slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_mul", sparse_delta)
 
     def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Divides rows by slices; integers round towards zero, so -7 / 2 is -3.  No divisor may be 0."""
+        """Divides rows by slices; integers round towards zero, so -7 / 2 is -3.  No divisor may be 0.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_div", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """The minimum of rows and slices."""
+        """The minimum of rows and slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_min", sparse_delta)
 
     def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """The maximum of rows and slices."""
+        """The maximum of rows and slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_max", sparse_delta)
 
     def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
                        name: str | None = None) -> Any:
-        """Replaces rows by slices; of slices for one row the last one stays."""
+        """Replaces rows by slices; of slices for one row the last one stays.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("scatter_update", sparse_delta)
 
     def batch_scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
                              name: str | None = None) -> Any:
-        """Replaces rows by slices, for variables with one copy."""
+        """Replaces rows by slices, for variables with one copy.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            use_locking, name: without effect.
+        """
         return self._write("batch_scatter_update", sparse_delta)
 
     def scatter_nd_add(self, indices: object, updates: object, name: str | None = None) -> Any:
@@ -289,11 +349,21 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         return self._write("scatter_nd_add", packed((indices, updates), "scatter_nd_add"))
 
     def scatter_nd_sub(self, indices: object, updates: object, name: str | None = None) -> Any:
-        """Subtracts from parts; otherwise as `scatter_nd_add`."""
+        """Subtracts from parts; otherwise as `scatter_nd_add`.
+
+        Args:
+            indices: integer array of shape [..., depth].
+            updates: an array of shape [..., *self.shape[depth:]].
+        """
         return self._write("scatter_nd_sub", packed((indices, updates), "scatter_nd_sub"))
 
     def scatter_nd_update(self, indices: object, updates: object, name: str | None = None) -> Any:
-        """Replaces parts; otherwise as `scatter_nd_add`.  Of updates for one part the last one stays."""
+        """Replaces parts; otherwise as `scatter_nd_add`.  Of updates for one part the last one stays.
+
+        Args:
+            indices: integer array of shape [..., depth].
+            updates: an array of shape [..., *self.shape[depth:]].
+        """
         return self._write("scatter_nd_update", packed((indices, updates), "scatter_nd_update"))
 
     # For a notebook.
