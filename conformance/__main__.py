@@ -5,6 +5,7 @@
     python -m refdist.conformance random --against ADAPTER     compares two implementations on random programs
     python -m refdist.conformance compare A B --report FOLDER  puts several reports on one page
     python -m refdist.conformance promises                     the documents' sentences without a clause
+    python -m refdist.conformance trainers --command COMMAND   tests a program that trains on several replicas
     python -m refdist.conformance versions FOLDER              TensorFlow 2.12 to 2.21, and what changed between them
 
 Exit status:
@@ -26,7 +27,7 @@ from pathlib import Path
 from refdist import errors
 
 COMMANDS = {"dump": "dump", "random": "random_programs", "compare": "compare", "promises": "promises",
-            "versions": "versions"}
+            "trainers": "trainers.command", "versions": "versions"}
 NEEDS = ("pytest", "hypothesis")
 
 

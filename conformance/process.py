@@ -21,7 +21,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ class Process:
             Broken: there is no message, or a line that should be one and is not.
         """
         while True:
-            line = self._line(deadline, late).removeprefix(codecs.BOM_UTF8).strip()
+            line = self.line(deadline, late).removeprefix(codecs.BOM_UTF8).strip()
             if b"\0" in line:
                 raise Broken(f"a line that is not UTF-8: {cut(line)}")
             if not line.startswith(b"{"):
@@ -100,6 +100,31 @@ class Process:
                 raise Broken(f"a line that is not JSON ({on_one_line(str(error))}): {cut(line)}") from None
             assert isinstance(message, dict)
             return message
+
+    def line(self, deadline: float, late: str) -> bytes:
+        """The next line of its standard output, whatever it is, without its end.
+
+        Raises:
+            Broken: there is none before the deadline, or none will come.
+        """
+        seen = 0
+        while (end := self._unread.find(b"\n", seen)) < 0:
+            seen = len(self._unread)
+            if seen > LARGEST:
+                raise Broken(f"a line of more than {LARGEST:,} bytes: {cut(bytes(self._unread[:PIECE]))}")
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise Broken(late)
+            moved = self._move(min(remaining, TICK))
+            if self._deaf:
+                raise Broken(self._how_it_ended("it has closed its standard input"))
+            # What it wrote last may have arrived between the two looks.
+            ended = not moved and not self._alive() and not self._move(0)
+            if ended or self._stdout not in self._selector.get_map():
+                raise Broken(self._how_it_ended("it has closed its standard output"))
+        line = bytes(self._unread[:end])
+        del self._unread[:end + 1]
+        return line
 
     def keep(self, line: bytes) -> None:
         """Keeps a line that is not an answer, as printed."""
@@ -135,6 +160,14 @@ class Process:
         self._stdout.close()
         self._stderr.close()
 
+    def status(self) -> int | None:
+        """The exit status, negative where a signal ended it; None while it has not ended."""
+        return self._process.poll()
+
+    def left_over(self) -> int:
+        """How many processes of its session there are beside it."""
+        return sum(number != self._process.pid for number, _ in members(self._process.pid))
+
     def _alive(self) -> bool:
         return self._process.poll() is None
 
@@ -142,26 +175,6 @@ class Process:
         deadline = time.monotonic() + seconds
         while self._alive() and time.monotonic() < deadline:
             self._move(TICK / 2)
-
-    def _line(self, deadline: float, late: str) -> bytes:
-        seen = 0
-        while (end := self._unread.find(b"\n", seen)) < 0:
-            seen = len(self._unread)
-            if seen > LARGEST:
-                raise Broken(f"a line of more than {LARGEST:,} bytes: {cut(bytes(self._unread[:PIECE]))}")
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise Broken(late)
-            moved = self._move(min(remaining, TICK))
-            if self._deaf:
-                raise Broken(self._how_it_ended("it has closed its standard input"))
-            # What it wrote last may have arrived between the two looks.
-            ended = not moved and not self._alive() and not self._move(0)
-            if ended or self._stdout not in self._selector.get_map():
-                raise Broken(self._how_it_ended("it has closed its standard output"))
-        line = bytes(self._unread[:end])
-        del self._unread[:end + 1]
-        return line
 
     def _move(self, timeout: float) -> bool:
         """Moves what can be moved within a time; whether anything could be."""
@@ -206,12 +219,20 @@ def _refused(word: str) -> None:
     raise ValueError(f"JSON has no {word}; it is the text \"{word.replace('Infinity', 'inf').replace('NaN', 'nan')}\"")
 
 
-def signal_session(leader: int, number: int) -> None:
-    """Sends a signal to the processes of a session, to the group of its leader last."""
+def members(leader: int) -> Iterator[tuple[int, int]]:
+    """The processes of a session that have not ended, each with its group, where the system tells."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            group, session = stat.read_text(errors="replace").rpartition(")")[2].split()[2:4]
-            if int(session) == leader != int(group):
-                os.kill(int(stat.parent.name), number)
+            state, _, group, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(session) == leader and state not in "XZ":
+                yield int(stat.parent.name), int(group)
+
+
+def signal_session(leader: int, number: int) -> None:
+    """Sends a signal to the processes of a session, to the group of its leader last."""
+    for process, group in members(leader):
+        if group != leader:
+            with contextlib.suppress(OSError):
+                os.kill(process, number)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)

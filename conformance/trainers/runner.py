@@ -1,0 +1,203 @@
+"""Starts a trainer, and gathers what it says of its jobs.
+
+A trainer is started once for all jobs, because a start may take seconds: of a launcher, a compiler, a cluster.
+Whatever it does costs one job: when it ends, or is silent for too long, the first job that is not answered is the one
+that it was doing, and it is started again with those after that one.  `process.py` sees to it that nothing is waited
+for without a limit, and that all that was started ends.
+
+Answers are lines of JSON with the number of a job; whatever else is printed (progress, warnings, dictionaries of other
+libraries) is kept as output.  Several processes may say parts of one answer, in any order: the lines of a job are
+merged, and the job is over when a line has `"done": true` or says that it is unsupported.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from refdist.conformance.adapter import Unusable
+from refdist.conformance.process import Broken, Process
+from refdist.conformance.trainers import jobs
+from refdist.conformance.trainers.jobs import Job
+
+LIMIT = 60.0  # seconds that a job may take
+START_LIMIT = 120.0  # seconds that a start may take in addition
+STARTS = 3  # starts in a row without an answer, after which a trainer is given up
+AFTERWARDS = 5.0  # seconds in which all processes end after the first one has
+PLACE = "{replicas}"  # in a command, stands for the number of replicas of the jobs in its file
+
+
+@dataclass
+class Result:
+    """What a trainer said of a job.
+
+    Attributes:
+        whole: what holds for all replicas.
+        each: what a replica said of itself, by its number.
+        unsupported: why it cannot do the job, or "".
+        declared: a caveat that its documentation has, with its page.
+        broken: how the conversation ended during this job, or "".
+        silent: whether it was silent for too long.
+        status: the exit status, where the trainer ended during this job.
+        left_over: how many of its processes there were after that.
+        output: what it printed.
+    """
+
+    whole: dict[str, Any] = field(default_factory=dict)
+    each: dict[int, dict[str, Any]] = field(default_factory=dict)
+    unsupported: str = ""
+    declared: dict[str, Any] | None = None
+    broken: str = ""
+    silent: bool = False
+    status: int | None = None
+    left_over: int = 0
+    output: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be said of the job."""
+        return bool(self.unsupported or self.broken or self.whole.get("done"))
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Merges a line of an answer.
+
+        Args:
+            line: the JSON object; a field that was said before is said again.
+        """
+        said = {name: value for name, value in line.items() if name not in ("id", "replica", "unsupported", "declared")}
+        if "unsupported" in line:
+            self.unsupported = str(line["unsupported"]) or "without a reason"
+        if isinstance(line.get("declared"), dict):
+            self.declared = line["declared"]
+        if isinstance(line.get("replica"), int):
+            if "done" in said:
+                self.whole["done"] = said.pop("done")
+            self.each.setdefault(line["replica"], {}).update(said)
+        else:
+            self.whole.update(said)
+
+
+def run(command: str, every: Sequence[Job], limit: float = LIMIT,
+        tell: Callable[[Job], None] = lambda job: None) -> dict[int, Result]:
+    """Has a trainer do jobs; returns what it said of each, by number.
+
+    Args:
+        command: what starts it; the file of jobs is its last argument.  Where it has `{replicas}`, it is started for
+            each number of replicas, with the jobs of that number.
+        every: the jobs, with different numbers.
+        limit: seconds that a job may take.
+        tell: is called with every job that is over.
+
+    Raises:
+        Unusable: the command cannot be started.
+    """
+    if not shlex.split(command):
+        raise Unusable("--command: there is none; write --command \"python trainer.py\"")
+    results = {job["id"]: Result() for job in every}
+    with tempfile.TemporaryDirectory(prefix="refdist-trainer-") as folder:
+        placed = [in_folder(job, folder) for job in every]
+        ordered = sorted(placed, key=lambda job: job["replicas"]) if PLACE in command else placed
+        if PLACE in command:  # checkpoints are written by two replicas, and read by others
+            ordered.sort(key=lambda job: job["replicas"] != 2)
+        for replicas, some in groupby(ordered, lambda job: job["replicas"] if PLACE in command else 0):
+            started = [part.replace(PLACE, str(replicas)) for part in shlex.split(command)]
+            _run(started, list(some), results, limit, tell, Path(folder))
+    return results
+
+
+def in_folder(job: Job, folder: str) -> Job:
+    """A job whose checkpoint is in a folder."""
+    checkpoint = job["checkpoint"] and {verb: f"{folder}/{name}" for verb, name in job["checkpoint"].items()}
+    return {**job, "checkpoint": checkpoint}
+
+
+def answers(line: bytes) -> Iterator[dict[str, Any]]:
+    """The answer that a printed line is, if it is one: a JSON object with the number of a job.
+
+    >>> list(answers(b'50 % \\\\r{"id": 7, "done": true}')), list(answers(b"{'loss': 0.5}"))
+    ([{'id': 7, 'done': True}], [])
+    """
+    text = line.decode(errors="replace").strip().rpartition("\r")[2]
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        if type(found.get("id")) is int:
+            yield found
+
+
+def _run(command: list[str], todo: list[Job], results: dict[int, Result], limit: float,
+         tell: Callable[[Job], None], folder: Path) -> None:
+    """Starts the command until no job is left."""
+    without = 0
+    while todo:
+        file = folder / "jobs.jsonl"
+        jobs.write(file, todo)
+        try:
+            process = Process([*command, str(file)])
+        except (OSError, ValueError) as error:
+            raise Unusable(f"{command[0]} cannot be started: {error}") from None
+        count = len(todo)
+        try:
+            broken = _listen(process, todo, results, limit, tell)
+        finally:
+            process.end(now=True)
+        if broken:
+            results[todo[0]["id"]].output += process.printed()
+            while todo and results[todo[0]["id"]].over:
+                tell(todo.pop(0))
+        without = 0 if len(todo) < count - 1 else without + 1
+        if without == STARTS and todo:
+            for job in todo:
+                results[job["id"]].broken = f"it was started {STARTS} times in a row and answered nothing: {broken}"
+                tell(job)
+            return
+
+
+def _listen(process: Process, todo: list[Job], results: dict[int, Result], limit: float,
+            tell: Callable[[Job], None]) -> str:
+    """Hears a process until its jobs are done, or one is not; takes those that are done from the list.
+
+    Returns:
+        How the conversation broke during the first job of the list, or "".
+    """
+    deadline = time.monotonic() + START_LIMIT + limit
+    while todo:
+        current = results[todo[0]["id"]]
+        try:
+            line = process.line(deadline, f"no answer within {limit:g} s")
+        except Broken as error:
+            current.broken, current.status = str(error), process.status()
+            current.silent = current.status is None
+            if not current.silent:
+                until = time.monotonic() + AFTERWARDS
+                while (left := process.left_over()) and time.monotonic() < until:
+                    time.sleep(0.05)
+                current.left_over = left
+            return current.broken
+        known = False
+        for said in answers(line):
+            if known := said["id"] in results:
+                results[said["id"]].take(said)
+        if not known:
+            process.keep(line)
+        while todo and results[todo[0]["id"]].over:
+            results[todo[0]["id"]].output = process.printed()
+            tell(todo.pop(0))
+            deadline = time.monotonic() + limit
+    # Lines of other processes may arrive after the last "done".
+    try:
+        while True:
+            for said in answers(process.line(time.monotonic() + AFTERWARDS, "")):
+                if said["id"] in results:
+                    results[said["id"]].take(said)
+    except Broken:
+        return ""

@@ -1,0 +1,107 @@
+"""Verdicts on a trainer: of every job, and of every clause the worst of its jobs; and the table of them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from refdist.conformance.trainers import reference
+from refdist.conformance.trainers.checks import CHECKS, Incomplete
+from refdist.conformance.trainers.clauses import Clause
+from refdist.conformance.trainers.jobs import Job
+from refdist.conformance.trainers.runner import Result
+
+# The worst first.
+OUTCOMES = ("WRONG", "errored", "stale", "documented", "right", "unsupported")
+BAD = ("WRONG", "errored", "stale")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be said of a job, or of a clause.
+
+    Attributes:
+        clause: its clause.
+        outcome: `right`, `WRONG`, `documented` (wrong, and a page of the trainer's says so), `stale` (right, although a
+            page is named that says otherwise), `errored` (no answer that can be judged) or `unsupported`.
+        message: why.
+        output: what was printed meanwhile, where that helps.
+    """
+
+    clause: str
+    outcome: str
+    message: str = ""
+    output: str = ""
+
+
+def judge(clauses: Sequence[Clause], jobs: Sequence[Job], results: Mapping[int, Result]) -> list[Verdict]:
+    """A verdict on each clause.
+
+    Args:
+        clauses: those that are judged.
+        jobs: all jobs that were done, in order.
+        results: what came of each, by number.
+    """
+    states: dict[str, reference.State] = {}
+    each: dict[str, list[Verdict]] = {clause.name: [] for clause in clauses}
+    by_name = {clause.name: clause for clause in clauses}
+    for job in jobs:
+        checkpoint = job["checkpoint"] or {}
+        expected = reference.answer(job, states.get(checkpoint.get("restore", "")))
+        if "save" in checkpoint and expected.state:
+            states[checkpoint["save"]] = expected.state
+        each[job["clause"]].append(of_job(by_name[job["clause"]], job, expected, results[job["id"]]))
+    return [of_clause(name, some) for name, some in each.items()]
+
+
+def of_job(clause: Clause, job: Job, expected: reference.Answer, result: Result) -> Verdict:
+    """The verdict on a job."""
+    if result.unsupported:
+        return Verdict(clause.name, "unsupported", result.unsupported)
+    if result.broken and not job["fail"]:
+        outcome = "WRONG" if clause.hang and result.silent else "errored"
+        return Verdict(clause.name, outcome, result.broken, result.output)
+    try:
+        message = CHECKS[clause.check](job, expected, result)
+    except Incomplete as error:
+        return Verdict(clause.name, "errored", str(error), result.output)
+    replicas = f"on {job['replicas']} replica{'s' * (job['replicas'] != 1)}: "
+    if result.declared:
+        page = str(result.declared.get("page", ""))
+        if not page:
+            return Verdict(clause.name, "errored", "a declared caveat names no page", result.output)
+        if not message:
+            return Verdict(clause.name, "stale", f"{replicas}it does what is right; {page} says otherwise")
+        return Verdict(clause.name, "documented", f"{replicas}{message} ({page})")
+    return Verdict(clause.name, "WRONG" if message else "right", message and replicas + message, result.output)
+
+
+def of_clause(name: str, some: Sequence[Verdict]) -> Verdict:
+    """The verdict on a clause: the worst of those on its jobs."""
+    worst = min(some, key=lambda one: OUTCOMES.index(one.outcome))
+    judged = [one for one in some if one.outcome != "unsupported"]
+    if worst.outcome == "right" and len(judged) < len(some):
+        reason = next(one.message for one in some if one.outcome == "unsupported")
+        return Verdict(name, "right", f"{len(judged)} of {len(some)} jobs; {reason}")
+    return worst
+
+
+def exit_status(judged: Sequence[Verdict]) -> int:
+    """0 where nothing is wrong, 1 where something is, 5 where nothing could be judged."""
+    if any(one.outcome in BAD for one in judged):
+        return 1
+    return 0 if any(one.outcome != "unsupported" for one in judged) else 5
+
+
+def table(judged: Sequence[Verdict]) -> Iterator[str]:
+    """Lines with the verdict on each clause, and how many there are of each."""
+    width = max(len(one.clause) for one in judged) + 2
+    for one in judged:
+        first, *others = textwrap.wrap(one.message, 118 - width - 13) or [""]
+        yield f"{one.clause:{width}}{one.outcome:13}{first}".rstrip()
+        yield from (" " * (width + 13) + line for line in others)
+        if one.outcome in BAD and one.output:
+            yield from (f"{'':{width}}| {line}" for line in one.output.splitlines()[-12:])
+    counts = {outcome: sum(one.outcome == outcome for one in judged) for outcome in OUTCOMES}
+    yield ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
