@@ -6,28 +6,25 @@ computed the same: where a factor may be the number of replicas, and where a typ
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from refdist import errors, nest
+from refdist import nest
 from refdist.array import tensor_types
 from refdist.array.convert import HoldsArray
 from refdist.array.replica_types import UNKNOWN, ReplicaType, has_type, program, source, type_of, typed
-from refdist.core import call_site, scaling
+from refdist.core import call_site, remarks, scaling
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
 from refdist.core.rules.table import Refusal
-from refdist.runtime import Field
 
 _REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
 _WHOLE = "an argument of strategy.run that every replica gets whole"
 _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
                "MEAN.")
-_given: Field[set[tuple[str, str]]] = Field("the findings of the check of types that were given", set)
 
 
 class Contributing:
@@ -213,23 +210,15 @@ def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:
 
 def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "", scaled: int = 0,
           multiplied: bool = False) -> None:
-    site = call_site.meeting.get() or call_site.of(sys._getframe(1))
-    where = str(site[0]) if site else ""
-    if (code, where) in _given.value or (site and _is_ignored(site[0], code)):
+    site = call_site.that_led_here()
+    if not remarks.is_due(code, site):
         return
     files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
     if scaled and scaling.by_replicas(files, scaled, multiplied):
         return
-    _given.value.add((code, where))
-    chain = " -> ".join([*kind.chain(), f"{attempted} ({where})"]) if kind is not UNKNOWN else f"{attempted} ({where})"
-    finding = errors.error(code, attempted, f"{found}. {chain}", fix)
-    assert isinstance(finding, errors.ReplicaTypeWarning)
-    call_site.warn(finding)
-
-
-def _is_ignored(place: call_site.Place, code: str) -> bool:
-    lines = linecache.getlines(place.file)[place.line - 1:place.end_line or place.line]
-    return any(f"# refdist: ignore[{code}]" in line for line in lines)
+    here = f"{attempted} ({site[0] if site else ''})"
+    chain = " -> ".join([*kind.chain(), here]) if kind is not UNKNOWN else here
+    remarks.make(code, site, attempted, f"{found}. {chain}", fix)
 
 
 def replica_type(value: object) -> Any:

@@ -125,6 +125,16 @@ def of(frame: FrameType | None) -> Site:
     return chain.site
 
 
+def that_led_here() -> Site:
+    """The places of the program that led here; where a collective is carried out, those of its call."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_between(frame.f_globals.get("__name__", "")):
+        if frame.f_code in _carriers and meeting.get():
+            return meeting.get()
+        frame = frame.f_back
+    return of(frame)
+
+
 def of_one(code: CodeType, at: int) -> Place:
     """The place of the instruction at this offset."""
     return _learn({}, code, at)

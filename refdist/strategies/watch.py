@@ -13,18 +13,14 @@ wait for them.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from refdist import errors, journal
-from refdist.core import call_site
+from refdist import journal
+from refdist.core import call_site, remarks
 from refdist.core.agreement import CollectiveCall
-from refdist.runtime import Field
-
-_warned: Field[set[tuple[str, call_site.Site]]] = Field("the lines at which numbers were remarked on", set)
 
 
 def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call: CollectiveCall, first: int) -> None:
@@ -69,8 +65,8 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     no_rows = "; the last batch gave it no rows" if len(rows) == len(parts) and not rows[having[0]] else ""
     who = f"replica{'s' if len(having) > 1 else ''} {', '.join(str(first + i) for i in having)}"
     others = "" if len(having) == len(parts) else "; what the other replicas contribute is finite"
-    _warn("RD42", call, f"{who} {'contributes' if len(having) == 1 else 'contribute'} {'NaN' if nan else 'infinity'}"
-                        f"{where}{no_rows}{others}")
+    _remark("RD42", call, f"{who} {'contributes' if len(having) == 1 else 'contribute'} {'NaN' if nan else 'infinity'}"
+                          f"{where}{no_rows}{others}")
 
 
 def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
@@ -89,15 +85,10 @@ def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
         low, high = int(near.min()), int(near.max())
     slack = 0 if dtype.itemsize < 8 else 2 ** 12
     if low < limits.min - slack or high > limits.max + slack:
-        _warn("RD43", call, f"the sum is {high if high > limits.max else low}, and {dtype} ends at "
-                            f"{limits.max if high > limits.max else limits.min}")
+        _remark("RD43", call, f"the sum is {high if high > limits.max else low}, and {dtype} ends at "
+                              f"{limits.max if high > limits.max else limits.min}")
 
 
-def _warn(code: str, call: CollectiveCall, what: str) -> None:
+def _remark(code: str, call: CollectiveCall, found: str) -> None:
     # A worker that is alone makes one call for all that it does outside replicas.
-    alone = not call.call_site
-    key = code, call_site.of(sys._getframe(1)) if alone else call.call_site
-    if key not in _warned.value:
-        _warned.value.add(key)
-        call_site.warn(str(errors.error(code, "a reduction outside replicas" if alone else call.kind, what)),
-                       errors.DifferenceWarning)
+    remarks.make(code, call_site.that_led_here(), call.kind if call.call_site else "a reduction outside replicas", found)
