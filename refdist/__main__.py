@@ -67,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     explore.add_argument("--max-staleness", type=int, metavar="N",
                          help="how many updates may lie between a function's read of a variable and its write")
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
+    explore.add_argument("--record", type=Path, metavar="FILE", help="with --choices: record the run in this file")
     show = commands.add_parser("show", help="show a recording as a page, in a browser where there is one")
     show.add_argument("recording", type=Path, help="what --record, REFDIST_RECORD or Recording.save has written")
     compare = commands.add_parser("compare", help="run a program at several numbers of replicas")
@@ -95,6 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.arguments += words[end + 1:]
     if not options.script.is_file():
         parser.error(f"there is no file {options.script}")
+    if "budget" in options and options.record and options.choices is None:
+        parser.error("write --record with --choices, which say which run is recorded")
     if "processes" in options:
         if options.ps < 0 or (options.processes if options.ps else options.workers) is not None:
             parser.error("write -n for workers alone, or --workers and --ps")
@@ -155,8 +158,10 @@ def _show(recording: Path) -> int:
 def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
     try:
         if options.choices is not None:
-            right, text = explorer.replay(script, [int(one) for one in options.choices.split(",")],
-                                          faults=options.faults, max_staleness=options.max_staleness)
+            choices = [int(one) for one in options.choices.split(",")]
+            with refdist.insight.record_to(options.record) if options.record else nullcontext():
+                right, text = explorer.replay(script, choices, faults=options.faults,
+                                              max_staleness=options.max_staleness)
             print(text)
             return 0 if right else 1
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time

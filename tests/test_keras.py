@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 import warnings
@@ -20,6 +21,7 @@ pytest.importorskip("ml_dtypes", reason="`make interop` installs it")
 
 import refdist
 from refdist import VariableAggregation, VariableSynchronization, errors
+from refdist.__main__ import main
 from refdist.tf.keras import connect
 
 keras: Any = connect()
@@ -527,3 +529,57 @@ def test_fit_under_a_parameter_server_strategy_is_told_what_to_write(method: str
 def test_the_face_is_imported_without_keras() -> None:
     code = "import refdist.tf, sys; assert not {'keras', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def served(workers: int) -> Any:
+    spec = refdist.train.ClusterSpec({"worker": [f"w{i}:1" for i in range(workers)], "ps": ["p0:1", "p1:1"]})
+    return refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+
+
+def test_a_read_of_a_variable_on_a_parameter_server_is_an_access() -> None:
+    with served(1).scope():
+        variable = keras.Variable(1.0, name="v")
+        coordinator = refdist.coordinator.ClusterCoordinator(refdist.get_strategy())
+    refdist.coordinator.stop_task(coordinator, "ps", 0)
+    with pytest.raises(errors.UnavailableError, match=r"RD33.*read of variable v:0"):
+        variable.value  # noqa: B018
+
+
+ASYNCHRONOUS = Path(__file__).parent / "asynchronous"
+
+
+def asynchronous(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    monkeypatch.syspath_prepend(str(ASYNCHRONOUS))
+    script = str(ASYNCHRONOUS / "keras_steps.py")
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+
+    def run() -> None:
+        runpy.run_path(script, run_name="__main__")
+
+    return run
+
+
+def test_statistics_that_steps_overwrite_for_each_other_are_found(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    program = asynchronous(monkeypatch)
+    names = keras.backend.get_uid("probe")
+    report = refdist.explore(program, budget="10min")
+    assert keras.backend.get_uid("probe") == names + 1  # what Keras counts is as it was before
+    [finding] = report.findings
+    assert finding.title == "LOST UPDATE" and "batch_normalization/moving_mean" in str(finding)
+    assert report.first is not None and report.first <= 10 and finding.switches == 1
+    capsys.readouterr()
+    choices, recording = ",".join(map(str, finding.choices)), tmp_path / "run.jsonl"
+    assert main(["explore", "--choices", choices, "--record", str(recording),
+                 str(ASYNCHRONOUS / "keras_steps.py")]) == 1
+    assert "overwrites version 1" in capsys.readouterr().out
+    events = refdist.insight.load(recording).events
+    assert {event["task"] for event in events if event.kind == "function"} == {0, 1}
+
+
+def test_steps_without_statistics_have_the_stated_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = asynchronous(monkeypatch, "corrected")
+    report = refdist.explore(program, max_staleness=1, budget="10min")
+    assert report.proved, report
+    assert str(report) == str(refdist.explore(program, max_staleness=1, budget="10min"))
+    assert refdist.explore(program, max_staleness=0, budget="10min").findings[0].title == "TOO STALE"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
-from refdist.core import call_site
+from refdist.core import call_site, keras
 from refdist.core.integers import as_integer
 from refdist.insight.anomalies import NOT_RESTART_SAFE, OTHER, Anomaly, anomaly, too_stale
 from refdist.insight.commuting import Effect, commute, keep_ages
@@ -66,7 +66,7 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         check: called with what the program has returned; False, or an AssertionError, is a fault.  None: the program
             has to come to what it comes to when its functions run whole, one after the other, in some order; that
             compares what it returns and what its variables hold, but for the rounding of sums.
-        budget: how long it may take: seconds, or a text such as "20s" or "2min".
+        budget: how long it may take after the first run: seconds, or a text such as "20s" or "2min".
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
             "any two workers, once each": after such a loss another worker is lost as well.
@@ -172,6 +172,8 @@ class _Explorer:
         self._end = time.monotonic() + self._budget
         self._faults: dict[tuple[str, object], tuple[_Trial, _Fault]] = {}
         self._runs = 0
+        self._first: int | None = None  # the run in which a fault was first found
+        self._names = keras.names()
         self._serial: list[Outcome] = []
         self._orders = self._serially()
         self._all_orders = False  # whether there are no others
@@ -183,7 +185,9 @@ class _Explorer:
         report = Report(self._asked())
         trials: list[_Trial] = []
         try:
-            trials += [self.attempt(_quiet), self.attempt(_quiet)]
+            trials.append(self.attempt(_quiet))
+            self._end = time.monotonic() + self._budget  # the first run of a script imports what it needs
+            trials.append(self.attempt(_quiet))
             difference = _difference(*trials) or self._search(report, trials[0])
             if difference:
                 report.findings.append(Finding("NOT REPEATABLE", difference, [], [
@@ -196,7 +200,8 @@ class _Explorer:
         self._end = time.monotonic() + (0 if report.interrupted else self._budget)
         for trial, fault in list(self._faults.values())[:KEPT]:
             report.findings.append(self._shown(trials[0], trial, fault))
-        report._end(self._runs, list(self._reasons))
+        keras.set_names(self._names)
+        report._end(self._runs, self._first if self._faults else None, list(self._reasons))
         return report
 
     def _search(self, report: Report, quiet: _Trial) -> str:
@@ -276,6 +281,7 @@ class _Explorer:
     def attempt(self, decide: Decide, values: bool = False) -> _Trial:
         """One run of the program."""
         self._runs += 1
+        keras.set_names(self._names)  # otherwise its layers are called otherwise in each run
         run = Run(decide, values, self._faulty is not None)
         try:
             came: Outcome | None = run.carry_out(self._program, lambda returned: outcome(run, returned))
@@ -339,6 +345,7 @@ class _Explorer:
     def _note(self, trial: _Trial) -> None:
         fault = self.fault(trial)
         if fault is not None:
+            self._first = self._first or self._runs
             self._faults.setdefault(_key(trial.run, fault), (trial, fault))
 
     def _serially(self) -> Iterator[Outcome]:

@@ -74,6 +74,7 @@ class Report:
         findings: what is wrong, one for each kind and line.
         classes: how many classes of schedules were run to their end.
         runs: how often the program was run in all.
+        first: the number of the run in which a fault was first found; None where none was.
         losses: in how many runs one or two workers were lost.
         results: (what the program came to, in how many classes).
         sampled: what was run of the other classes, where there were too many.
@@ -85,6 +86,7 @@ class Report:
         self.findings: list[Finding] = []
         self.classes = 0
         self.runs = 0
+        self.first: int | None = None
         self.losses = 0
         self.sampled: list[str] = []
         self.reasons: list[str] = []
@@ -114,8 +116,9 @@ class Report:
         self.classes += 1
         self._results[str(came)] = self._results.get(str(came), 0) + 1
 
-    def _end(self, runs: int, reasons: Sequence[str]) -> None:
+    def _end(self, runs: int, first: int | None, reasons: Sequence[str]) -> None:
         self.runs = runs
+        self.first = first
         self.reasons = list(reasons)
 
     def __str__(self) -> str:
@@ -124,7 +127,8 @@ class Report:
             lines = [f"proved {self._asked}: {schedules}, all that there are",
                      "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"]
         elif self.findings:
-            lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}"]
+            first = f", the first in run {self.first} of {self.runs}" if self.first else ""
+            lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}{first}"]
         else:
             lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
         if self.losses:

@@ -147,9 +147,10 @@ class Run(Scheduler):
         """
         try:
             with self, variable_creator_scope(self._create):
-                result = outcome(program())
-                self._settle()
-                return result
+                try:
+                    return outcome(program())
+                finally:
+                    self._settle()
         finally:
             if not self.cut:
                 self.cut = "ended"

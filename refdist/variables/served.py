@@ -91,6 +91,10 @@ class ServedVariable(ResourceVariable):
         _visit(self, "read")
         return super()._read()
 
+    def _stored(self) -> Any:
+        _visit(self, "read")
+        return super()._stored()
+
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         _visit(self, operation, value, read_value)
         return super()._write(operation, value, read_value)
@@ -108,6 +112,10 @@ class ServedAggregatingVariable(AggregatingVariable):
     def _read(self) -> Any:
         _visit(self._primary, "read")
         return super()._read()
+
+    def _stored(self) -> Any:
+        _visit(self._primary, "read")
+        return super()._stored()
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
         _visit(self._primary, operation, value)
