@@ -72,7 +72,7 @@ def test_a_mistake_is_found_within_ten_runs_and_replayed_and_drawn_by_the_comman
     finding = report.findings[0]
     assert finding.title == mistake.title and mistake.where in str(finding)
     assert report.first is not None and report.first <= 10
-    assert f"the first in run {report.first} of {report.runs}" in str(report)
+    assert f"the first after {report.first} of {report.runs} runs" in str(report)
     assert str(report) == str(refdist.explore(script(monkeypatch, name), **mistake.options))
     capsys.readouterr()
 

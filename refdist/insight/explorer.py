@@ -172,7 +172,7 @@ class _Explorer:
         self._end = time.monotonic() + self._budget
         self._faults: dict[tuple[str, object], tuple[_Trial, _Fault]] = {}
         self._runs = 0
-        self._first: int | None = None  # the run in which a fault was first found
+        self._first: int | None = None  # after how many runs a fault was first found
         self._names = keras.names()
         self._serial: list[Outcome] = []
         self._orders = self._serially()

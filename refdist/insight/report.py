@@ -74,7 +74,7 @@ class Report:
         findings: what is wrong, one for each kind and line.
         classes: how many classes of schedules were run to their end.
         runs: how often the program was run in all.
-        first: the number of the run in which a fault was first found; None where none was.
+        first: after how many runs a fault was first found, those of whole functions included; None where none was.
         losses: in how many runs one or two workers were lost.
         results: (what the program came to, in how many classes).
         sampled: what was run of the other classes, where there were too many.
@@ -127,7 +127,7 @@ class Report:
             lines = [f"proved {self._asked}: {schedules}, all that there are",
                      "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"]
         elif self.findings:
-            first = f", the first in run {self.first} of {self.runs}" if self.first else ""
+            first = f", the first after {self.first} of {self.runs} runs" if self.first else ""
             lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}{first}"]
         else:
             lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
