@@ -36,8 +36,8 @@ def examine(case: Case, run: Callable[[Case], Verdict], count: int = DRAWS) -> V
         nonlocal worst
         verdict = run(case.drawn(values))
         if verdict.outcome != "passed" and _WEIGHTS[verdict.outcome] >= _WEIGHTS[worst.outcome]:
-            drawn_values = ", ".join(f"{name} = {value!r}" for name, value in values.items())
-            where = "" if verdict.outcome == "skipped" else f", where {drawn_values}"
+            said = ", ".join(f"{name} = {value!r}" for name, value in values.items())
+            where = "" if verdict.outcome == "skipped" else f", where {said}"
             worst = replace(verdict, case=case, message=verdict.message + where)
         assert verdict.outcome == "passed"
 
@@ -51,17 +51,17 @@ def examine(case: Case, run: Callable[[Case], Verdict], count: int = DRAWS) -> V
 
 def drawn(case: Case, count: int) -> list[Case]:
     """The first cases of a property, with different values."""
-    cases: dict[str, Case] = {}
+    found: dict[str, Case] = {}
 
     @settings(max_examples=10 * count, deadline=None, derandomize=True, database=None, phases=(Phase.generate,),
               suppress_health_check=list(HealthCheck))
     @given(_values(case))
     def collect(values: dict[str, object]) -> None:
-        drawn_case = case.drawn(values)
-        cases.setdefault(drawn_case.name, drawn_case)
+        one = case.drawn(values)
+        found.setdefault(one.name, one)
 
     collect()
-    return list(cases.values())[:count]
+    return list(found.values())[:count]
 
 
 def _values(case: Case) -> st.SearchStrategy[dict[str, object]]:
