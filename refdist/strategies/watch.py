@@ -91,4 +91,5 @@ def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
 
 def _remark(code: str, call: CollectiveCall, found: str) -> None:
     # A worker that is alone makes one call for all that it does outside replicas.
-    remarks.make(code, call_site.that_led_here(), call.kind if call.call_site else "a reduction outside replicas", found)
+    attempted = call.kind if call.call_site else "a reduction outside replicas"
+    remarks.make(code, call_site.that_led_here(), attempted, found)
