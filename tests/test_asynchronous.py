@@ -15,6 +15,7 @@ from refdist.__main__ import main
 from refdist.insight import explorer
 
 FOLDER = Path(__file__).parent / "asynchronous"
+BUDGET = "10min"  # never reached: what is proved does not depend on how busy the machine is
 LOSSES = "any worker, once"
 
 
@@ -68,12 +69,12 @@ def command(options: dict[str, Any]) -> list[str]:
 def test_a_mistake_is_found_within_ten_runs_and_replayed_and_drawn_by_the_command(
         name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     mistake = MISTAKES[name]
-    report = refdist.explore(script(monkeypatch, name), **mistake.options)
+    report = refdist.explore(script(monkeypatch, name), budget=BUDGET, **mistake.options)
     finding = report.findings[0]
     assert finding.title == mistake.title and mistake.where in str(finding)
     assert report.first is not None and report.first <= 10
     assert f"the first after {report.first} of {report.runs} runs" in str(report)
-    assert str(report) == str(refdist.explore(script(monkeypatch, name), **mistake.options))
+    assert str(report) == str(refdist.explore(script(monkeypatch, name), budget=BUDGET, **mistake.options))
     capsys.readouterr()
 
     choices = ",".join(map(str, finding.choices))
@@ -91,7 +92,7 @@ def test_a_mistake_is_found_within_ten_runs_and_replayed_and_drawn_by_the_comman
 def test_the_corrected_form_is_proved(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, options, corrected = MISTAKES[name]
     options = options if corrected is None else corrected
-    report = refdist.explore(script(monkeypatch, name, "corrected"), **options)
+    report = refdist.explore(script(monkeypatch, name, "corrected"), budget=BUDGET, **options)
     assert not report.findings
     if "faults" in options:
         assert report.losses == 4 and report.reasons == ["what comes after the loss of a worker was run in one order"]
@@ -101,6 +102,6 @@ def test_the_corrected_form_is_proved(name: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", ["epochs", "stale_gradients"])
 def test_the_bound_that_is_stated_is_the_smallest(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    [finding] = refdist.explore(script(monkeypatch, name, "corrected"), max_staleness=0).findings
+    [finding] = refdist.explore(script(monkeypatch, name, "corrected"), max_staleness=0, budget=BUDGET).findings
     assert finding.title == "TOO STALE"
     assert not explorer.replay(script(monkeypatch, name, "corrected"), finding.choices, max_staleness=0)[0]

@@ -195,11 +195,11 @@ def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
     assert desk.due(1.0)[0] == "[launcher] mpiexec died\n"
     desk.take(said(3, "mpiexec died", label="launcher", if_first=True), 3, 1.1)
     assert desk.due(9.0) == ("", [(3, {"answer": "printed", "status": 70})])
-    told = new_desk(3)
+    terminated = new_desk(3)
     for rank in range(3):
-        told.take(said(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
-        told.take(change(rank, "ended", 143, if_first=True), rank, 1.0)
-    assert (told.due(1.0)[0], told.status) == ("[workers 0-2] ended by SIGTERM\n", 143)
+        terminated.take(said(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
+        terminated.take(change(rank, "ended", 143, if_first=True), rank, 1.0)
+    assert (terminated.due(1.0)[0], terminated.status) == ("[workers 0-2] ended by SIGTERM\n", 143)
     other = new_desk(3)
     other.take(said(0, "KeyError"), 0, 1.0)
     other.take(said(1, "mpiexec died", label="launcher", if_first=True), 1, 1.0)

@@ -56,22 +56,22 @@ def numbers(value: object, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         raise Incomplete(f"{what} are {str(value)[:80]}, not numbers") from None
 
 
-def weights_of(said: object, expected: Mapping[str, Any], whose: str) -> dict[str, Any]:
+def weights_of(answer: object, expected: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """The expected weights in an answer.
 
     Raises:
         Incomplete: one is missing, or has another shape.
     """
-    if not isinstance(said, dict):
+    if not isinstance(answer, dict):
         raise Incomplete(f"{whose} weights are not in the answer")
-    found = {}
+    arrays = {}
     for name, value in expected.items():
-        if name not in said:
-            raise Incomplete(f"{whose} weights have no {name!r}; they have {', '.join(sorted(said)) or 'none'}")
-        found[name] = numbers(said[name], f"{whose} weights {name}")
-        if found[name].shape != np.shape(value):
-            raise Incomplete(f"{whose} weights {name} have the shape {found[name].shape}, not {np.shape(value)}")
-    return found
+        if name not in answer:
+            raise Incomplete(f"{whose} weights have no {name!r}; they have {', '.join(sorted(answer)) or 'none'}")
+        arrays[name] = numbers(answer[name], f"{whose} weights {name}")
+        if arrays[name].shape != np.shape(value):
+            raise Incomplete(f"{whose} weights {name} have the shape {arrays[name].shape}, not {np.shape(value)}")
+    return arrays
 
 
 def factor(found: float, right: float, start: float = 0.0) -> str:
@@ -104,17 +104,17 @@ def differing(found: Mapping[str, Any], right: Mapping[str, Any], start: Mapping
 @check
 def weights(job: Job, expected: Answer, result: Result) -> str:
     """Every weight is where one worker's is."""
-    found = weights_of(result.whole.get("weights"), expected.weights, "the")
-    return differing(found, expected.weights, expected.initial)
+    after = weights_of(result.whole.get("weights"), expected.weights, "the")
+    return differing(after, expected.weights, expected.initial)
 
 
 @check
 def losses(job: Job, expected: Answer, result: Result) -> str:
     """The loss of every step is that of all its rows."""
-    found = numbers(result.whole.get("losses"), "the losses")
-    if found.shape != (len(expected.losses),):
-        raise Incomplete(f"there are {found.size} losses of {len(expected.losses)} steps")
-    for step, (value, right) in enumerate(zip(found, expected.losses, strict=True), 1):
+    reported = numbers(result.whole.get("losses"), "the losses")
+    if reported.shape != (len(expected.losses),):
+        raise Incomplete(f"there are {reported.size} losses of {len(expected.losses)} steps")
+    for step, (value, right) in enumerate(zip(reported, expected.losses, strict=True), 1):
         if not abs(value - right) <= TOLERANCE * max(abs(right), 1e-30):
             return f"the loss of step {step} is {value:.6g}, and {right:.6g} is right: {factor(value, right)}"
     return ""

@@ -1,6 +1,6 @@
-"""What a trainer must do: a clause is a sentence, who promises it, jobs in which a slip is a factor, and a check.
+"""What a trainer must do: clauses, each with its sources, the jobs that test it, and the check of their answers.
 
-Rows are made so that what goes wrong can be read off.  In a *ledger*, row i is the i-th row of the identity matrix, and
+Rows are chosen so that a mistake shows as a factor.  In a *ledger*, row i is the i-th row of the identity matrix, and
 the target is 1: weight i is moved by row i alone, as often as the row counts.  With a batch of 2 on two replicas, each
 has one row, however rows are dealt.
 """
@@ -99,8 +99,8 @@ CLAUSES: tuple[Clause, ...] = (
 
 def jobs() -> list[Job]:
     """The jobs of all clauses, numbered from 1, in the order in which a trainer is to do them."""
-    every = [(clause, one) for clause in CLAUSES for one in clause.jobs]
-    return [{**one, "id": number, "clause": clause.name} for number, (clause, one) in enumerate(every, 1)]
+    every = [(clause, job) for clause in CLAUSES for job in clause.jobs]
+    return [{**job, "id": number, "clause": clause.name} for number, (clause, job) in enumerate(every, 1)]
 
 
 def chosen(names: Sequence[str]) -> list[Clause]:

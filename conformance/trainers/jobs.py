@@ -132,4 +132,4 @@ def write(path: Path, jobs: Iterable[Job]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    path.write_text("".join(json.dumps(one) + "\n" for one in jobs), encoding="utf-8")
+    path.write_text("".join(json.dumps(job) + "\n" for job in jobs), encoding="utf-8")

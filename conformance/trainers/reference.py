@@ -66,31 +66,31 @@ def answer(job: Job, before: State | None = None) -> Answer:
     initial = initial_weights(job["model"])
     state = before or State(initial, {}, job["optimizer"]["learning_rate"], job["loss_scale"])
     state = State(dict(state.weights), dict(state.velocity), state.learning_rate, state.scale)
-    found = Answer({}, initial=dict(state.weights))
+    expected = Answer({}, initial=dict(state.weights))
     frozen = {layer["name"] for layer in job["model"] if layer.get("frozen")}
     for _ in range(job["epochs"]):
         errors: list[Array] = []
         for group in groups(job):
-            unfrozen = job["unfreeze"] and found.steps >= job["unfreeze"]["after_step"]
+            unfrozen = job["unfreeze"] and expected.steps >= job["unfreeze"]["after_step"]
             still = frozen - {job["unfreeze"]["layer"]} if job["unfreeze"] and unfrozen else frozen
             loss, gradient, error = gradients(job, state.weights, group)
-            found.losses.append(loss)
-            found.steps += 1
+            expected.losses.append(loss)
+            expected.steps += 1
             errors.append(error)
-            step(job, state, {name: one for name, one in gradient.items() if name.rpartition("/")[0] not in still
+            step(job, state, {name: array for name, array in gradient.items() if name.rpartition("/")[0] not in still
                               and name.partition("/")[0] not in still})
-            if job["stop"] and found.steps == job["stop"]["after_step"]:
+            if job["stop"] and expected.steps == job["stop"]["after_step"]:
                 break
         if errors and "mean_absolute_error" in job["metrics"]:
-            found.metrics["mean_absolute_error"] = float(np.abs(np.concatenate(errors)).mean())
-        if job["stop"] and found.steps == job["stop"]["after_step"]:
+            expected.metrics["mean_absolute_error"] = float(np.abs(np.concatenate(errors)).mean())
+        if job["stop"] and expected.steps == job["stop"]["after_step"]:
             break
     if job["evaluate"]:
         output, _ = forward(job["model"], dict(state.weights), array(job["evaluate"]["x"]), training=False)
-        found.eval_loss, _ = loss_of(output, job["evaluate"])
-        found.eval_loss += penalty(job["model"], state.weights)
-    found.weights, found.state, found.scale = state.weights, state, state.scale
-    return found
+        expected.eval_loss, _ = loss_of(output, job["evaluate"])
+        expected.eval_loss += penalty(job["model"], state.weights)
+    expected.weights, expected.state, expected.scale = state.weights, state, state.scale
+    return expected
 
 
 def initial_weights(model: list[Layer]) -> Weights:
@@ -192,7 +192,7 @@ def forward(model: list[Layer], weights: Weights, x: Array, training: bool) -> t
 
 def backward(model: list[Layer], weights: Mapping[str, Array], memory: list[Any], by_output: Array) -> Weights:
     """The gradient of a loss by every weight, from its gradient by the outputs."""
-    gradient = {name: np.zeros_like(one) for name, one in weights.items() if "/moving_" not in name}
+    gradient = {name: np.zeros_like(weight) for name, weight in weights.items() if "/moving_" not in name}
     for layer, kept in zip(reversed(model), reversed(memory), strict=True):
         name = layer["name"]
         if layer["kind"] == "dense":
@@ -211,8 +211,8 @@ def backward(model: list[Layer], weights: Mapping[str, Array], memory: list[Any]
         elif layer["kind"] == "embedding":
             np.add.at(gradient[f"{name}/table"], kept[:, 0].astype(int), by_output)
         elif layer["kind"] == "experts":
-            for row, one in zip(kept, by_output, strict=True):
-                gradient[f"{name}/{int(row[0])}/kernel"] += np.outer(row[1:], one)
+            for row, by_row in zip(kept, by_output, strict=True):
+                gradient[f"{name}/{int(row[0])}/kernel"] += np.outer(row[1:], by_row)
     return gradient
 
 
@@ -222,17 +222,17 @@ def step(job: Job, state: State, gradient: Weights) -> None:
     Under a scale of the loss, a gradient that single precision cannot hold halves the scale, and the step is left out.
     """
     largest = np.finfo(np.float32).max
-    if state.scale is not None and any((np.abs(one) * state.scale > largest).any() for one in gradient.values()):
+    if state.scale is not None and any((np.abs(part) * state.scale > largest).any() for part in gradient.values()):
         state.scale /= 2
         return
     clip = job["clip"]
     if clip and clip["by"] == "value":
-        gradient = {name: np.clip(one, -clip["limit"], clip["limit"]) for name, one in gradient.items()}
+        gradient = {name: np.clip(part, -clip["limit"], clip["limit"]) for name, part in gradient.items()}
     elif clip:
-        norm = np.sqrt(sum((one ** 2).sum() for one in gradient.values()))
-        gradient = {name: one * min(1.0, clip["limit"] / norm) if norm else one for name, one in gradient.items()}
-    for name, one in gradient.items():
-        moved = job["optimizer"]["momentum"] * state.velocity.get(name, 0.0) - state.learning_rate * one
+        norm = np.sqrt(sum((part ** 2).sum() for part in gradient.values()))
+        gradient = {name: part * min(1.0, clip["limit"] / norm) if norm else part for name, part in gradient.items()}
+    for name, part in gradient.items():
+        moved = job["optimizer"]["momentum"] * state.velocity.get(name, 0.0) - state.learning_rate * part
         state.velocity[name] = moved
         state.weights[name] = state.weights[name] + moved
     state.learning_rate *= job["optimizer"]["decay"]

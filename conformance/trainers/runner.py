@@ -1,4 +1,4 @@
-"""Starts a trainer, and gathers what it says of its jobs.
+"""Starts a trainer, and gathers its answers.
 
 A trainer is started once for all jobs, because a start may take seconds: of a launcher, a compiler, a cluster.
 Whatever it does costs one job: when it ends, or is silent for too long, the first job that is not answered is the one
@@ -36,11 +36,11 @@ PLACE = "{replicas}"  # in a command, stands for the number of replicas of the j
 
 @dataclass
 class Result:
-    """What a trainer said of a job.
+    """What a trainer answered to a job.
 
     Attributes:
         whole: what holds for all replicas.
-        each: what a replica said of itself, by its number.
+        each: what holds for one replica, by its number.
         unsupported: why it cannot do the job, or "".
         declared: a caveat that its documentation has, with its page.
         broken: how the conversation ended during this job, or "".
@@ -69,24 +69,25 @@ class Result:
         """Merges a line of an answer.
 
         Args:
-            line: the JSON object; a field that was said before is said again.
+            line: the JSON object; its fields replace earlier ones of the same names.
         """
-        said = {name: value for name, value in line.items() if name not in ("id", "replica", "unsupported", "declared")}
+        fields = {name: value for name, value in line.items()
+                  if name not in ("id", "replica", "unsupported", "declared")}
         if "unsupported" in line:
             self.unsupported = str(line["unsupported"]) or "without a reason"
         if isinstance(line.get("declared"), dict):
             self.declared = line["declared"]
         if isinstance(line.get("replica"), int):
-            if "done" in said:
-                self.whole["done"] = said.pop("done")
-            self.each.setdefault(line["replica"], {}).update(said)
+            if "done" in fields:
+                self.whole["done"] = fields.pop("done")
+            self.each.setdefault(line["replica"], {}).update(fields)
         else:
-            self.whole.update(said)
+            self.whole.update(fields)
 
 
 def run(command: str, every: Sequence[Job], limit: float = LIMIT,
         tell: Callable[[Job], None] = lambda job: None) -> dict[int, Result]:
-    """Has a trainer do jobs; returns what it said of each, by number.
+    """Gives jobs to a trainer; returns its answer to each, by number.
 
     Args:
         command: what starts it; the file of jobs is its last argument.  Where it has `{replicas}`, it is started for
@@ -127,11 +128,11 @@ def answers(line: bytes) -> Iterator[dict[str, Any]]:
     text = line.decode(errors="replace").strip().rpartition("\r")[2]
     if text.startswith("{"):
         try:
-            found = json.loads(text)
+            answer = json.loads(text)
         except (ValueError, RecursionError):
             return
-        if type(found.get("id")) is int:
-            yield found
+        if type(answer.get("id")) is int:
+            yield answer
 
 
 def _run(command: list[str], todo: list[Job], results: dict[int, Result], limit: float,
@@ -184,9 +185,9 @@ def _listen(process: Process, todo: list[Job], results: dict[int, Result], limit
                 current.left_over = left
             return current.broken
         known = False
-        for said in answers(line):
-            if known := said["id"] in results:
-                results[said["id"]].take(said)
+        for answer in answers(line):
+            if known := answer["id"] in results:
+                results[answer["id"]].take(answer)
         if not known:
             process.keep(line)
         while todo and results[todo[0]["id"]].over:
@@ -196,8 +197,8 @@ def _listen(process: Process, todo: list[Job], results: dict[int, Result], limit
     # Lines of other processes may arrive after the last "done".
     try:
         while True:
-            for said in answers(process.line(time.monotonic() + AFTERWARDS, "")):
-                if said["id"] in results:
-                    results[said["id"]].take(said)
+            for answer in answers(process.line(time.monotonic() + AFTERWARDS, "")):
+                if answer["id"] in results:
+                    results[answer["id"]].take(answer)
     except Broken:
         return ""

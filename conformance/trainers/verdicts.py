@@ -1,4 +1,4 @@
-"""Verdicts on a trainer: of every job, and of every clause the worst of its jobs; and the table of them."""
+"""Verdicts on a trainer: one on each job, one on each clause (the worst of its jobs), and the table of the clauses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAD = ("WRONG", "errored", "stale")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of a job, or of a clause.
+    """The result of a job, or of a clause.
 
     Attributes:
         clause: its clause.
@@ -79,29 +79,29 @@ def of_job(clause: Clause, job: Job, expected: reference.Answer, result: Result)
 
 def of_clause(name: str, some: Sequence[Verdict]) -> Verdict:
     """The verdict on a clause: the worst of those on its jobs."""
-    worst = min(some, key=lambda one: OUTCOMES.index(one.outcome))
-    judged = [one for one in some if one.outcome != "unsupported"]
+    worst = min(some, key=lambda verdict: OUTCOMES.index(verdict.outcome))
+    judged = [verdict for verdict in some if verdict.outcome != "unsupported"]
     if worst.outcome == "right" and len(judged) < len(some):
-        reason = next(one.message for one in some if one.outcome == "unsupported")
+        reason = next(verdict.message for verdict in some if verdict.outcome == "unsupported")
         return Verdict(name, "right", f"{len(judged)} of {len(some)} jobs; {reason}")
     return worst
 
 
 def exit_status(judged: Sequence[Verdict]) -> int:
     """0 where nothing is wrong, 1 where something is, 5 where nothing could be judged."""
-    if any(one.outcome in BAD for one in judged):
+    if any(verdict.outcome in BAD for verdict in judged):
         return 1
-    return 0 if any(one.outcome != "unsupported" for one in judged) else 5
+    return 0 if any(verdict.outcome != "unsupported" for verdict in judged) else 5
 
 
 def table(judged: Sequence[Verdict]) -> Iterator[str]:
     """Lines with the verdict on each clause, and how many there are of each."""
-    width = max(len(one.clause) for one in judged) + 2
-    for one in judged:
-        first, *others = textwrap.wrap(one.message, 118 - width - 13) or [""]
-        yield f"{one.clause:{width}}{one.outcome:13}{first}".rstrip()
+    width = max(len(verdict.clause) for verdict in judged) + 2
+    for verdict in judged:
+        first, *others = textwrap.wrap(verdict.message, 118 - width - 13) or [""]
+        yield f"{verdict.clause:{width}}{verdict.outcome:13}{first}".rstrip()
         yield from (" " * (width + 13) + line for line in others)
-        if one.outcome in BAD and one.output:
-            yield from (f"{'':{width}}| {line}" for line in one.output.splitlines()[-12:])
-    counts = {outcome: sum(one.outcome == outcome for one in judged) for outcome in OUTCOMES}
+        if verdict.outcome in BAD and verdict.output:
+            yield from (f"{'':{width}}| {line}" for line in verdict.output.splitlines()[-12:])
+    counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in OUTCOMES}
     yield ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)

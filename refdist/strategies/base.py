@@ -455,7 +455,7 @@ class Strategy(OneOfAKind):
         _warn("configure", "nothing: there are no sessions")
 
     def update_config_proto(self, config_proto: object) -> object:
-        """Returns its argument.
+        """Returns `config_proto` as it is: there are no sessions to configure.
 
         Args:
             config_proto: of any kind.

@@ -95,8 +95,8 @@ def experts(layer: Any, v: Any, x: Any, gradients: Any, training: bool) -> Appli
     kernels = [f"{layer['name']}/{int(row[0])}/kernel" for row in x]
 
     def back(g: Any) -> None:
-        for kernel, row, one in zip(kernels, x, g, strict=True):
-            gradients[kernel] += np.outer(row[1:], one)
+        for kernel, row, by_row in zip(kernels, x, g, strict=True):
+            gradients[kernel] += np.outer(row[1:], by_row)
     columns = len(layer["kernels"][0][0])
     outputs = [row[1:] @ v[kernel].value() for kernel, row in zip(kernels, x, strict=True)]
     return np.array(outputs, np.float32).reshape(len(x), columns), back
@@ -113,8 +113,8 @@ class Trainer:
         self.strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(job["replicas"])])
         with self.strategy.scope():
             self.weights = variables(job["model"])
-            self.velocity = {name: refdist.Variable(np.zeros(one.shape, np.float32), aggregation=MEAN)
-                             for name, one in self.weights.items() if "/moving_" not in name}
+            self.velocity = {name: refdist.Variable(np.zeros(weight.shape, np.float32), aggregation=MEAN)
+                             for name, weight in self.weights.items() if "/moving_" not in name}
             self.scale = refdist.Variable(job["loss_scale"] or 1.0, dtype="float32", aggregation=MEAN)
         self.checkpoint = refdist.train.Checkpoint(weights=list(self.weights.values()), rate=self.rate,
                                                    velocity=list(self.velocity.values()))
@@ -129,7 +129,7 @@ class Trainer:
         return self.strategy.experimental_distribute_dataset(data.batch(self.job["batch"]))
 
     def penalty(self, gradients: Any) -> Any:
-        """The regularizers; their gradient is added to one that is divided by `count` already."""
+        """The regularizers; adds their gradient to the mean over the rows."""
         total = np.float32(0)
         for layer in self.job["model"]:
             if layer.get("l2"):
@@ -157,26 +157,28 @@ class Trainer:
         rank, fail, stop = replica.replica_id_in_sync_group, job["fail"], job["stop"]
         if fail and (fail["replica"], fail["at_step"]) == (rank, number):
             os._exit(9) if fail["how"] == "death" else self.raise_(fail["message"])
-        gradients = {name: np.zeros_like(one.value()) for name, one in self.velocity.items()}
+        gradients = {name: np.zeros_like(moved.value()) for name, moved in self.velocity.items()}
         sums = sum(self.part(batch, gradients, training=True) for batch in batches)
         stopping = np.float32(bool(stop) and (stop["replica"], stop["after_step"]) == (rank, number))
         sums, stopping, gradients = replica.all_reduce("SUM", (sums, stopping, gradients))
-        gradients = {name: one / (sums[1] * self.scale.value()) for name, one in gradients.items()}
+        gradients = {name: total / (sums[1] * self.scale.value()) for name, total in gradients.items()}
         loss = sums[0] / sums[1] + self.penalty(gradients)
-        if not all(np.isfinite(one).all() for one in gradients.values()):
+        if not all(np.isfinite(gradient).all() for gradient in gradients.values()):
             self.scale.assign(self.scale.value() / 2)
             return loss, sums[2], sums[3], stopping
         clip = job["clip"]
         if clip and clip["by"] == "norm":
-            norm = np.sqrt(sum((one ** 2).sum() for one in gradients.values()))
-            gradients = {name: one * np.minimum(1, np.float32(clip["limit"]) / norm) for name, one in gradients.items()}
+            norm = np.sqrt(sum((gradient ** 2).sum() for gradient in gradients.values()))
+            share = np.minimum(1, np.float32(clip["limit"]) / norm)
+            gradients = {name: gradient * share for name, gradient in gradients.items()}
         frozen = {layer["name"] for layer in job["model"] if layer.get("frozen")}
         if job["unfreeze"] and number > job["unfreeze"]["after_step"]:
             frozen -= {job["unfreeze"]["layer"]}
-        for name, one in gradients.items():
+        for name, gradient in gradients.items():
             if name.partition("/")[0] not in frozen:
-                one = np.clip(one, -clip["limit"], clip["limit"]) if clip and clip["by"] == "value" else one
-                moved = self.velocity[name].value() * np.float32(job["optimizer"]["momentum"]) - rate * one
+                if clip and clip["by"] == "value":
+                    gradient = np.clip(gradient, -clip["limit"], clip["limit"])
+                moved = self.velocity[name].value() * np.float32(job["optimizer"]["momentum"]) - rate * gradient
                 self.velocity[name].assign(moved)
                 self.weights[name].assign_add(moved)
         return loss, sums[2], sums[3], stopping
@@ -197,29 +199,29 @@ class Trainer:
             while batches and not stopping:
                 group, batches = batches[:job["accumulate"]], batches[job["accumulate"]:]
                 self.steps += 1
-                for rank, one in enumerate(each):
+                for rank, replica in enumerate(each):
                     numbers = [strategy.experimental_local_results(batch[0])[rank].tolist() for batch in group]
-                    one["rows"].append([number for part in numbers for number in part])
-                    one["steps"] += 1
+                    replica["rows"].append([number for part in numbers for number in part])
+                    replica["steps"] += 1
                 result = strategy.run(self.step, args=(group, self.steps, self.rate.value()))
-                loss, wrong, count, stop = (float(strategy.experimental_local_results(one)[0]) for one in result)
+                loss, wrong, count, stop = (float(strategy.experimental_local_results(value)[0]) for value in result)
                 losses.append(loss)
                 errors += wrong, count
                 stopping = stop
                 self.rate.assign(self.rate.value() * np.float32(job["optimizer"]["decay"]))
             metrics = {"mean_absolute_error": errors[0] / errors[1]} if job["metrics"] and errors[1] else {}
         answer = {"id": job["id"], "losses": losses, "metrics": metrics, "scale": float(self.scale.numpy()),
-                  "weights": {name: one.numpy().tolist() for name, one in self.weights.items()}}
+                  "weights": {name: weight.numpy().tolist() for name, weight in self.weights.items()}}
         if job["evaluate"]:
             parts = [strategy.run(self.part, args=(batch, {}, False)) for batch in self.rows(job["evaluate"])]
             total: Any = sum(np.asarray(strategy.reduce("SUM", part, axis=None)) for part in parts)
             answer["eval_loss"] = float(total[0] / total[1])
         if job["checkpoint"] and "save" in job["checkpoint"]:
             self.checkpoint.write(job["checkpoint"]["save"])
-        for rank, one in enumerate(each):
+        for rank, replica in enumerate(each):
             weights = {name: strategy.experimental_local_results(value)[rank].numpy().tolist()
                        for name, value in self.weights.items()}
-            print(json.dumps({"id": job["id"], "replica": rank, "weights": weights, **one}), flush=True)
+            print(json.dumps({"id": job["id"], "replica": rank, "weights": weights, **replica}), flush=True)
         print(json.dumps({**answer, "done": True}), flush=True)
 
 
