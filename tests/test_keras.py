@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -566,7 +567,8 @@ def test_statistics_that_steps_overwrite_for_each_other_are_found(
     report = refdist.explore(program, budget="10min")
     assert keras.backend.get_uid("probe") == names + 1  # what Keras counts is as it was before
     [finding] = report.findings
-    assert finding.title == "LOST UPDATE" and "batch_normalization/moving_mean" in str(finding)
+    assert finding.title == "LOST UPDATE"
+    assert re.search(r"batch_normalization(_\d+)?/moving_mean", str(finding))  # Keras counts the layers of a process
     assert report.first is not None and report.first <= 10 and finding.switches == 1
     capsys.readouterr()
     choices, recording = ",".join(map(str, finding.choices)), tmp_path / "run.jsonl"
