@@ -100,7 +100,7 @@ def read(path: Path) -> list[Promise]:
     page = ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("# "):
-            page = line[2:].strip()
+            page = line[2:].strip().strip("`")
         if not line.startswith("|") or line == HEAD or not line.strip("|- "):
             continue
         where = f"{path.name}:{number}: {line!r}"

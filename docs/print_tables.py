@@ -306,7 +306,8 @@ def promises_page() -> str:
     def line(page: str) -> list[str]:
         anchor = "".join(sign for sign in page.lower().replace(" ", "-") if sign.isalnum() or sign in "-_")
         without = ", ".join(f"{reason} {counts[page][reason]}" for reason in promises.REASONS if counts[page][reason])
-        return [f"[{page}](../conformance/promises/{files[page]}#{anchor})", str(counts[page].total()),
+        name = f"`{page}`" if "__" in page else page
+        return [f"[{name}](../conformance/promises/{files[page]}#{anchor})", str(counts[page].total()),
                 str(counts[page]["clauses"] or ""), without]
 
     pages = table(["page", "sentences", "with clauses", "without"], map(line, counts))

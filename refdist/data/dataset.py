@@ -142,7 +142,7 @@ class Dataset(Functions):
         """The names of the files that match one pattern or several: sorted if `shuffle` is False, else shuffled.
 
         Args:
-            file_pattern: a pattern such as "logs/*.txt", or a list of them.
+            file_pattern: a pattern such as `"logs/*.txt"`, or a list of them.
             shuffle: whether the names are shuffled; None for yes.
             seed: as in `shuffle`.
             name: without effect.

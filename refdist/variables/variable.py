@@ -266,7 +266,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Adds slices to rows; rows that occur twice are added twice.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_add", sparse_delta)
@@ -275,7 +275,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Subtracts slices from rows.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_sub", sparse_delta)
@@ -284,7 +284,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Multiplies rows by slices.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_mul", sparse_delta)
@@ -293,7 +293,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Divides rows by slices; integers round towards zero, so -7 / 2 is -3.  No divisor may be 0.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_div", sparse_delta)
@@ -302,7 +302,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The minimum of rows and slices.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_min", sparse_delta)
@@ -311,7 +311,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """The maximum of rows and slices.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_max", sparse_delta)
@@ -321,7 +321,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Replaces rows by slices; of slices for one row the last one stays.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("scatter_update", sparse_delta)
@@ -331,7 +331,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         """Replaces rows by slices, for variables with one copy.
 
         Args:
-            sparse_delta: `indices`, integers of shape [n], and `values`, of shape [n, *self.shape[1:]].
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
             use_locking, name: without effect.
         """
         return self._write("batch_scatter_update", sparse_delta)
@@ -341,7 +341,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
         Args:
             indices: integer array of shape [..., depth]; a part may occur more than once.
-            updates: what is added to each, an array of shape [..., *self.shape[depth:]].
+            updates: what is added to each, an array of shape `[..., *self.shape[depth:]]`.
 
         Raises:
             As `assign`.  RD25, RD34: indices that are not integers, or of parts that do not exist.
@@ -353,7 +353,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
         Args:
             indices: integer array of shape [..., depth].
-            updates: an array of shape [..., *self.shape[depth:]].
+            updates: an array of shape `[..., *self.shape[depth:]]`.
         """
         return self._write("scatter_nd_sub", packed((indices, updates), "scatter_nd_sub"))
 
@@ -362,7 +362,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
         Args:
             indices: integer array of shape [..., depth].
-            updates: an array of shape [..., *self.shape[depth:]].
+            updates: an array of shape `[..., *self.shape[depth:]]`.
         """
         return self._write("scatter_nd_update", packed((indices, updates), "scatter_nd_update"))
 
