@@ -11,7 +11,7 @@ PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs site cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -173,6 +173,12 @@ docs: $(VENV)/.made
 # The cases of the specification as data for other languages; after a chapter has changed.
 cases: $(VENV)/.made
 	$(BIN)/python -m refdist.conformance dump conformance/cases.jsonl
+
+# The chapters, the specification and the API as one site, out/site/docs/index.html, which can be searched; a minute.
+site:
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/python -m pip install --quiet --disable-pip-version-check -e . sphinx furo myst-parser
+	.venv-site/bin/sphinx-build --quiet --fail-on-warning --keep-going -j auto -c docs . out/site
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info out

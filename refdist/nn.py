@@ -103,7 +103,7 @@ def embedding_lookup(params: object, ids: object) -> Any:
         ids: integers of any shape.
 
     Returns:
-        A read-only array of shape `[*ids.shape, *params.shape[1:]]`.
+        A read-only array, of the shape of `ids` followed by that of a row of `params`.
 
     >>> import refdist
     >>> refdist.nn.embedding_lookup(refdist.Variable([[1.0, 2.0], [3.0, 4.0]]), [1, 1])

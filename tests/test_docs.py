@@ -97,10 +97,23 @@ def test_the_readme_s_program_runs_on_workers_with_the_change_it_names(world: st
     assert sorted(printed) == [(str(i), "3.") for i in range(4)]
 
 
+def anchors(page: Path) -> set[str]:
+    """The names that readers of Markdown give to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    # Underscores that are mark-up are not in the name: only code keeps those around a word.
+    plain = [heading if "`" in heading else re.sub(r"\b__(\w+?)__\b|(?<=\.)__(\w+?)__", r"\1\2", heading)
+             for heading in headings]
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in plain}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
-    broken = [f"{page.name}: {link}" for page in PAGES
-              for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text()) if not (page.parent / link).exists()]
-    assert not broken
+    pages = [*PAGES, *sorted((ROOT / "conformance").glob("*/*.md")), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+    known = {page: anchors(page) for page in pages}
+    links = [(page, page if not file else (page.parent / file).resolve(), anchor)
+             for page in pages for file, anchor in re.findall(r"\]\(([\w./-]*)(?:#([^)]*))?\)", page.read_text())
+             if file or anchor]
+    assert [(page.name, str(to), anchor) for page, to, anchor in links
+            if not to.exists() or (anchor and anchor not in known[to])] == []
 
 
 def test_the_index_links_every_page() -> None:
