@@ -22,7 +22,7 @@ from typing import IO
 
 from refdist.conformance import protocol
 from refdist.conformance.adapter import Unusable, load
-from refdist.conformance.process import signal_session
+from refdist.conformance.process import MARK, signal_all
 
 GRACE = 1.0  # seconds between the end of the input and that of the process
 
@@ -58,7 +58,7 @@ def _read(given: IO[str], questions: queue.SimpleQueue[str]) -> None:
     questions.put("")
     time.sleep(GRACE)
     if os.getsid(0) == os.getpid():
-        signal_session(os.getpid(), signal.SIGKILL)
+        signal_all(os.getpid(), os.environ.get(MARK, ""), signal.SIGKILL)
     os._exit(1)
 
 

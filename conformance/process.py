@@ -5,7 +5,8 @@ moves the three pipes, so that a process that does not read while it prints, or 
 of time instead of blocking the suite.
 
 The process leads a session of the operating system: the keys of the terminal do not reach it, and all that it starts
-can be killed with it, also what has a process group of its own (where the system tells of which session a process is).
+can be killed with it (where the system tells of which session a process is), also what has a process group of its own,
+and what has a session of its own, as the processes of torchrun have, and is known by a variable of its environment.
 It is killed in two steps, because launchers (mpiexec) have processes elsewhere to end, and `child.py` tells where it
 hangs.
 """
@@ -21,6 +22,7 @@ import selectors
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ ENDING = 5.0  # seconds in which a process ends whose output has ended, on a bus
 LARGEST = 8 << 20  # bytes of a line
 KEPT = 4000  # bytes of what is printed that are kept
 PIECE = 1 << 16
+MARK = "REFDIST_STARTED_BY"  # a variable of the environment, by which a process knows who started it
 TICK = 0.1  # seconds between two looks at whether the process has ended
 
 
@@ -50,8 +53,10 @@ class Process:
     """
 
     def __init__(self, command: Sequence[str]) -> None:
+        self._mark = uuid.uuid4().hex
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=subprocess.PIPE, bufsize=0, start_new_session=True)
+                                         stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+                                         env={**os.environ, MARK: self._mark})
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         self._selector = selectors.DefaultSelector()
@@ -150,7 +155,7 @@ class Process:
         if not now:
             self._wait(GRACE)
         for number in (signal.SIGTERM, signal.SIGKILL):
-            signal_session(self._process.pid, number)
+            signal_all(self._process.pid, self._mark, number)
             self._wait(GRACE)
         # A process that has left the session may hold the pipes, and write for ever.
         deadline = time.monotonic() + GRACE
@@ -165,8 +170,8 @@ class Process:
         return self._process.poll()
 
     def left_over(self) -> int:
-        """How many processes of its session there are beside it."""
-        return sum(number != self._process.pid for number, _ in members(self._process.pid))
+        """How many processes that it has started there are beside it."""
+        return sum(number != self._process.pid for number, _ in members(self._process.pid, self._mark))
 
     def _alive(self) -> bool:
         return self._process.poll() is None
@@ -219,18 +224,19 @@ def _refused(word: str) -> None:
     raise ValueError(f"JSON has no {word}; it is the text \"{word.replace('Infinity', 'inf').replace('NaN', 'nan')}\"")
 
 
-def members(leader: int) -> Iterator[tuple[int, int]]:
-    """The processes of a session that have not ended, each with its group, where the system tells."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+def members(leader: int, mark: str) -> Iterator[tuple[int, int]]:
+    """The processes of a session, and those that have its mark, each with its group, where the system tells."""
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, _, group, session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
-            if int(session) == leader and state not in "XZ":
-                yield int(stat.parent.name), int(group)
+            state, _, group, session = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if state not in "XZ" and (int(session) == leader or
+                                      f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0")):
+                yield int(folder.name), int(group)
 
 
-def signal_session(leader: int, number: int) -> None:
-    """Sends a signal to the processes of a session, to the group of its leader last."""
-    for process, group in members(leader):
+def signal_all(leader: int, mark: str, number: int) -> None:
+    """Sends a signal to the processes of a session and to those that have its mark, to the group of its leader last."""
+    for process, group in members(leader, mark):
         if group != leader:
             with contextlib.suppress(OSError):
                 os.kill(process, number)
