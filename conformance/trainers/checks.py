@@ -101,6 +101,45 @@ def differing(found: Mapping[str, Any], right: Mapping[str, Any], start: Mapping
     return text
 
 
+def every_replica(job: Job, result: Result, name: str) -> list[Any]:
+    """What each replica says under a name, in their order.
+
+    Raises:
+        Incomplete: one says nothing.
+    """
+    for replica in range(job["replicas"]):
+        if name not in result.each.get(replica, {}):
+            raise Incomplete(f"replica {replica} does not say its {name}")
+    return [result.each[replica][name] for replica in range(job["replicas"])]
+
+
+def losses_of(expected: Answer, result: Result) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The losses of an answer.
+
+    Raises:
+        Incomplete: there are more or fewer than there are steps.
+    """
+    reported = numbers(result.whole.get("losses"), "the losses")
+    if reported.shape != (len(expected.losses),):
+        raise Incomplete(f"there are {reported.size} losses of {len(expected.losses)} steps")
+    return reported
+
+
+def compared(what: str, found: float, right: float) -> str:
+    """"" where a number is right, and else what it is."""
+    if abs(found - right) <= TOLERANCE * abs(right):
+        return ""
+    ratio = factor(found, right)
+    return f"{what} is {found:.6g}, and {right:.6g} is right" + (f": {ratio}" if ratio else "")
+
+
+def ledger(job: Job, expected: Answer, result: Result) -> tuple[Any, int]:
+    """How often each row of a ledger counted, as a factor, and how many of the rows are in full batches."""
+    [name] = expected.weights
+    moved = weights_of(result.whole.get("weights"), expected.weights, "the")[name][:, 0]
+    return moved / expected.weights[name][:, 0], len(moved) - len(moved) % job["batch"]
+
+
 @check
 def weights(job: Job, expected: Answer, result: Result) -> str:
     """Every weight is where one worker's is."""
@@ -109,22 +148,167 @@ def weights(job: Job, expected: Answer, result: Result) -> str:
 
 
 @check
+def moving_mean(job: Job, expected: Answer, result: Result) -> str:
+    """The moving mean is where one worker's is."""
+    right = {name: value for name, value in expected.weights.items() if name.endswith("moving_mean")}
+    return differing(weights_of(result.whole.get("weights"), right, "the"), right, expected.initial)
+
+
+@check
+def equal(job: Job, expected: Answer, result: Result) -> str:
+    """All replicas have the same weights."""
+    first, *others = (weights_of(answer, expected.weights, f"replica {replica}'s")
+                      for replica, answer in enumerate(every_replica(job, result, "weights")))
+    for replica, other in enumerate(others, 1):
+        for name, value in first.items():
+            if not np.allclose(other[name], value, rtol=1e-6, atol=1e-7):
+                return f"{name} is {value.tolist()} on replica 0 and {other[name].tolist()} on replica {replica}"
+    return ""
+
+
+@check
+def distributed(job: Job, expected: Answer, result: Result) -> str:
+    """In every step, each replica has rows, and no two have the same."""
+    for step, parts in enumerate(zip(*every_replica(job, result, "rows"), strict=False), 1):
+        if empty := [replica for replica, part in enumerate(parts) if not part]:
+            return f"in step {step}, replica {empty[0]} trains on no row"
+        if common := set(parts[0]).intersection(*parts[1:]):
+            return f"in step {step}, every replica trains on the rows {sorted(common)}"
+    return ""
+
+
+@check
+def full_batches(job: Job, expected: Answer, result: Result) -> str:
+    """Every row of a ledger that is in a full batch counts once, and the others count."""
+    counted, full = ledger(job, expected, result)
+    for row, times in enumerate(counted):
+        if not abs(times - 1) <= TOLERANCE if row < full else times == 0:
+            return f"row {row} of {len(counted)} counts {times:.4g} times in batches of {job['batch']}"
+    return ""
+
+
+@check
+def last_batch(job: Job, expected: Answer, result: Result) -> str:
+    """Every row of a ledger that is in the last, smaller batch has its weight there."""
+    counted, full = ledger(job, expected, result)
+    for row, times in enumerate(counted[full:], full):
+        if not abs(times - 1) <= TOLERANCE:
+            return f"row {row}, one of {len(counted) - full} in the last batch, has {times:.4g} times its weight there"
+    return ""
+
+
+def read_code(job: Job, expected: Answer, result: Result) -> list[list[float]]:
+    """For every epoch the losses of its steps, as sums over their rows."""
+    steps = -(-len(job["rows"]["x"]) // job["batch"])
+    sums = losses_of(expected, result) * job["batch"]
+    return [[round(total, 2) for total in sums[start:start + steps].tolist()] for start in range(0, len(sums), steps)]
+
+
+@check
+def coded_rows(job: Job, expected: Answer, result: Result) -> str:
+    """The losses of an epoch say that it has every row once."""
+    every = 2 ** len(job["rows"]["x"]) - 1
+    for epoch, sums in enumerate(read_code(job, expected, result), 1):
+        together = 0
+        for total in sums:
+            code = round(total) if np.isfinite(total) else -1
+            if code < 0 or abs(total - code) > 0.05 or code.bit_count() != job["batch"] or together & code:
+                return f"the losses of epoch {epoch} are {sums} (row i adds 2 ** i), so that a row is not in it once"
+            together |= code
+        if together != every:
+            return f"the losses of epoch {epoch} are {sums} (row i adds 2 ** i), so that not every row is in it"
+    return ""
+
+
+@check
+def orders(job: Job, expected: Answer, result: Result) -> str:
+    """Not all epochs have the same order."""
+    epochs = read_code(job, expected, result)
+    if all(sums == epochs[0] for sums in epochs):
+        return f"all {len(epochs)} epochs have the same order: the losses of their steps are {epochs[0]}"
+    return ""
+
+
+@check
 def losses(job: Job, expected: Answer, result: Result) -> str:
     """The loss of every step is that of all its rows."""
-    reported = numbers(result.whole.get("losses"), "the losses")
-    if reported.shape != (len(expected.losses),):
-        raise Incomplete(f"there are {reported.size} losses of {len(expected.losses)} steps")
-    for step, (value, right) in enumerate(zip(reported, expected.losses, strict=True), 1):
-        if not abs(value - right) <= TOLERANCE * max(abs(right), 1e-30):
-            return f"the loss of step {step} is {value:.6g}, and {right:.6g} is right: {factor(value, right)}"
-    return ""
+    pairs = zip(losses_of(expected, result), expected.losses, strict=True)
+    wrong = (compared(f"the loss of step {step}", loss, right) for step, (loss, right) in enumerate(pairs, 1))
+    return next((message for message in wrong if message), "")
 
 
 @check
 def eval_loss(job: Job, expected: Answer, result: Result) -> str:
     """The loss of validation is that of all its rows."""
-    value, right = number(result.whole.get("eval_loss"), "eval_loss"), expected.eval_loss
-    assert right is not None
-    if abs(value - right) <= TOLERANCE * abs(right):
+    assert expected.eval_loss is not None
+    return compared("eval_loss", number(result.whole.get("eval_loss"), "eval_loss"), expected.eval_loss)
+
+
+@check
+def metrics(job: Job, expected: Answer, result: Result) -> str:
+    """The metrics are those of all rows."""
+    reported = result.whole.get("metrics")
+    for name, right in expected.metrics.items():
+        if not isinstance(reported, dict) or name not in reported:
+            raise Incomplete(f"the answer has no metric {name}")
+        if wrong := compared(name, number(reported[name], name), right):
+            return wrong
+    return ""
+
+
+@check
+def dropped(job: Job, expected: Answer, result: Result) -> str:
+    """Of two rows of ones, some columns are dropped in one and not in the other.
+
+    A weight has moved by 1 for each row in which its column is not dropped.  Of 64 columns 32 are dropped in one of
+    the rows, with a standard deviation of 4; fewer than 8, or more than 56, are not found by chance.
+    """
+    moved = weights_of(result.whole.get("weights"), expected.weights, "the")["dense/kernel"]
+    counts = [int((np.abs(moved - times) < TOLERANCE).sum()) for times in range(3)]
+    if sum(counts) < moved.size:
+        strange = moved[np.min([np.abs(moved - times) for times in range(3)], axis=0) >= TOLERANCE][0]
+        return f"a weight has moved by {strange:.6g}, and by 0, 1 or 2 is right"
+    if 8 <= counts[1] <= moved.size - 8:
         return ""
-    return f"eval_loss is {value:.6g}, and {right:.6g} is right: {factor(value, right)}"
+    if counts[1] == 0:
+        return "the two replicas have dropped the same columns"
+    return f"{counts[1]} of {moved.size} columns are dropped in one row only, and about half is right"
+
+
+@check
+def scaled(job: Job, expected: Answer, result: Result) -> str:
+    """Weights, also of every replica, and the scale of the loss are where one worker's are."""
+    assert expected.scale is not None
+    if wrong := weights(job, expected, result):
+        return wrong
+    for replica, answer in enumerate(every_replica(job, result, "weights")):
+        after = weights_of(answer, expected.weights, f"replica {replica}'s")
+        if wrong := differing(after, expected.weights, expected.initial):
+            return f"on replica {replica}, {wrong}"
+    return compared("the scale of the loss", number(result.whole.get("scale"), "scale"), expected.scale)
+
+
+@check
+def stopped(job: Job, expected: Answer, result: Result) -> str:
+    """All replicas have taken the same number of steps, and the weights are those after them."""
+    for replica, steps in enumerate(every_replica(job, result, "steps")):
+        if steps != expected.steps:
+            return f"replica {replica} took {steps} steps, and {expected.steps} is right"
+    return weights(job, expected, result)
+
+
+@check
+def failed(job: Job, expected: Answer, result: Result) -> str:
+    """The program has ended with all its processes, its exit status is not 0, and the message is named."""
+    assert job["fail"]
+    if result.silent:
+        return f"{result.broken}, after a replica failed: the program did not end"
+    if not result.broken:
+        return "a replica failed, and the program went on"
+    if result.status == 0:
+        return "a replica failed, and the exit status is 0"
+    if result.left_over:
+        return f"the program ended, and {result.left_over} of its processes did not"
+    if job["fail"]["how"] == "exception" and job["fail"]["message"] not in result.output:
+        return f"the message of the exception ({job['fail']['message']!r}) was not printed"
+    return ""

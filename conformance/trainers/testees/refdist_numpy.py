@@ -192,10 +192,10 @@ class Trainer:
         job, strategy = self.job, self.strategy
         if job["checkpoint"] and "restore" in job["checkpoint"]:
             self.checkpoint.restore(job["checkpoint"]["restore"]).assert_consumed()
-        losses, metrics, stopping = [], {}, 0.0
+        losses, metrics, stopping, data = [], {}, 0.0, self.rows(job["rows"])
         each: list[Any] = [{"rows": [], "steps": 0} for _ in range(job["replicas"])]
         for _ in range(job["epochs"]):
-            errors, batches = np.zeros(2), list(self.rows(job["rows"]))
+            errors, batches = np.zeros(2), list(data)
             while batches and not stopping:
                 group, batches = batches[:job["accumulate"]], batches[job["accumulate"]:]
                 self.steps += 1
