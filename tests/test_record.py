@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import worlds
+from schemas import fault
 
 import refdist
 from refdist.conformance import dump, trace
@@ -115,45 +116,6 @@ def test_few_programs_are_for_python_only(chapter: Chapter) -> None:
 def test_lines_are_as_the_schema_says(chapter: Chapter) -> None:
     for line in in_the_file()[chapter.name]:
         assert fault(line, SCHEMA) is None, str(line)[:100]
-
-
-# The schema: what of JSON Schema it uses, checked.
-
-TYPES: dict[str, type | tuple[type, ...]] = {
-    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
-    "null": type(None)}
-
-
-def fault(value: Any, schema: dict[str, Any], path: str = "") -> str | None:
-    """Where a value is not what a schema says."""
-    if "$ref" in schema:
-        definition: dict[str, Any] = SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")]
-        return fault(value, definition, path)
-    if ("const" in schema and value != schema["const"]) or ("enum" in schema and value not in schema["enum"]):
-        return f"{path}: {value!r}"
-    if "anyOf" in schema and all(fault(value, one, path) for one in schema["anyOf"]):
-        return f"{path}: {str(value)[:100]} is none of these"
-    if "type" in schema:
-        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if not any(isinstance(value, TYPES[name]) and (not isinstance(value, bool) or name == "boolean")
-                   for name in names):
-            return f"{path}: {str(value)[:100]} is not of the type {names}"
-    if isinstance(value, list) and "items" in schema:
-        return next((found for i, one in enumerate(value) if (found := fault(one, schema["items"], f"{path}[{i}]"))),
-                    None)
-    if isinstance(value, dict):
-        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
-        if missing := set(schema.get("required", ())) - set(value):
-            return f"{path}: {missing} is missing"
-        if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
-            return f"{path}: {list(value)}"
-        for key, one in value.items():
-            below = known.get(key, rest)
-            if below is False:
-                return f"{path}: {key!r} is not known"
-            if below is not True and (found := fault(one, below, f"{path}.{key}")):
-                return found
-    return None
 
 
 def test_the_schema_refuses_what_is_not_a_line() -> None:

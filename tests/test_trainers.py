@@ -2,168 +2,214 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import wrong_trainers
+from schemas import fault
 
+import refdist
 import refdist.conformance
 from refdist.conformance.__main__ import main
-from refdist.conformance.trainers import clauses, reference, runner, verdicts
+from refdist.conformance.trainers import clauses, jobs, reference, runner, verdicts
 
 TESTEES = Path(refdist.conformance.__file__).parent / "trainers" / "testees"
 
 
-class Trainer:
-    """Trains on several replicas, and is right; those derived from it make one mistake each."""
-
-    of_no_rows = 0.0  # what a replica computes that has no row
-
-    def __init__(self, job: Any) -> None:
-        self.job = job
-
-    def answer(self) -> runner.Result:
-        job, losses = self.job, []
-        weights, velocity = reference.initial_weights(job["model"]), {}
-        for _ in range(job["epochs"]):
-            for batch in reference.groups(job):
-                counts, of_replicas, gradients = zip(*self.parts(weights, batch), strict=True)
-                losses.append(self.loss(of_replicas, counts))
-                for name, gradient in self.combined(gradients, counts).items():
-                    velocity[name] = job["optimizer"]["momentum"] * velocity.get(name, 0.0) \
-                        - job["optimizer"]["learning_rate"] * gradient
-                    weights[name] = weights[name] + velocity[name]
-        whole = {"losses": losses, "weights": weights, "done": True}
-        if job["evaluate"]:
-            whole["eval_loss"] = self.evaluated(weights, job["evaluate"])
-        return runner.Result(whole=whole)
-
-    def parts(self, weights: Any, batch: Any) -> Any:
-        """(rows, loss, gradient) of each replica."""
-        size = -(-len(batch["x"]) // self.job["replicas"])
-        for first in range(0, size * self.job["replicas"], size):
-            part = {name: batch[name][first:first + size] for name in ("x", "y")}
-            if part["x"]:
-                loss, gradient, _ = reference.gradients(self.job, weights, {**part, "mask": None})
-                yield len(part["x"]), loss, gradient
-            else:
-                yield 0, self.of_no_rows, {name: np.full_like(weight, self.of_no_rows)
-                                           for name, weight in weights.items()}
-
-    def loss(self, losses: Any, counts: Any) -> Any:
-        return self.mean(losses, counts)
-
-    def combined(self, gradients: Any, counts: Any) -> Any:
-        return self.clipped({name: self.mean([gradient[name] for gradient in gradients], counts)
-                             for name in gradients[0]})
-
-    def mean(self, parts: Any, counts: Any) -> Any:
-        return sum(part * count for part, count in zip(parts, counts, strict=True)) / sum(counts)
-
-    def clipped(self, gradient: Any) -> Any:
-        norm = np.sqrt(sum((part ** 2).sum() for part in gradient.values()))
-        limit = self.job["clip"]["limit"] if self.job["clip"] else np.inf
-        return {name: part * min(1.0, limit / norm) if norm else part for name, part in gradient.items()}
-
-    def evaluated(self, weights: Any, rows: Any) -> Any:
-        return reference.gradients(self.job, weights, rows)[0]
-
-
-class ReportsTheFirstReplica(Trainer):
-    def loss(self, losses: Any, counts: Any) -> Any:
-        return losses[0]
-
-
-class ReportsTheSum(Trainer):
-    def loss(self, losses: Any, counts: Any) -> Any:
-        return sum(losses)
-
-
-class AddsGradients(Trainer):
-    def combined(self, gradients: Any, counts: Any) -> Any:
-        return self.clipped({name: sum(gradient[name] for gradient in gradients) for name in gradients[0]})
-
-
-class CombinesNothing(Trainer):
-    def combined(self, gradients: Any, counts: Any) -> Any:
-        return self.clipped(gradients[0])
+# Which clauses catch which trainer.
+CAUGHT: dict[type[wrong_trainers.Trainer], set[str]] = {
+    wrong_trainers.ReportsTheFirstReplica: {"same-loss"},
+    wrong_trainers.ReportsTheSum: {"same-loss"},
+    wrong_trainers.AddsGradients: {
+        "same-weights", "rows-once", "uneven-end", "shuffled-rows-once", "masked-rows", "accumulation",
+        "accumulation-short-group", "accumulation-unequal-parts", "dropout-differs", "unused-parameters",
+        "embedding-rows", "frozen-layers", "unfrozen-layers", "tied-weights", "schedule-by-steps", "loss-scale",
+        "checkpoint-n-to-m", "early-stop"},
+    wrong_trainers.CombinesNothing: {
+        "same-weights", "weights-equal", "rows-once", "uneven-end", "shuffled-rows-once", "masked-rows", "accumulation",
+        "accumulation-short-group", "accumulation-unequal-parts", "clip-by-norm", "dropout-differs",
+        "unused-parameters", "embedding-rows", "frozen-layers", "unfrozen-layers", "tied-weights", "schedule-by-steps",
+        "loss-scale", "checkpoint-n-to-m", "early-stop"},
+    wrong_trainers.CombinesOnlyMatrices: {"same-weights"},
+    wrong_trainers.DrawsWeightsOfItsOwn: {"weights-equal"},
+    wrong_trainers.TrainsOnAllRowsEverywhere: {"is-distributed"},
+    wrong_trainers.RepeatsTheFirstRows: {
+        "rows-once", "uneven-end", "empty-part", "validation-rows-once", "metrics-of-all-rows"},
+    wrong_trainers.RepeatsRowsThatDoNotCount: {"rows-once"},
+    wrong_trainers.DropsTheLastBatch: {
+        "rows-once", "uneven-end", "empty-part", "validation-rows-once", "metrics-of-all-rows",
+        "accumulation-unequal-parts"},
+    wrong_trainers.AveragesThoseThatHaveRows: {"uneven-end"},
+    wrong_trainers.AveragesAverages: {"uneven-end", "empty-part", "masked-rows"},
+    wrong_trainers.DividesByAFullBatch: {"uneven-end", "empty-part"},
+    wrong_trainers.TakesTheMeanOfNoRows: {"empty-part"},
+    wrong_trainers.HangsWithoutRows: {"empty-part"},
+    wrong_trainers.ShufflesByASeedOfItsOwn: {"shuffled-rows-once"},
+    wrong_trainers.ShufflesAlikeInEveryEpoch: {"shuffles-differ-by-epoch"},
+    wrong_trainers.RepeatsRowsOfValidation: {"validation-rows-once"},
+    wrong_trainers.AveragesBatchesOfValidation: {"validation-rows-once"},
+    wrong_trainers.MeasuresTheFirstReplica: {"metrics-of-all-rows"},
+    wrong_trainers.AveragesMetricsOfBatches: {"metrics-of-all-rows"},
+    wrong_trainers.RegularizesOnEveryReplica: {"regularizer-once"},
+    wrong_trainers.WeighsTokensByRows: {"masked-rows"},
+    wrong_trainers.AddsBatches: {"accumulation", "accumulation-short-group", "accumulation-unequal-parts"},
+    wrong_trainers.KeepsWhatWasAccumulated: {"accumulation"},
+    wrong_trainers.DividesByTheExpectedNumberOfBatches: {"accumulation-short-group"},
+    wrong_trainers.DropsAShortGroup: {"accumulation-short-group"},
+    wrong_trainers.AveragesMeansOfBatches: {"accumulation-unequal-parts"},
+    wrong_trainers.ClipsEachReplica: {"clip-by-norm"},
+    wrong_trainers.ClipsEachWeight: {"clip-by-norm"},
+    wrong_trainers.ClipsNumbersOfEachReplica: {"clip-by-value"},
+    wrong_trainers.ClipsEachBatch: {"clip-after-accumulation"},
+    wrong_trainers.KeepsStatisticsOfTheFirstReplica: {"batch-norm-statistics"},
+    wrong_trainers.DropsAlike: {"dropout-differs"},
+    wrong_trainers.AveragesThoseThatUsedAWeight: {"unused-parameters"},
+    wrong_trainers.HangsOverAnUnusedWeight: {"unused-parameters"},
+    wrong_trainers.OverwritesRepeatedRows: {"embedding-rows"},
+    wrong_trainers.MovesFrozenLayers: {"frozen-layers", "unfrozen-layers"},
+    wrong_trainers.FreezesOnlyKernels: {"frozen-layers"},
+    wrong_trainers.NeverUnfreezes: {"unfrozen-layers"},
+    wrong_trainers.CombinesOnlyWhatWasTrainedAtFirst: {"unfrozen-layers"},
+    wrong_trainers.LosesTheGradientOfATie: {"tied-weights"},
+    wrong_trainers.MovesTheScheduleByReplicas: {"schedule-by-steps"},
+    wrong_trainers.LeavesOutAStepAlone: {"loss-scale"},
+    wrong_trainers.KeepsTheScale: {"loss-scale"},
+    wrong_trainers.ForgetsTheMomentum: {"checkpoint-n-to-m"},
+    wrong_trainers.ScalesTheRestoredRate: {"checkpoint-n-to-m"},
+    wrong_trainers.StopsAlone: {"early-stop"},
+    wrong_trainers.NeverStops: {"early-stop"},
+    wrong_trainers.HangsWhenOneStops: {"early-stop"},
+    wrong_trainers.GoesOnAfterAnException: {"exception-ends-all"},
+    wrong_trainers.HangsAfterAnException: {"exception-ends-all"},
+    wrong_trainers.EndsWellAfterAnException: {"exception-ends-all"},
+    wrong_trainers.KeepsAnExceptionToItself: {"exception-ends-all"},
+    wrong_trainers.HangsAfterADeath: {"death-ends-all"},
+    wrong_trainers.LeavesProcessesAfterADeath: {"death-ends-all"},
+}
 
 
-class AveragesAverages(Trainer):
-    def mean(self, parts: Any, counts: Any) -> Any:
-        return sum(parts) / len(parts)
+def outcomes(trainer: type[wrong_trainers.Trainer]) -> dict[str, str]:
+    """The verdicts on a trainer, by clause, other than right."""
+    todo, disk = clauses.jobs(), {}
+    judged = verdicts.judge(clauses.CLAUSES, todo, {job["id"]: trainer(job, disk).answer() for job in todo})
+    return {verdict.clause: verdict.outcome for verdict in judged if verdict.outcome != "right"}
 
 
-class AveragesThoseThatHaveRows(Trainer):
-    def mean(self, parts: Any, counts: Any) -> Any:
-        return sum(part for part, count in zip(parts, counts, strict=True) if count) / sum(map(bool, counts))
+@pytest.mark.parametrize("trainer", wrong_trainers.RIGHT)
+def test_a_right_trainer_is_not_accused(trainer: type[wrong_trainers.Trainer]) -> None:
+    assert outcomes(trainer) == {}
 
 
-class DividesByAFullBatch(Trainer):
-    def mean(self, parts: Any, counts: Any) -> Any:
-        return sum(part * count for part, count in zip(parts, counts, strict=True)) / self.job["batch"]
+@pytest.mark.parametrize("trainer", CAUGHT)
+def test_a_wrong_trainer_is_caught(trainer: type[wrong_trainers.Trainer]) -> None:
+    judged = outcomes(trainer)
+    assert {clause for clause, outcome in judged.items() if outcome == "WRONG"} == CAUGHT[trainer]
+    if not trainer.__name__.startswith("Hangs"):  # what hangs answers nothing that other clauses could judge
+        assert set(judged.values()) == {"WRONG"}
 
 
-class TakesTheMeanOfNoRows(Trainer):
-    of_no_rows = float("nan")
-
-
-class ClipsEachReplica(Trainer):
-    def combined(self, gradients: Any, counts: Any) -> Any:
-        return super().combined([self.clipped(gradient) for gradient in gradients], counts)
-
-
-class AveragesBatchesOfValidation(Trainer):
-    def evaluated(self, weights: Any, rows: Any) -> Any:
-        return np.mean([reference.gradients(self.job, weights, batch)[0]
-                        for batch in reference.groups({**self.job, "rows": rows})])
-
-
-class RepeatsRowsOfValidation(Trainer):
-    def evaluated(self, weights: Any, rows: Any) -> Any:
-        lacking = -len(rows["x"]) % self.job["batch"]
-        padded = {**rows, "x": rows["x"] + rows["x"][:lacking], "y": rows["y"] + rows["y"][:lacking]}
-        return super().evaluated(weights, padded)
-
-
-PLAIN = ("same-loss", "same-weights", "uneven-end", "empty-part", "validation-rows-once", "clip-by-norm")
-
-
-def wrong(trainer: type[Trainer]) -> set[str]:
-    todo = [job for job in clauses.jobs() if job["clause"] in PLAIN]
-    judged = verdicts.judge(clauses.chosen(PLAIN), todo, {job["id"]: trainer(job).answer() for job in todo})
-    assert {verdict.outcome for verdict in judged} <= {"right", "WRONG"}
-    return {verdict.clause for verdict in judged if verdict.outcome == "WRONG"}
-
-
-def test_a_right_trainer_is_not_accused() -> None:
-    assert wrong(Trainer) == set()
-
-
-@pytest.mark.parametrize(("trainer", "caught"), [
-    (ReportsTheFirstReplica, {"same-loss"}),
-    (ReportsTheSum, {"same-loss"}),
-    (AddsGradients, {"same-weights", "uneven-end"}),
-    (CombinesNothing, {"same-weights", "uneven-end", "clip-by-norm"}),
-    (AveragesAverages, {"uneven-end", "empty-part"}),
-    (AveragesThoseThatHaveRows, {"uneven-end"}),
-    (DividesByAFullBatch, {"uneven-end", "empty-part"}),
-    (TakesTheMeanOfNoRows, {"empty-part"}),
-    (ClipsEachReplica, {"clip-by-norm"}),
-    (AveragesBatchesOfValidation, {"validation-rows-once"}),
-    (RepeatsRowsOfValidation, {"validation-rows-once"}),
-])
-def test_a_wrong_trainer_is_caught(trainer: type[Trainer], caught: set[str]) -> None:
-    assert wrong(trainer) == caught
+def test_every_clause_catches_what_no_other_does() -> None:
+    assert {clause for caught in CAUGHT.values() if len(caught) == 1 for clause in caught} \
+        == {clause.name for clause in clauses.CLAUSES}
 
 
 def test_a_wrong_step_is_told_as_a_factor() -> None:
-    todo = [job for job in clauses.jobs() if job["clause"] == "clip-by-norm"]
-    [verdict] = verdicts.judge(clauses.chosen(["clip-by-norm"]), todo,
-                               {job["id"]: ClipsEachReplica(job).answer() for job in todo})
-    assert "on 2 replicas: dense/kernel[0, 0] is" in verdict.message and "times what is right" in verdict.message
+    todo = [job for job in clauses.jobs() if job["clause"] == "clip-by-value"]
+    results = {job["id"]: wrong_trainers.ClipsNumbersOfEachReplica(job, {}).answer() for job in todo}
+    [verdict] = verdicts.judge(clauses.chosen(["clip-by-value"]), todo, results)
+    assert verdict.message == ("on 2 replicas: dense/kernel[0, 0] is 0, and 0.5 is right: it moved 0 times what is "
+                               "right")
+
+
+# What is expected, computed three ways: by hand, by differences, and by a strategy of refdist
+
+
+def test_the_reference_is_right_by_hand() -> None:
+    # Outputs 2 and 0 for targets 3 and 2: errors -1 and -2, loss (1 + 4) / 2, and with 0.5 * (1 * 1) 3.
+    # By the kernel: 2 * mean(-1 * 1, -2 * -1) + 2 * 0.5 * 1 = 2; by the bias: 2 * mean(-1, -2) = -3.
+    # The first step moves them by -0.1 times that, to 0.8 and 1.3; the learning rate is then 0.05.
+    # Outputs 2.1 and 0.5: errors -0.9 and -1.5, loss (0.81 + 2.25) / 2 + 0.5 * 0.64 = 1.85.
+    # By the kernel: 2 * mean(-0.9, 1.5) + 0.8 = 1.4; by the bias: 2 * mean(-0.9, -1.5) = -2.4.
+    # The second step moves them by 0.5 * -0.2 - 0.05 * 1.4 = -0.17 and by 0.5 * 0.3 + 0.05 * 2.4 = 0.27.
+    job = jobs.job(jobs.rows([[1.0], [-1.0]], [[3.0], [2.0]]), [jobs.dense([[1.0]], bias=[1.0], l2=0.5)], epochs=2,
+                   optimizer=jobs.sgd(0.1, momentum=0.5, decay=0.5))
+    answer = reference.answer(job)
+    assert answer.losses == pytest.approx([3.0, 1.85])
+    assert answer.weights["dense/kernel"] == pytest.approx(np.array([[0.63]]))
+    assert answer.weights["dense/bias"] == pytest.approx(np.array([1.57]))
+
+
+MODELS: dict[str, list[Any]] = {
+    "layers": [jobs.dense([[0.5, -0.3], [0.2, 0.7]], "first", bias=[0.1, 0.2], activation="relu"),
+               jobs.dense([[0.4], [0.9]], "second", l2=0.3)],
+    "batch_norm": [{"kind": "batch_norm", "name": "batch_norm", "features": 2, "momentum": 0.9, "epsilon": 1e-3},
+                   jobs.dense([[0.4], [0.9]])],
+    "before batch_norm": [jobs.dense([[0.5, -0.3], [0.2, 0.7]], "first"), {
+        "kind": "batch_norm", "name": "batch_norm", "features": 2, "momentum": 0.9, "epsilon": 1e-3},
+        jobs.dense([[0.4], [0.9]])],
+    "embedding": [{"kind": "embedding", "name": "embedding", "table": [[0.5], [0.1], [0.3]]}],
+    "experts": [{"kind": "experts", "name": "experts", "kernels": [[[0.3]], [[0.2]], [[0.4]]]}],
+    "tied": [jobs.dense([[0.5, -0.3], [0.2, 0.7]], "first"),
+             jobs.dense(None, "second", shape=[2, 2], tied="first", l2=0.2), jobs.dense([[0.4], [0.9]], "third")]}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("mask", [None, [[1.0], [0.0], [1.0]]])
+def test_gradients_of_the_reference_are_those_of_differences(name: str, mask: Any) -> None:
+    rows = jobs.rows([[0.0, 1.0], [1.0, 2.0], [2.0, -1.5]], [[1.0], [0.5], [-1.0]], mask)
+    job = jobs.job(rows, MODELS[name], loss="mse" if mask is None else "masked_mse")
+    weights = reference.initial_weights(job["model"])
+    _, gradients, _ = reference.gradients(job, dict(weights), rows)
+    for weight, gradient in gradients.items():
+        for place in np.ndindex(gradient.shape):
+            away = np.zeros_like(gradient)
+            away[place] = 1e-5
+            above, _, _ = reference.gradients(job, {**weights, weight: weights[weight] + away}, rows)
+            below, _, _ = reference.gradients(job, {**weights, weight: weights[weight] - away}, rows)
+            assert (above - below) / 2e-5 == pytest.approx(gradient[place], abs=1e-8), (weight, place)
+
+
+@pytest.mark.filterwarnings("ignore")  # a row of the clause on the scale of the loss overflows
+def test_refdist_computes_what_is_expected(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(str(TESTEES))
+    testee = importlib.import_module("refdist_numpy")
+    todo = [runner.in_folder(job, str(tmp_path)) for job in clauses.jobs() if not job["fail"]]
+    results = {job["id"]: runner.Result() for job in todo}
+    with refdist.config.temporary_devices():
+        refdist.config.set_simulated_devices(gpu=4)
+        for job in todo:
+            testee.Trainer(job).train()
+    for line in capsys.readouterr().out.splitlines():
+        answer = json.loads(line)
+        assert fault(answer, SCHEMAS["answers"]) is None
+        results[answer["id"]].take(answer)
+    judged = verdicts.judge([clause for clause in clauses.CLAUSES if not clause.jobs[0]["fail"]], todo, results)
+    assert [verdict for verdict in judged if verdict.outcome != "right"] == []
+
+
+# The files
+
+SCHEMAS = {name: json.loads((TESTEES.parent / f"{name}.schema.json").read_text(encoding="utf-8"))
+           for name in ("jobs", "answers")}
+
+
+def test_jobs_are_as_the_schema_says() -> None:
+    for job in clauses.jobs():
+        assert fault(json.loads(json.dumps(job)), SCHEMAS["jobs"]) is None
+
+
+@pytest.mark.parametrize(("schema", "line"), [
+    ("jobs", {**clauses.jobs()[0], "more": 1}), ("jobs", {**clauses.jobs()[0], "ask": ["gradients"]}),
+    ("jobs", {**clauses.jobs()[0], "clip": {"by": "norm"}}), ("answers", {"losses": [1.0]}),
+    ("answers", {"id": 1, "losses": "1.0"}), ("answers", {"id": 1, "declared": {"what": "no page"}})])
+def test_the_schemas_refuse_what_is_wrong(schema: str, line: Any) -> None:
+    assert fault(line, SCHEMAS[schema]) is not None
 
 
 # The first job is answered; the second one is not, the first time; whatever comes later is.
