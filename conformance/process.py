@@ -65,7 +65,7 @@ class Process:
         for pipe in (self._stdout, self._stderr):
             self._selector.register(pipe, selectors.EVENT_READ)
         self._unsent, self._unread = b"", bytearray()
-        self._kept, self._count = b"", 0
+        self._kept, self._count, self._errors = b"", 0, b""
         self._deaf, self._over = False, False
 
     def listens(self) -> bool:
@@ -144,6 +144,10 @@ class Process:
         text = printable(kept.decode(errors="replace")).strip("\n")
         return text if count <= KEPT else f"({count:,} bytes; the last {KEPT:,}:)\n{text}"
 
+    def errors(self) -> str:
+        """The end of what it has printed to its standard error, whoever was told of it before."""
+        return printable(self._errors.decode(errors="replace")).strip("\n")
+
     def end(self, now: bool) -> None:
         """Ends the process and all that it has started; it may end by itself first, unless `now`."""
         # What it still says answers nothing.
@@ -195,6 +199,8 @@ class Process:
                 self._unread += piece
             else:
                 self._print(piece)
+                if key.fileobj is self._stderr:
+                    self._errors = (self._errors + piece)[-KEPT:]
         return bool(ready)
 
     def _write(self) -> None:

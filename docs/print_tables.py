@@ -14,6 +14,8 @@ from refdist.conformance import capabilities, comparison, dump, process, promise
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
+from refdist.conformance.trainers import clauses as of_trainers
+from refdist.conformance.trainers.sources import Source
 from refdist.core.rules import calls, input, replica_types, values, variables
 from refdist.core.rules.table import Table, word
 from refdist.insight import events
@@ -354,9 +356,34 @@ lie in memory. `refdist.insight.load` makes the summary, and `Recording.save` wr
 """
 
 
+def trainers_page() -> str:
+    def said(label: str, pages: Iterable[Source]) -> str:
+        return "".join(fill(f"- {label}: [{source.title}]({source.page}). {source.promise}", 120,
+                            break_on_hyphens=False, break_long_words=False, subsequent_indent="  ") + "\n"
+                       for source in pages)
+
+    parts = []
+    for clause in of_trainers.CLAUSES:
+        replicas = sorted({job["replicas"] for job in clause.jobs})
+        jobs = f"{len(clause.jobs)} job{'s' * (len(clause.jobs) > 1)} on {', '.join(map(str, replicas))} " \
+               f"replica{'s' * (replicas != [1])}"
+        hang = " Whoever is silent for too long is wrong here." if clause.hang else ""
+        parts.append(f"## {clause.name}\n\n" + fill(f"**{clause.rule}** {clause.level}; {jobs}.", 120) + "\n\n"
+                     + fill(f"*The mistake:* {clause.mistake}{hang}", 120) + "\n\n"
+                     + said("Promised", clause.sources) + said("Said otherwise", clause.caveats))
+    return f"""# What a trainer must do
+
+Printed from `conformance/trainers/clauses.py` by `make docs`. [Testing a trainer](testing-a-trainer.md) says how a
+program is tested with these clauses. *MUST* is promised by one of the pages named; *SHOULD* is not, or not for several
+replicas, and is what a reasonable person expects. Promises are in other words than the pages'. A page that says
+otherwise is what a trainer can declare: its verdict is then *documented*, and not *WRONG*.
+
+{chr(10).join(parts)}"""
+
+
 PAGES = {"tables.md": tables, "capabilities.md": capabilities_page, "protocol.md": protocol_page,
          "errors.md": catalogue, "specification.md": specification, "differences.md": differences,
-         "promises.md": promises_page, "events.md": events_page}
+         "promises.md": promises_page, "events.md": events_page, "trainer-clauses.md": trainers_page}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():

@@ -44,7 +44,7 @@ def printed() -> Any:
 
 
 @pytest.mark.parametrize("name", ["tables.md", "errors.md", "capabilities.md", "protocol.md", "specification.md",
-                                  "differences.md", "promises.md"])
+                                  "differences.md", "promises.md", "trainer-clauses.md"])
 def test_a_printed_page_is_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == printed()[name](), "run `make docs`"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +182,9 @@ def test_refdist_computes_what_is_expected(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.syspath_prepend(str(TESTEES))
     testee = importlib.import_module("refdist_numpy")
-    todo = [runner.in_folder(job, str(tmp_path)) for job in clauses.jobs() if not job["fail"]]
+    survived = [clause for clause in clauses.CLAUSES if clause.check != "failed"]
+    todo = [runner.in_folder(job, str(tmp_path)) for job in clauses.jobs() if job["clause"] in {
+        clause.name for clause in survived}]
     results = {job["id"]: runner.Result() for job in todo}
     with refdist.config.temporary_devices():
         refdist.config.set_simulated_devices(gpu=4)
@@ -189,7 +194,7 @@ def test_refdist_computes_what_is_expected(
         answer = json.loads(line)
         assert fault(answer, SCHEMAS["answers"]) is None
         results[answer["id"]].take(answer)
-    judged = verdicts.judge([clause for clause in clauses.CLAUSES if not clause.jobs[0]["fail"]], todo, results)
+    judged = verdicts.judge(survived, todo, results)
     assert [verdict for verdict in judged if verdict.outcome != "right"] == []
 
 
@@ -242,9 +247,52 @@ def test_a_trainer_that_ends_or_is_silent_costs_one_job(
 
 @pytest.mark.slow
 def test_a_trainer_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
-    results = runner.run(f"{sys.executable} -c pass", clauses.jobs())
+    todo = clauses.jobs()
+    results = runner.run(f"{sys.executable} -c pass", todo)
     assert all(result.broken for result in results.values())
     assert "started 3 times in a row" in results[max(results)].broken
+    # That it ends is no sign that it ends when a replica fails.
+    assert {verdict.outcome for verdict in verdicts.judge(clauses.CLAUSES, todo, results)} == {"errored"}
+
+
+@pytest.mark.slow
+def test_a_trainer_that_ends_again_and_again_costs_only_the_jobs_that_it_cannot_do(tmp_path: Path) -> None:
+    script = tmp_path / "trainer.py"
+    script.write_text(MISBEHAVING.replace("== 2", "> 2").format(what="assert job['id'] % 5 == 0"))
+    results = runner.run(f"{sys.executable} {script}", clauses.jobs()[:11])
+    assert [number for number, result in results.items() if not result.broken] == [1, 2, 5, 10]
+    assert all("AssertionError" in result.output for result in results.values() if result.broken)
+
+
+PAGE = TESTEES.parents[2] / "docs" / "testing-a-trainer.md"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PAGE.exists(), reason="the package is installed without its pages")
+def test_the_testee_of_the_page_does_what_the_page_says(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [program] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    script = tmp_path / "testee.py"
+    script.write_text(program)
+    assert main(["trainers", "--command", f"{sys.executable} {script}"]) == 0
+    printed = capsys.readouterr().out
+    assert "right" in printed and "errored" not in printed
+
+    mistake = "sum(parts) / len(parts)"
+    assert f"`{mistake}`" in PAGE.read_text()
+    script.write_text(re.sub(r"return sum\(part \* count.*", f"return {mistake}", program))
+    assert main(["trainers", "--command", f"{sys.executable} {script}", "--clause", "uneven-end"]) == 1
+    assert textwrap.indent(capsys.readouterr().out, "    ") in PAGE.read_text()
+
+
+@pytest.mark.slow
+def test_neither_pytest_nor_hypothesis_is_needed(tmp_path: Path) -> None:
+    program = ("import sys; sys.modules |= {'pytest': None, 'hypothesis': None}; import importlib.util as util; "
+               "real = util.find_spec; util.find_spec = lambda name: None if name in sys.modules and "
+               "sys.modules[name] is None else real(name); from refdist.conformance.__main__ import main; "
+               f"sys.exit(main(['trainers', '--write-jobs', {str(tmp_path / 'jobs.jsonl')!r}]))")
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert len((tmp_path / "jobs.jsonl").read_text().splitlines()) == len(clauses.jobs())
 
 
 @pytest.mark.parametrize(("arguments", "text"), [

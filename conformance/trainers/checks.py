@@ -169,11 +169,15 @@ def equal(job: Job, expected: Answer, result: Result) -> str:
 @check
 def distributed(job: Job, expected: Answer, result: Result) -> str:
     """In every step, each replica has rows, and no two have the same."""
-    for step, parts in enumerate(zip(*every_replica(job, result, "rows"), strict=False), 1):
+    each = every_replica(job, result, "rows")
+    if short := [replica for replica, steps in enumerate(each) if len(steps) != expected.steps]:
+        raise Incomplete(f"replica {short[0]} says the rows of {len(each[short[0]])} of {expected.steps} steps")
+    for step, parts in enumerate(zip(*each, strict=True), 1):
         if empty := [replica for replica, part in enumerate(parts) if not part]:
             return f"in step {step}, replica {empty[0]} trains on no row"
-        if common := set(parts[0]).intersection(*parts[1:]):
-            return f"in step {step}, every replica trains on the rows {sorted(common)}"
+        numbers = [row for part in parts for row in part]
+        if repeated := sorted({row for row in numbers if numbers.count(row) > 1}):
+            return f"in step {step}, row {repeated[0]} is trained on {numbers.count(repeated[0])} times"
     return ""
 
 
@@ -278,8 +282,15 @@ def stopped(job: Job, expected: Answer, result: Result) -> str:
 
 @check
 def failed(job: Job, expected: Answer, result: Result) -> str:
-    """The program has ended with all its processes, its exit status is not 0, and the message is named."""
-    assert job["fail"]
+    """The program has ended with all its processes, its exit status is not 0, and the message is named.
+
+    The same job without a failure only has to be answered, so that the program has not ended for another reason.
+    """
+    if not job["fail"]:
+        weights_of(result.whole.get("weights"), expected.weights, "the")
+        return ""
+    if result.broken and result.status is None and not result.silent:
+        raise Incomplete(result.broken)
     if result.silent:
         return f"{result.broken}, after a replica failed: the program did not end"
     if not result.broken:

@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from refdist.conformance.trainers import sources
 from refdist.conformance.trainers.jobs import Job, Matrix, Rows, dense, job, rows, sgd
-
-
-@dataclass(frozen=True)
-class Source:
-    """Who promises it: a page and its section."""
-
-    page: str
-    section: str
+from refdist.conformance.trainers.sources import Source
 
 
 @dataclass(frozen=True)
@@ -27,53 +22,25 @@ class Clause:
 
     Attributes:
         name: identifier, which never changes.
+        level: MUST where a page promises it, SHOULD where none does, or not of several replicas.
         rule: what it must do.
         mistake: how people got it wrong.
-        sources: who promises it.
+        sources: who promises it, or comes closest.
+        caveats: pages that say otherwise.
         check: the name of the comparison.
         jobs: what a trainer is told to do.
         hang: whether to be silent for too long is a wrong answer, and not a missing one.
     """
 
     name: str
+    level: Literal["MUST", "SHOULD"]
     rule: str
     mistake: str
     sources: tuple[Source, ...]
     check: str
     jobs: tuple[Job, ...]
+    caveats: tuple[Source, ...] = ()
     hang: bool = False
-
-
-TENSORFLOW = "https://www.tensorflow.org/"
-TORCH = "https://docs.pytorch.org/docs/stable/"
-KERAS = "https://keras.io/api/"
-HUGGING_FACE = "https://huggingface.co/docs/"
-
-CUSTOM_TRAINING = Source(TENSORFLOW + "tutorials/distribute/custom_training", "Define the loss function and optimizer")
-MIRRORED = Source(TENSORFLOW + "tutorials/distribute/custom_training", "How does tf.distribute.MirroredStrategy work?")
-INPUT = Source(TENSORFLOW + "tutorials/distribute/input", "Distributed datasets")
-AVERAGE_LOSS = Source(TENSORFLOW + "api_docs/python/tf/nn/compute_average_loss", "description")
-SCALE_REGULARIZATION = Source(TENSORFLOW + "api_docs/python/tf/nn/scale_regularization_loss", "description")
-CHECKPOINTS = Source(TENSORFLOW + "tutorials/distribute/save_and_load", "description")
-TF_SHUFFLE = Source(TENSORFLOW + "api_docs/python/tf/data/Dataset#shuffle", "reshuffle_each_iteration")
-TF_RANDOM = Source(TENSORFLOW + "guide/random_numbers", "Interaction with distribution strategies")
-TF_MIXED = Source(TENSORFLOW + "guide/mixed_precision", "Loss scaling")
-DDP = Source(TORCH + "generated/torch.nn.parallel.DistributedDataParallel.html", "description")
-DDP_UNUSED = Source(TORCH + "generated/torch.nn.parallel.DistributedDataParallel.html", "find_unused_parameters")
-DDP_DESIGN = Source(TORCH + "notes/ddp.html", "Internal Design")
-SAMPLER = Source(TORCH + "data.html#torch.utils.data.distributed.DistributedSampler", "description")
-SET_EPOCH = Source(TORCH + "data.html#torch.utils.data.distributed.DistributedSampler", "set_epoch")
-SYNC_BATCH_NORM = Source(TORCH + "generated/torch.nn.SyncBatchNorm.html", "description")
-CROSS_ENTROPY = Source(TORCH + "generated/torch.nn.CrossEntropyLoss.html", "reduction, ignore_index")
-CLIP_NORM = Source(TORCH + "generated/torch.nn.utils.clip_grad_norm_.html", "description")
-GRAD_SCALER = Source(TORCH + "notes/amp_examples.html", "Typical Mixed Precision Training")
-ACCUMULATION = Source(TORCH + "notes/amp_examples.html", "Gradient accumulation")
-TORCHRUN = Source(TORCH + "elastic/run.html", "description")
-KERAS_OPTIMIZER = Source(KERAS + "optimizers/", "clipvalue, global_clipnorm, gradient_accumulation_steps")
-KERAS_BATCH_NORM = Source(KERAS + "layers/normalization_layers/batch_normalization/", "synchronized, moving_mean")
-KERAS_TRAINABLE = Source("https://keras.io/guides/transfer_learning/", "Freezing layers: understanding the trainable "
-                         "attribute")
-ACCELERATE_SCHEDULER = Source(HUGGING_FACE + "accelerate/package_reference/torch_wrappers", "AcceleratedScheduler")
 
 
 def ledger(count: int) -> Rows:
@@ -92,150 +59,252 @@ def line(*pairs: tuple[float, float]) -> Rows:
     return rows([[x] for x, _ in pairs], [[y] for _, y in pairs])
 
 
+def failing(how: str) -> tuple[Job, ...]:
+    """Two jobs, the second of which says that a replica fails: only who can do the first one has failed for that."""
+    fail = {"replica": 1, "at_step": 2, "how": how, "message": "replica 1 was told to fail"}
+    return tuple(job(LINE, [dense([[1.0]])], ["weights"], batch=2, optimizer=sgd(0.02), fail=each)
+                 for each in (None, fail))
+
+
 LINE = line((1, 2), (2, 3), (-1, 1), (3, 9), (0, 0), (-2, -5), (4, 7), (1, 8))
 PAIR = line((1, 2), (2, -3))
 POWERS = line(*((0, 2.0 ** i) for i in range(8)))
-FAILED = "replica 1 was told to fail"
 
 CLAUSES: tuple[Clause, ...] = (
-    Clause("same-loss", "The loss of a step is that of all rows of the global batch, for any number of replicas.",
-           "The loss of the first replica is reported, or the sum over the replicas.",
-           (CUSTOM_TRAINING, AVERAGE_LOSS), "losses",
-           tuple(job(LINE, [dense([[1.0]], bias=[0.5])], ["losses"], replicas=replicas, optimizer=sgd(0.02))
-                 for replicas in (1, 2, 4))),
-    Clause("same-weights", "A step moves the weights by the gradient of all rows of the global batch, for any number "
-           "of replicas.", "Gradients are added where their mean was meant, or not combined at all.",
-           (MIRRORED, DDP), "weights",
-           tuple(job(LINE, [dense([[1.0]], bias=[0.5])], replicas=replicas, epochs=3,
-                     optimizer=sgd(0.02, momentum=0.5)) for replicas in (1, 2, 4))),
-    Clause("weights-equal", "All replicas have the same weights, after every step and from the first one on.",
-           "Each replica draws its own initial weights.", (MIRRORED, DDP_DESIGN), "equal",
-           (job(LINE, [dense(None, shape=[1, 1])], [], ask_each=["weights"], batch=4, optimizer=sgd(0.02)),)),
-    Clause("is-distributed", "Each replica trains on a part of the rows of a step, and no two on the same row.",
-           "Nothing is distributed: every process trains on all rows.", (INPUT, SAMPLER), "distributed",
-           (job(ledger(8), [dense(zeros(8))], [], ask_each=["rows"], batch=4),)),
-    Clause("rows-once", "A row that is in a full batch is trained on once.",
-           "Rows from the beginning are repeated, until all replicas have the same number.",
-           (INPUT, SAMPLER), "full-batches",
-           (job(ledger(11), [dense(zeros(11))], batch=8),)),
-    Clause("uneven-end", "Every row of a last batch that is smaller has the same weight in its step.",
-           "The means of replicas that have different numbers of rows are averaged, or the sum is divided by the size "
-           "of a full batch.", (CUSTOM_TRAINING, AVERAGE_LOSS), "last-batch",
-           tuple(job(ledger(count), [dense(zeros(count))], batch=8) for count in (10, 11))),
-    Clause("empty-part", "A replica that has no row of the last batch takes part in its step with nothing.",
-           "The mean of no rows is not a number, or the mean over replicas counts the empty one.",
-           (CUSTOM_TRAINING, INPUT), "last-batch", (job(ledger(9), [dense(zeros(9))], batch=8),), hang=True),
-    Clause("shuffled-rows-once", "Shuffled, every row is still read once in an epoch.",
-           "Each replica shuffles by a seed of its own and takes its part, so that some rows are read twice and some "
-           "never.", (INPUT, SAMPLER), "full-batches",
-           (job(ledger(16), [dense(zeros(16))], batch=2, shuffle=1),)),
-    Clause("shuffles-differ-by-epoch", "The order is drawn anew for every epoch.",
-           "The seed is the same in every epoch, because the sampler is not told which one it is.",
-           (TF_SHUFFLE, SET_EPOCH), "orders",
-           (job(POWERS, [dense([[0.0]])], ["losses"], batch=2, epochs=4, shuffle=2, optimizer=sgd(0.0)),)),
-    Clause("validation-rows-once", "The loss of validation is that of all its rows, each counted once.",
-           "Rows are repeated until all replicas have the same number, or the means of batches are averaged.",
-           (AVERAGE_LOSS, SAMPLER), "eval-loss",
-           tuple(job(ledger(count), [dense(zeros(count))], ["eval_loss"], epochs=0, batch=8,
-                     evaluate=rows(ledger(count)["x"], [[0.0]] * (count - 1) + [[3.0]])) for count in (9, 10))),
-    Clause("metrics-of-all-rows", "A metric of an epoch is that of all its rows, on whichever replica they were.",
-           "The metric of the first replica is reported, or the mean of those of the batches.",
-           (Source(TENSORFLOW + "tutorials/distribute/custom_training", "Define the metrics to track loss and "
-                   "accuracy"),), "metrics",
-           tuple(job(rows(ledger(count)["x"], [[0.0]] * (count - 1) + [[9.0]]), [dense(zeros(count))], ["metrics"],
-                     batch=8, metrics=["mean_absolute_error"]) for count in (10, 11))),
-    Clause("regularizer-once", "A regularizer is added once, and not once for each replica.",
-           "The loss of every replica has it in full, and the gradients are added.",
-           (SCALE_REGULARIZATION,), "weights",
-           (job(rows([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]]), [dense([[1.0], [2.0]], l2=0.1)]),)),
-    Clause("masked-rows", "The mean over what a mask lets pass is one over the global batch.",
-           "Each replica divides by its own number of tokens, and the results are averaged.",
-           (CROSS_ENTROPY, AVERAGE_LOSS), "weights",
-           (job(rows([[1.0, 0.0], [0.0, 1.0]], [[1.0] * 3] * 2, [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]),
-                [dense([[0.0] * 3] * 2)], loss="masked_mse"),)),
-    Clause("accumulation", "Accumulated batches are one step, by the gradient of all their rows.",
-           "The gradients are added and not averaged, or are not reset after the step.",
-           (ACCUMULATION, KERAS_OPTIMIZER), "weights", (job(ledger(16), [dense(zeros(16))], batch=4, accumulate=2),)),
-    Clause("accumulation-short-group", "Where an epoch ends before enough batches are accumulated, those that there "
-           "are make a step, by the gradient of all their rows.",
-           "The sum is divided by the number of batches that were expected, or the rest is dropped "
-           "(lightning#19987, transformers#39659).", (ACCUMULATION, KERAS_OPTIMIZER), "weights",
-           (job(ledger(8), [dense(zeros(8))], batch=4, accumulate=4),)),
-    Clause("accumulation-unequal-parts", "Every row of accumulated batches of different sizes has the same weight.",
-           "The means of the batches are averaged.", (ACCUMULATION, KERAS_OPTIMIZER), "weights",
-           (job(ledger(6), [dense(zeros(6))], batch=4, accumulate=2),)),
-    Clause("clip-by-norm", "A limit of the norm of the gradient is one of the gradient of the global batch.",
-           "Each replica clips its own gradient before they are added (tensorflow#33929), or each weight's gradient is "
-           "clipped by itself.", (KERAS_OPTIMIZER, CLIP_NORM), "weights",
-           (job(rows([[1.0, 0.0], [0.0, 1.0]], [[2.0], [2.0]]),
-                [dense([[1.0], [0.0]], "first"), dense([[1.0]], "second")], clip={"by": "norm", "limit": 1.0}),)),
-    Clause("clip-by-value", "A limit of the numbers of the gradient is one of the gradient of the global batch.",
-           "Each replica clips its own gradient before they are added (tensorflow#33929).",
-           (KERAS_OPTIMIZER,), "weights",
-           (job(line((1, 4), (1, -2)), [dense([[0.0]])], clip={"by": "value", "limit": 1.0}),)),
-    Clause("clip-after-accumulation", "The gradient that is clipped is that of all accumulated batches.",
-           "Each batch's gradient is clipped before it is added.", (CLIP_NORM, ACCUMULATION), "weights",
-           (job(line((1, 4), (1, 4), (1, -2), (1, -2)), [dense([[0.0]])], batch=2, accumulate=2,
-                clip={"by": "norm", "limit": 1.0}),)),
-    Clause("batch-norm-statistics", "The moving mean of a batch normalization is that of the rows of all replicas.",
-           "The statistics of the first replica are kept, and those of the others are lost.",
-           (KERAS_BATCH_NORM, SYNC_BATCH_NORM), "moving-mean",
-           (job(line((0, 0), (1, 0), (4, 0), (11, 0)), [{"kind": "batch_norm", "name": "batch_norm", "features": 1,
-                "momentum": 0.5, "epsilon": 1e-3}, dense([[1.0]])], optimizer=sgd(0.01)),)),
-    Clause("dropout-differs", "Replicas drop different numbers.",
-           "All replicas have the same seed, so that they drop the same ones.", (TF_RANDOM,), "dropped",
-           (job(rows([[1.0] * 64] * 2, [[1.0]] * 2), [{"kind": "dropout", "name": "dropout", "rate": 0.5, "seed": 7},
-                                                      dense(zeros(64))]),)),
-    Clause("unused-parameters", "A weight that only some replicas use, or none, moves by the gradient of the global "
-           "batch.", "Training hangs, or the mean is one over the replicas that used it.",
-           (DDP_UNUSED,), "weights",
-           tuple(job(rows([[0.0, 1.0], [float(second), 1.0]], [[1.0]] * 2),
-                     [{"kind": "experts", "name": "experts", "kernels": [[[0.0]], [[0.0]]]}]) for second in (1, 0)),
+    Clause("same-loss", "MUST",
+           rule="The loss of a step is that of all rows of the global batch, for any number of replicas.",
+           mistake="The loss of the first replica is reported, or the sum over the replicas.",
+           sources=(sources.LOSS_OF_A_STEP, sources.GLOBAL_BATCH, sources.AVERAGE_LOSS),
+           check="losses",
+           jobs=tuple(job(LINE, [dense([[1.0]], bias=[0.5])], ["losses"], replicas=replicas, optimizer=sgd(0.02))
+                      for replicas in (1, 2, 4))),
+    Clause("same-weights", "MUST",
+           rule="A step moves the weights by the gradient of all rows of the global batch, for any number of "
+                "replicas.",
+           mistake="Gradients are added where their mean was meant, or not combined at all.",
+           sources=(sources.GLOBAL_BATCH, sources.MIRRORED, sources.AVERAGED),
+           check="weights",
+           jobs=tuple(job(LINE, [dense([[1.0]], bias=[0.5])], replicas=replicas, epochs=3,
+                          optimizer=sgd(0.02, momentum=0.5)) for replicas in (1, 2, 4))),
+    Clause("weights-equal", "MUST",
+           rule="All replicas have the same weights, after every step and from the first one on.",
+           mistake="Each replica draws its own initial weights.",
+           sources=(sources.IN_SYNC, sources.SAME_STATE),
+           check="equal",
+           jobs=(job(LINE, [dense(None, shape=[1, 1])], [], ask_each=["weights"], batch=4, optimizer=sgd(0.02)),)),
+    Clause("is-distributed", "MUST",
+           rule="Each replica trains on a part of the rows of a step, and no two on the same row.",
+           mistake="Nothing is distributed: every process trains on all rows.",
+           sources=(sources.SHARDING, sources.EXCLUSIVE),
+           check="distributed",
+           jobs=(job(ledger(8), [dense(zeros(8))], [], ask_each=["rows"], batch=4),)),
+    Clause("rows-once", "MUST",
+           rule="A row that is in a full batch is trained on once.",
+           mistake="Rows from the beginning are repeated, until all replicas have the same number.",
+           sources=(sources.EVERY_EXAMPLE_ONCE, sources.BATCHING),
+           check="full-batches",
+           jobs=(job(ledger(11), [dense(zeros(11))], batch=8),),
+           caveats=(sources.EXTRA_INDICES, sources.EVEN_BATCHES)),
+    Clause("uneven-end", "SHOULD",
+           rule="Every row of a last batch that is smaller has the same weight in its step.",
+           mistake="The means of replicas that have different numbers of rows are averaged, or the sum is divided by "
+                   "the size of a full batch.",
+           sources=(sources.GLOBAL_BATCH, sources.AVERAGE_LOSS),
+           check="last-batch",
+           jobs=tuple(job(ledger(count), [dense(zeros(count))], batch=8) for count in (10, 11)),
+           caveats=(sources.MEANS_OF_REPLICAS, sources.EXTRA_INDICES, sources.EVEN_BATCHES)),
+    Clause("empty-part", "MUST",
+           rule="A replica that has no row of the last batch takes part in its step with nothing.",
+           mistake="The mean of no rows is not a number, or the mean over replicas counts the empty one.",
+           sources=(sources.PARTIAL_BATCHES, sources.BATCHING),
+           check="last-batch",
+           jobs=(job(ledger(9), [dense(zeros(9))], batch=8),),
+           caveats=(sources.MEANS_OF_REPLICAS, sources.EXTRA_INDICES, sources.EVEN_BATCHES),
            hang=True),
-    Clause("embedding-rows", "A row of an embedding moves by the gradient of the global batch, whichever replicas "
-           "used it.", "The mean is one over the replicas that used it, or repeated rows overwrite each other.",
-           (MIRRORED, DDP), "weights",
-           (job(rows([[0.0], [1.0], [2.0], [2.0]], [[1.0]] * 4),
-                [{"kind": "embedding", "name": "embedding", "table": [[0.0]] * 3}], batch=2),)),
-    Clause("frozen-layers", "A frozen layer does not move, and the others move as if it were not.",
-           "It is wrapped before it is frozen, and moved nevertheless.", (KERAS_TRAINABLE,), "weights",
-           (job(LINE, [dense([[1.0]], "first", frozen=True, bias=[0.5]), dense([[1.0]], "second")], batch=4,
-                optimizer=sgd(0.02, momentum=0.5)),)),
-    Clause("unfrozen-layers", "A layer that is trained from some step on moves on all replicas alike.",
-           "It was frozen when the model was wrapped, and its gradients are not combined.",
-           (KERAS_TRAINABLE, DDP_DESIGN), "weights",
-           (job(LINE, [dense([[1.0]], "first", frozen=True), dense([[1.0]], "second")], batch=4, epochs=2,
-                unfreeze={"layer": "first", "after_step": 1}, optimizer=sgd(0.01)),)),
-    Clause("tied-weights", "A kernel that two layers share moves by the sum of both gradients.",
-           "Two copies of it drift apart, or one of the gradients is lost.", (DDP_DESIGN,), "weights",
-           (job(PAIR, [dense([[0.5]], "first"), dense(None, "second", shape=[1, 1], tied="first")],
-                optimizer=sgd(0.1)),)),
-    Clause("schedule-by-steps", "The learning rate changes by steps, and not by replicas.",
-           "Each process moves the schedule on, so that it ends too early.", (ACCELERATE_SCHEDULER,), "weights",
-           (job(ledger(8), [dense(zeros(8))], batch=2, optimizer=sgd(0.5, decay=0.5)),)),
-    Clause("loss-scale", "A gradient that is not finite on one replica leaves out the step on all, and all have the "
-           "same scale.", "The replica leaves it out alone.", (GRAD_SCALER, TF_MIXED), "scaled",
-           (job(line((1, 2), (2, 3), (1e25, 0), (1, 1), (1, 3), (-1, 1)), [dense([[1.0]])], ["weights", "scale"],
-                ask_each=["weights"], batch=2, loss_scale=1024.0, optimizer=sgd(0.1)),)),
-    Clause("checkpoint-n-to-m", "A checkpoint of two replicas goes on, on any number, as if nothing had happened.",
-           "The momentum is not in it, or the rows or the learning rate are divided anew.", (CHECKPOINTS,), "weights",
-           (job(LINE, [dense([[1.0]])], batch=4, checkpoint={"save": "first"}, optimizer=sgd(0.02, momentum=0.5)),
-            *(job(LINE, [dense([[1.0]])], batch=4, checkpoint={"restore": "first"}, replicas=replicas,
-                  optimizer=sgd(0.02, momentum=0.5)) for replicas in (1, 4)))),
-    Clause("early-stop", "Where one replica finds that training should stop, all stop after the same step.",
-           "It stops alone, and the others wait for it, or go on.",
-           (Source(TORCH + "distributed.algorithms.join.html", "description"),), "stopped",
-           (job(ledger(8), [dense(zeros(8))], ask_each=["steps"], batch=2, stop={"replica": 1, "after_step": 2}),),
+    Clause("shuffled-rows-once", "MUST",
+           rule="Shuffled, every row is still read once in an epoch.",
+           mistake="Each replica shuffles by a seed of its own and takes its part, so that some rows are read twice "
+                   "and some never.",
+           sources=(sources.EXCLUSIVE, sources.SHARDING),
+           check="full-batches",
+           jobs=(job(ledger(16), [dense(zeros(16))], batch=2, shuffle=1),)),
+    Clause("shuffles-differ-by-epoch", "MUST",
+           rule="The order is drawn anew for every epoch.",
+           mistake="The seed is the same in every epoch, because the sampler is not told which one it is.",
+           sources=(sources.RESHUFFLE, sources.SET_EPOCH),
+           check="orders",
+           jobs=(job(POWERS, [dense([[0.0]])], ["losses"], batch=2, epochs=4, shuffle=2, optimizer=sgd(0.0)),),
+           caveats=(sources.WITHOUT_SET_EPOCH,)),
+    Clause("validation-rows-once", "MUST",
+           rule="The loss of validation is that of all its rows, each counted once.",
+           mistake="Rows are repeated until all replicas have the same number, or the means of batches are averaged.",
+           sources=(sources.EVERY_EXAMPLE_ONCE, sources.GATHERED),
+           check="eval-loss",
+           jobs=tuple(job(ledger(count), [dense(zeros(count))], ["eval_loss"], epochs=0, batch=8,
+                          evaluate=rows(ledger(count)["x"], [[0.0]] * (count - 1) + [[3.0]])) for count in (9, 10)),
+           caveats=(sources.EXTRA_INDICES,)),
+    Clause("metrics-of-all-rows", "MUST",
+           rule="A metric of an epoch is that of all its rows, on whichever replica they were.",
+           mistake="The metric of the first replica is reported, or the mean of those of the batches.",
+           sources=(sources.METRICS, sources.TORCHMETRICS),
+           check="metrics",
+           jobs=tuple(job(rows(ledger(count)["x"], [[0.0]] * (count - 1) + [[9.0]]), [dense(zeros(count))], ["metrics"],
+                          batch=8, metrics=["mean_absolute_error"]) for count in (10, 11))),
+    Clause("regularizer-once", "MUST",
+           rule="A regularizer is added once, and not once for each replica.",
+           mistake="The loss of every replica has it in full, and the gradients are added.",
+           sources=(sources.SCALED_REGULARIZATION, sources.GLOBAL_BATCH),
+           check="weights",
+           jobs=(job(rows([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]]), [dense([[1.0], [2.0]], l2=0.1)]),)),
+    Clause("masked-rows", "MUST",
+           rule="The mean over what a mask lets pass is one over the global batch.",
+           mistake="Each replica divides by its own number of tokens, and the results are averaged.",
+           sources=(sources.ALL_TOKENS,),
+           check="weights",
+           jobs=(job(rows([[1.0, 0.0], [0.0, 1.0]], [[1.0] * 3] * 2, [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]),
+                     [dense([[0.0] * 3] * 2)], loss="masked_mse"),),
+           caveats=(sources.MEANS_OF_REPLICAS,)),
+    Clause("accumulation", "MUST",
+           rule="Accumulated batches are one step, by the gradient of all their rows.",
+           mistake="The gradients are added and not averaged, or are not reset after the step.",
+           sources=(sources.EFFECTIVE_BATCH, sources.ACCUMULATED),
+           check="weights",
+           jobs=(job(ledger(16), [dense(zeros(16))], batch=4, accumulate=2),)),
+    Clause("accumulation-short-group", "MUST",
+           rule="Where an epoch ends before enough batches are accumulated, those that there are make a step, by the "
+                "gradient of all their rows.",
+           mistake="The sum is divided by the number of batches that were expected, or the rest is dropped "
+                   "(lightning#19987, transformers#39659).",
+           sources=(sources.STEP_AT_THE_END, sources.ALL_TOKENS),
+           check="weights",
+           jobs=(job(ledger(8), [dense(zeros(8))], batch=4, accumulate=4),)),
+    Clause("accumulation-unequal-parts", "MUST",
+           rule="Every row of accumulated batches of different sizes has the same weight.",
+           mistake="The means of the batches are averaged.",
+           sources=(sources.ALL_TOKENS,),
+           check="weights",
+           jobs=(job(ledger(6), [dense(zeros(6))], batch=4, accumulate=2),),
+           caveats=(sources.ACCUMULATED,)),
+    Clause("clip-by-norm", "MUST",
+           rule="A limit of the norm of the gradient is one of the gradient of the global batch.",
+           mistake="Each replica clips its own gradient before they are added (tensorflow#33929), or each weight's "
+                   "gradient is clipped by itself.",
+           sources=(sources.GLOBAL_BATCH, sources.CLIPPING, sources.CLIP_NORM),
+           check="weights",
+           jobs=(job(rows([[1.0, 0.0], [0.0, 1.0]], [[2.0], [2.0]]),
+                     [dense([[1.0], [0.0]], "first"), dense([[1.0]], "second")], clip={"by": "norm", "limit": 1.0}),)),
+    Clause("clip-by-value", "MUST",
+           rule="A limit of the numbers of the gradient is one of the gradient of the global batch.",
+           mistake="Each replica clips its own gradient before they are added (tensorflow#33929).",
+           sources=(sources.GLOBAL_BATCH, sources.CLIPPING),
+           check="weights",
+           jobs=(job(line((1, 4), (1, -2)), [dense([[0.0]])], clip={"by": "value", "limit": 1.0}),)),
+    Clause("clip-after-accumulation", "MUST",
+           rule="The gradient that is clipped is that of all accumulated batches.",
+           mistake="Each batch's gradient is clipped before it is added.",
+           sources=(sources.CLIP_LAST,),
+           check="weights",
+           jobs=(job(line((1, 4), (1, 4), (1, -2), (1, -2)), [dense([[0.0]])], batch=2, accumulate=2,
+                     clip={"by": "norm", "limit": 1.0}),)),
+    Clause("batch-norm-statistics", "SHOULD",
+           rule="The moving mean of a batch normalization is that of the rows of all replicas.",
+           mistake="The statistics of the first replica are kept, and those of the others are lost.",
+           sources=(sources.SYNCHRONIZED, sources.SYNC_BATCH_NORM),
+           check="moving-mean",
+           jobs=(job(line((0, 0), (1, 0), (4, 0), (11, 0)), [{"kind": "batch_norm", "name": "batch_norm", "features": 1,
+                     "momentum": 0.5, "epsilon": 1e-3}, dense([[1.0]])], optimizer=sgd(0.01)),),
+           caveats=(sources.LOCAL_STATISTICS, sources.FIRST_BUFFERS)),
+    Clause("dropout-differs", "MUST",
+           rule="Replicas drop different numbers.",
+           mistake="All replicas have the same seed, so that they drop the same ones.",
+           sources=(sources.STREAMS,),
+           check="dropped",
+           jobs=(job(rows([[1.0] * 64] * 2, [[1.0]] * 2),
+                     [{"kind": "dropout", "name": "dropout", "rate": 0.5, "seed": 7}, dense(zeros(64))]),),
+           caveats=(sources.SAME_SEED,)),
+    Clause("unused-parameters", "MUST",
+           rule="A weight that only some replicas use, or none, moves by the gradient of the global batch.",
+           mistake="Training hangs, or the mean is one over the replicas that used it.",
+           sources=(sources.UNUSED, sources.GLOBAL_BATCH),
+           check="weights",
+           jobs=tuple(job(rows([[0.0, 1.0], [float(second), 1.0]], [[1.0]] * 2),
+                          [{"kind": "experts", "name": "experts", "kernels": [[[0.0]], [[0.0]]]}])
+                      for second in (1, 0)),
            hang=True),
-    Clause("exception-ends-all", "An exception on one replica ends the whole program, with an exit status that is not "
-           "0, and its message is printed.", "The other replicas wait for ever, or the program ends as if all were "
-           "well.", (TORCHRUN,), "failed",
-           (job(LINE, [dense([[1.0]])], [], batch=2, optimizer=sgd(0.02),
-                fail={"replica": 1, "at_step": 2, "how": "exception", "message": FAILED}),), hang=True),
-    Clause("death-ends-all", "The death of the process of one replica ends the whole program, with an exit status that "
-           "is not 0.", "The other replicas wait for ever.", (TORCHRUN,), "failed",
-           (job(LINE, [dense([[1.0]])], [], batch=2, optimizer=sgd(0.02),
-                fail={"replica": 1, "at_step": 2, "how": "death", "message": FAILED}),), hang=True),
+    Clause("embedding-rows", "MUST",
+           rule="A row of an embedding moves by the gradient of the global batch, whichever replicas used it.",
+           mistake="The mean is one over the replicas that used it, or repeated rows overwrite each other.",
+           sources=(sources.GLOBAL_BATCH, sources.REPEATED),
+           check="weights",
+           jobs=(job(rows([[0.0], [1.0], [2.0], [2.0]], [[1.0]] * 4),
+                     [{"kind": "embedding", "name": "embedding", "table": [[0.0]] * 3}], batch=2),)),
+    Clause("frozen-layers", "MUST",
+           rule="A frozen layer does not move, and the others move as if it were not.",
+           mistake="It is wrapped before it is frozen, and moved nevertheless.",
+           sources=(sources.FROZEN,),
+           check="weights",
+           jobs=(job(LINE, [dense([[1.0]], "first", frozen=True, bias=[0.5]), dense([[1.0]], "second")], batch=4,
+                     optimizer=sgd(0.02, momentum=0.5)),)),
+    Clause("unfrozen-layers", "SHOULD",
+           rule="A layer that is trained from some step on moves on all replicas alike.",
+           mistake="It was frozen when the model was wrapped, and its gradients are not combined.",
+           sources=(sources.FINE_TUNING, sources.SAME_STATE),
+           check="weights",
+           jobs=(job(LINE, [dense([[1.0]], "first", frozen=True), dense([[1.0]], "second")], batch=4, epochs=2,
+                     unfreeze={"layer": "first", "after_step": 1}, optimizer=sgd(0.01)),),
+           caveats=(sources.WRAPPED,)),
+    Clause("tied-weights", "SHOULD",
+           rule="A kernel that two layers share moves by the sum of both gradients.",
+           mistake="Two copies of it drift apart, or one of the gradients is lost.",
+           sources=(sources.SHARED_LAYERS, sources.GLOBAL_BATCH),
+           check="weights",
+           jobs=(job(PAIR, [dense([[0.5]], "first"), dense(None, "second", shape=[1, 1], tied="first")],
+                     optimizer=sgd(0.1)),)),
+    Clause("schedule-by-steps", "MUST",
+           rule="The learning rate changes by steps, and not by replicas.",
+           mistake="Each process moves the schedule on, so that it ends too early.",
+           sources=(sources.SCHEDULE,),
+           check="weights",
+           jobs=(job(ledger(8), [dense(zeros(8))], batch=2, optimizer=sgd(0.5, decay=0.5)),),
+           caveats=(sources.STEPS_OF_PROCESSES,)),
+    Clause("loss-scale", "MUST",
+           rule="A gradient that is not finite on one replica leaves out the step on all, and all have the same "
+                "scale.",
+           mistake="The replica leaves it out alone.",
+           sources=(sources.LOSS_SCALE, sources.SKIPPED, sources.EFFECTIVE_BATCH),
+           check="scaled",
+           jobs=(job(line((1, 2), (2, 3), (1e25, 0), (1, 1), (1, 3), (-1, 1)), [dense([[1.0]])], ["weights", "scale"],
+                     ask_each=["weights"], batch=2, loss_scale=1024.0, optimizer=sgd(0.1)),)),
+    Clause("checkpoint-n-to-m", "MUST",
+           rule="A checkpoint of two replicas goes on, on any number, as if nothing had happened.",
+           mistake="The momentum is not in it, or the rows or the learning rate are divided anew.",
+           sources=(sources.RESTORE, sources.SLOTS),
+           check="weights",
+           jobs=(job(LINE, [dense([[1.0]])], batch=4, checkpoint={"save": "first"}, optimizer=sgd(0.02, momentum=0.5)),
+                 *(job(LINE, [dense([[1.0]])], batch=4, checkpoint={"restore": "first"}, replicas=replicas,
+                       optimizer=sgd(0.02, momentum=0.5)) for replicas in (1, 4)))),
+    Clause("early-stop", "MUST",
+           rule="Where one replica finds that training should stop, all stop after the same step.",
+           mistake="It stops alone, and the others wait for it, or go on.",
+           sources=(sources.TRIGGER,),
+           check="stopped",
+           jobs=(job(ledger(8), [dense(zeros(8))], ask_each=["steps"], batch=2, stop={"replica": 1, "after_step": 2}),),
+           hang=True),
+    Clause("exception-ends-all", "MUST",
+           rule="An exception on one replica ends the whole program, with an exit status that is not 0, and its "
+                "message is printed.",
+           mistake="The other replicas wait for ever, or the program ends as if all were well.",
+           sources=(sources.WORKER_FAILURE, sources.FIRST_ERROR),
+           check="failed",
+           jobs=failing("exception"),
+           hang=True),
+    Clause("death-ends-all", "MUST",
+           rule="The death of the process of one replica ends the whole program, with an exit status that is not 0.",
+           mistake="The other replicas wait for ever.",
+           sources=(sources.WORKER_FAILURE, sources.OTHERS_FAIL),
+           check="failed",
+           jobs=failing("death"),
+           hang=True),
 )
 
 

@@ -137,8 +137,8 @@ def answers(line: bytes) -> Iterator[dict[str, Any]]:
 
 def _run(command: list[str], todo: list[Job], results: dict[int, Result], limit: float,
          tell: Callable[[Job], None], folder: Path) -> None:
-    """Starts the command until no job is left."""
-    without = 0
+    """Starts the command until no job is left, or it never answers, or is silent again and again."""
+    starts, silent, answered = 0, 0, False
     while todo:
         file = folder / "jobs.jsonl"
         jobs.write(file, todo)
@@ -151,12 +151,17 @@ def _run(command: list[str], todo: list[Job], results: dict[int, Result], limit:
             broken = _listen(process, todo, results, limit, tell)
         finally:
             process.end(now=True)
+        current = results[todo[0]["id"]] if broken else Result()
         if broken:
-            results[todo[0]["id"]].output += process.printed()
+            # Its last errors may have been read before its last answers, and be in the output of an earlier job.
+            printed, errors = process.printed(), process.errors()
+            current.output = printed if errors in printed else f"{printed}\n{errors}".strip()
             while todo and results[todo[0]["id"]].over:
                 tell(todo.pop(0))
-        without = 0 if len(todo) < count - 1 else without + 1
-        if without == STARTS and todo:
+        any_answer = len(todo) < count - 1
+        answered, starts = answered or any_answer, starts + 1
+        silent = silent + 1 if current.silent and not any_answer else 0
+        if silent == STARTS or (starts == STARTS and not answered):
             for job in todo:
                 results[job["id"]].broken = f"it was started {STARTS} times in a row and answered nothing: {broken}"
                 tell(job)
