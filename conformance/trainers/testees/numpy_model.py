@@ -4,20 +4,14 @@ Weights are a dict of arrays under Keras's names.  Derivatives are taken by a co
 by arithmetic alone, f(w + ih) is f(w) + ih f'(w) up to h squared, and its imaginary part loses no digits.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import numpy as np
 
-Weights = dict[str, Any]
 STEP = 1e-30
 
 
-def initial(model: list[Any]) -> Weights:
+def initial(model):
     """The weights of a model; what the job leaves open is drawn."""
-    weights: Weights = {}
+    weights = {}
     for layer in model:
         name = layer["name"]
         given = {part: layer.get(part) for part in ("kernel", "bias", "table")}
@@ -32,9 +26,9 @@ def initial(model: list[Any]) -> Weights:
     return {name: np.asarray(value, np.float32) for name, value in weights.items()}
 
 
-def forward(model: list[Any], weights: Mapping[str, Any], x: Any, replica: int | None = None) -> tuple[Any, Weights]:
+def forward(model, weights, x, replica=None):
     """The outputs of at least one row, in training on a replica or, if it is None, in validation; moving statistics."""
-    moved: Weights = {}
+    moved = {}
     for layer in model:
         name, kind = layer["name"], layer["kind"]
         if kind == "dense":
@@ -59,13 +53,13 @@ def forward(model: list[Any], weights: Mapping[str, Any], x: Any, replica: int |
     return x, moved
 
 
-def penalty(model: list[Any], weights: Mapping[str, Any]) -> Any:
+def penalty(model, weights):
     """The regularizers of a model."""
     return sum(layer["l2"] * (weights[f"{layer['tied'] or layer['name']}/kernel"] ** 2).sum()
                for layer in model if layer.get("l2"))
 
 
-def gradient(function: Callable[[Weights], Any], weights: Weights) -> Weights:
+def gradient(function, weights):
     """The derivative of a number by each weight that is trained."""
     derivatives = {name: np.zeros(weight.shape) for name, weight in weights.items() if "/moving_" not in name}
     for name, derivative in derivatives.items():
