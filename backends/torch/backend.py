@@ -29,6 +29,8 @@ except ImportError:
 _EXTENSIONS = {np.dtype(getattr(ml_dtypes, name)): getattr(torch, name) for name in (
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz") if hasattr(ml_dtypes, name)}
 _CARRIERS = {1: (np.uint8, torch.uint8), 2: (np.int16, torch.int16)}
+# C's long long is another dtype than NumPy's int64, unknown to PyTorch.
+_LONG_LONG = "qQ"
 _NAMES = {extension: dtype for dtype, extension in _EXTENSIONS.items()}
 
 
@@ -47,13 +49,12 @@ class Torch(Hosted):
         return torch
 
     def view(self, array: Any) -> NDArray[np.generic]:
-        tensor = array.detach().resolve_conj().resolve_neg().cpu()
-        dtype = _NAMES.get(tensor.dtype)
+        dtype = _NAMES.get(array.dtype)
         view: NDArray[np.generic]
         if dtype is None:
-            view = tensor.numpy()
+            view = array.numpy(force=True)
         else:
-            view = tensor.view(_CARRIERS[dtype.itemsize][1]).numpy().view(dtype)
+            view = array.view(_CARRIERS[dtype.itemsize][1]).numpy(force=True).view(dtype)
         view.flags.writeable = False
         return view
 
@@ -71,8 +72,7 @@ class Torch(Hosted):
             carrier = _CARRIERS[array.dtype.itemsize][0]
             tensor = torch.from_numpy(array.view(carrier)).view(_EXTENSIONS[array.dtype])
         elif array.dtype.kind in "biufc":
-            # C's long long is another dtype than NumPy's int64, unknown to PyTorch.
-            tensor = torch.from_numpy(array.view(array.dtype.name))
+            tensor = torch.from_numpy(array if array.dtype.char not in _LONG_LONG else array.view(array.dtype.name))
         else:
             return array
         return tensor if like is None or like.device.type == "cpu" else tensor.to(like.device)

@@ -164,14 +164,22 @@ def numpy_dtype(dtype: object) -> np.dtype[Any]:
     """
     if isinstance(dtype, np.dtype):
         return dtype
+    known = _of_libraries.get(id(dtype))
+    if known is not None and known[0] is dtype:
+        return known[1]
     try:
         return np.dtype(dtype)  # type: ignore[call-overload, no-any-return]
     except TypeError:
         for library in array_types.value.values():
             name = None if library is None else _standard_name(dtype, library.xp())
             if name is not None:
+                _of_libraries[id(dtype)] = dtype, np.dtype(name)
                 return np.dtype(name)
         raise
+
+
+# The dtypes of other libraries, of which there is one object each, by id: NumPy takes long to say that it has none.
+_of_libraries: dict[int, tuple[object, np.dtype[Any]]] = {}
 
 
 @functools.cache
