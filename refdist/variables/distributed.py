@@ -231,14 +231,13 @@ class _Shared(Variable):
             shares = _shares(value, layout.total, attempted)[layout.first:layout.first + len(copies)]
             placed = collectives.put_all(extended.backend, shares, self._devices)
             return self._change_copies(lambda first, arrays: tuple(placed[first:first + len(arrays)]))
-        return self._update_copies(operation, self._spread(value))
+        return self._update_copies(operation, functools.partial(self._beside_copy, value))
 
-    def _spread(self, value: Array | IndexedSlices) -> list[Any]:
-        # The value beside every copy.
-        return collectives.broadcast(self._strategy.extended.backend, value, self._devices)
+    def _beside_copy(self, value: Array | IndexedSlices, number: int) -> Any:
+        return collectives.put(self._strategy.extended.backend, value, self._devices[number])
 
-    def _update_copies(self, operation: str, values: Sequence[Array | IndexedSlices]) -> list[Array]:
-        # Copies that share one array keep sharing one.
+    def _update_copies(self, operation: str, value_for: Callable[[int], Any]) -> list[Array]:
+        # Copies that share one array keep sharing one: only for the first of them the value is asked for.
         made: dict[int, tuple[Array, Array]] = {}
         fixed = None not in self._primary._shape
 
@@ -247,7 +246,7 @@ class _Shared(Variable):
             for i, old in enumerate(arrays, first):
                 pair = made.get(id(old))
                 if pair is None:  # the old array is kept with the new one, so that its id is not another's
-                    made[id(old)] = pair = old, update(operation, old, values[i], self._devices[i], fixed)
+                    made[id(old)] = pair = old, update(operation, old, value_for(i), self._devices[i], fixed)
                 updated.append(pair[1])
             return tuple(updated)
 
@@ -284,19 +283,20 @@ class _Shared(Variable):
         extended = self._strategy.extended
         match cell:
             case Write.SUM:
-                values = self._reduced_parts(ReduceOp.SUM, parts, calls[0])
+                value_for = self._reduced_parts(ReduceOp.SUM, parts, calls[0]).__getitem__
             case Write.MEAN:
-                values = self._reduced_parts(ReduceOp.MEAN, parts, calls[0])
+                value_for = self._reduced_parts(ReduceOp.MEAN, parts, calls[0]).__getitem__
             case Write.AGREED:
                 check_equal(parts, attempted, "RD12", [call.line for call in calls],
                             fix=ADVICE["RD12", context_stack.REPLICA])
                 extended.transport.check_same_bits(calls[0], parts[0], _brief)
-                values = self._spread(parts[0])
+                value_for = functools.partial(self._beside_copy, parts[0])
             case Write.REPLICA_0:
-                values = self._spread(transports.first(extended.transport, calls[0], parts[0]))
+                value_for = functools.partial(self._beside_copy,
+                                              transports.first(extended.transport, calls[0], parts[0]))
             case _:
                 assert_never(cell)
-        new = self._update_copies(operation, values)
+        new = self._update_copies(operation, value_for)
         return new if len(new) == len(parts) else new * len(parts)
 
     def _reduced_parts(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices],
