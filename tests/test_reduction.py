@@ -73,9 +73,20 @@ def batch(strategy: Any, op: str = "SUM") -> Any:
     return last(strategy, found)
 
 
+def before_a_step(strategy: Any, op: str = "SUM") -> Any:
+    found: list[Any] = []
+
+    def on_replica() -> None:
+        rc()._reduce_then(refdist.ReduceOp[op], {"a": mine()}, lambda _, results: found.append(results["a"]))
+    strategy.run(on_replica)
+    [result] = found
+    return result
+
+
 # What it does, where the result goes, and the hook that a program's own CrossDeviceOps is asked through.
 ENTRIES: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
     "all_reduce": (lambda s, op="SUM": last(s, s.run(lambda: rc().all_reduce(op, mine()))), FULL, "batch"),
+    "all_reduce and a step across replicas": (before_a_step, FULL, "batch"),
     "assign_add": (aggregation, FULL, "one"),
     "ON_READ": (read, HOME, "one"),
     "reduce": (lambda s, op="SUM": s.reduce(op, s.run(mine), axis=None), HOME, "one"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refdist import journal
 from refdist.array.backend import Backend
 from refdist.array.collectives import Part
 from refdist.core.agreement import CollectiveCall
@@ -36,6 +35,5 @@ class AcrossWorkers(ReductionToOneDevice):
     def carry_out(self, backend: Backend, op: ReduceOp, leaves: Sequence[Sequence[Part]], sources: Sequence[str],
                   target: Destinations, call: CollectiveCall) -> list[list[Any]]:
         totals = transports.reduce(self._transport, call, op, leaves, self._count, self._ordered)
-        if journal.recording.value is not None:
-            self.record(leaves, sources, target)
+        self.record(leaves, sources, target)
         return [target.copies(backend, total) for total in totals]

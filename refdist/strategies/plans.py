@@ -78,7 +78,7 @@ class Plan(CrossDeviceOps):
             For every leaf the result on each device of `target`.
         """
         results = []
-        if target.asked and (target.devices is sources or target.devices == sources) and self._sums:
+        if target.asked and (target.devices is sources or target.devices == sources) and self.sums:
             self.check_devices(sources)
             # The dense ones together: a GPU sums all of them in one kernel.
             dense = []
@@ -97,15 +97,16 @@ class Plan(CrossDeviceOps):
         else:
             for contributions in leaves:
                 results.append(target.copies(backend, self._one(backend, op, contributions, target.devices)))
-        if journal.recording.value is not None:
-            self.record(leaves, sources, target)
+        self.record(leaves, sources, target)
         return results
 
     # Whether the backend sums, and not a function of the program.
-    _sums = True
+    sums = True
 
     def record(self, leaves: Sequence[Sequence[Part]], sources: Sequence[str], target: Destinations) -> None:
-        """Records the transfers of one call."""
+        """Records the transfers of one call, if there is a journal."""
+        if journal.recording.value is None:
+            return
         sizes = tuple(self._packs([collectives.nbytes(contributions[0]) for contributions in leaves]))
         write_transfers(functools.partial(self._moves, sizes, tuple(sources), target.devices))
 
@@ -139,7 +140,7 @@ class ReductionToOneDevice(Plan):
                                "Pass a function of a list of arrays, or None.")
         self._device = None if reduce_to_device is None else devices.canonical(reduce_to_device, "reduce_to_device")
         self._accumulate = accumulation_fn
-        self._sums = accumulation_fn is None
+        self.sums = accumulation_fn is None
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
         """n transfers to the summing device and one to each destination."""

@@ -117,6 +117,30 @@ class Reduction:
         watch.look(leaves, results, calls[0], self._first)
         return results[0] if single else list(zip(*results, strict=True))
 
+    def once(self, calls: Sequence[CollectiveCall]) -> list[Any]:
+        """Executes an all_reduce of a nest whose results no replica gets, but code across replicas, which reads them.
+
+        Returns:
+            For every leaf the result, once; of a replica that is alone what it contributes, and no copy.
+        """
+        op, leaves = calls[0].signature.op, _leaves(calls)
+        assert op is not None  # an all_reduce has one
+        plan = self._plan
+        if plan is None:
+            results = self._through_hooks(op, leaves, self._everywhere, (), None, batch=True)
+        else:
+            sources = self._devices if len(calls) == len(self._devices) else self._devices[:len(calls)]
+            target = Destinations(sources, False, asked=False)
+            plan.check_devices(sources)
+            if self._total == 1 and plan.sums and op is ReduceOp.SUM:
+                self._backend()  # an error where it is not the strategy's
+                results = leaves
+                plan.record(leaves, sources, target)
+            else:
+                results = plan.carry_out(self._backend(), op, leaves, sources, target, calls[0])
+        watch.look(leaves, results, calls[0], self._first)
+        return [copies[0] for copies in results]
+
     def reduce(self, op: ReduceOp, contributions: Sequence[Part], target: Destinations, call: CollectiveCall,
                sources: Sequence[str] = (), options: CommunicationOptions | None = None) -> list[Any]:
         """The reduction of one contribution per replica, on each device of `target`.

@@ -142,20 +142,46 @@ class ReplicaContext(context_stack.Scope):
         return lockstep.rendezvous(frame.run, call)
 
     def _merge(self, calls: list[CollectiveCall]) -> Sequence[Any]:
-        strategy = self._strategy
-        component_devices = strategy.extended.layout.devices
-        owner = strategy.extended.value_container
-        merge_fn = calls[0].contribution[0]
+        component_devices = self._strategy.extended.layout.devices
+        owner = self._strategy.extended.value_container
         args, kwargs = (regroup([nest.map_structure(shared, call.contribution[i]) for call in calls],
                                 component_devices, "merge_call", Result.MERGE_CALL, owner) for i in (1, 2))
-        top = context_stack.frame()
-        with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
-                                                      creators=top.creators, drafts=top.drafts)), \
-                journal.span("merge", function=function_name(merge_fn)):
-            result = merge_fn(strategy, *args, **kwargs)
+        result = self._across(calls[0].contribution[0], args, kwargs)
         check_components(result, len(calls), "result of merge_fn")
         part = splitter((result,))
         return [part(i)[0] for i in range(len(calls))]
+
+    def _across(self, function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+        # Calls `function(strategy, *args, **kwargs)` at a rendezvous.
+        strategy = self._strategy
+        top = context_stack.frame()
+        with context_stack.pushed(context_stack.Frame(top, strategy, context_stack.CROSS, device=top.device,
+                                                      creators=top.creators, drafts=top.drafts)), \
+                journal.span("merge", function=function_name(function)):
+            return function(strategy, *args, **kwargs)
+
+    def _reduce_then(self, op: ReduceOp, value: object, function: Callable[[Any, Any], None]) -> None:
+        # An `all_reduce` of a nest, whose results no replica gets: `function(strategy, results)` is called with them,
+        # once and across replicas.  They wait for each other once, and nothing is copied for each of them.
+        frame = self._require(Call.ALL_REDUCE)
+        leaves = self._reducible_leaves(value)
+
+        def execute(calls: list[CollectiveCall]) -> Sequence[None]:
+            results = nest.pack_sequence_as(value, self._reduction.once(calls))
+            self._across(function, (results,), {})
+            return [None] * len(calls)
+        carried_out: Any = execute
+        if config.types.value:
+            carried_out = replica_checks.Contributing(execute, replica_checks.reducing_of(op), f"all_reduce {op.name}",
+                                                      self.num_replicas_in_sync, value, result=False)
+        lockstep.rendezvous(frame.run, CollectiveCall("all_reduce", _signature(op, None, value, leaves), leaves,
+                                                      carried_out))
+
+    def _reducible_leaves(self, value: object) -> list[Any]:
+        leaves = [_contribution(leaf, "all_reduce") for leaf in nest.flatten(value)]
+        for leaf in leaves:
+            collectives.reducible(leaf, "all_reduce")
+        return leaves
 
     def all_reduce(self, reduce_op: ReduceOp | str, value: object,
                    options: CommunicationOptions | None = None) -> Any:
@@ -195,9 +221,7 @@ class ReplicaContext(context_stack.Scope):
         if type(value) is np.ndarray:
             contribution: Any = value
         elif nest.is_nested(value):
-            leaves = [_contribution(leaf, "all_reduce") for leaf in nest.flatten(value)]
-            for leaf in leaves:
-                collectives.reducible(leaf, "all_reduce")
+            leaves = self._reducible_leaves(value)
             if not leaves:
                 return value
             call = CollectiveCall("all_reduce", _signature(op, None, value, leaves), leaves, execute)

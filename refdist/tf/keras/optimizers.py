@@ -90,17 +90,18 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
         _check(self, replica.strategy, grads, variables)
         # By position, so that replicas without a gradient for one variable do not add those of different ones.
         present = {str(i): grad.detach() for i, grad in enumerate(grads) if grad is not None}
-        total = replica.all_reduce(ReduceOp.SUM, present) if present else present
         clipped = _clipped_alone(self, replica, present)
 
-        def step(strategy: Any, total: Mapping[str, Any], clipped: Sequence[Any]) -> None:
-            sums = {key: strategy.experimental_local_results(value)[0] for key, value in total.items()}
+        def step(strategy: Any, total: Mapping[str, Any]) -> None:
             if clipped:
-                _compare(self, list(sums.values()), [strategy.experimental_local_results(one)[0] for one in clipped])
+                _compare(self, list(total.values()), clipped)
             with torch.no_grad():
-                original(self, [sums.get(str(i)) for i in range(len(grads))], variables)
+                original(self, [total.get(str(i)) for i in range(len(grads))], variables)
 
-        replica.merge_call(step, args=(total, clipped))
+        if present:
+            replica._reduce_then(ReduceOp.SUM, present, step)
+        else:
+            replica.merge_call(step, args=({},))
         return None
     return apply
 
@@ -138,7 +139,7 @@ def _clipped_alone(optimizer: Any, replica: Any, grads: Mapping[str, Any]) -> Se
     return list(replica.all_reduce(ReduceOp.SUM, clipped))
 
 
-def _compare(optimizer: Any, total: list[Any], tensorflow_s: list[Any]) -> None:
+def _compare(optimizer: Any, total: list[Any], tensorflow_s: Sequence[Any]) -> None:
     optimizer._compared_by_refdist = True
     with torch.no_grad():
         ours = list(optimizer._clip_gradients(total))
