@@ -27,8 +27,8 @@ class RefdistError(Exception):
         code: the key of its row in the catalogue, for example "RD04".
         on_every_worker: whether all workers raise the same error at the same call, so that none of them has to tell
             the others that it failed.
-        history: what this worker came to before, `core.history.Rendezvous` from the first to the last; () where the
-            error does not come of a rendezvous.
+        history: what this worker came to before, a `core.history.History` of its rendezvous; () where the error
+            comes of none.
     """
 
     code: str = ""

@@ -63,6 +63,13 @@ def drawing(value: object) -> str:
     raise TypeError(f"no drawing of {type(value).__name__}")
 
 
+def show(value: object) -> None:
+    """Shows the drawing of a value under the cell that runs, where there is a notebook; a terminal shows nothing."""
+    publisher = getattr(shell(), "display_pub", None)
+    if publisher is not None:
+        publisher.publish({"text/html": drawing(value)})  # without "text/plain", which a terminal would print
+
+
 def table(caption: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:
     """A table as HTML: the first cell of each row names it.
 

@@ -324,12 +324,123 @@ def test_an_error_shows_its_rule_and_what_led_to_it() -> None:
         mirrored(2).run(step)
     assert isinstance(raised.value, refdist.errors.RefdistError)
     found = Tables(raised.value._repr_html_())
-    assert found.captions == ["InvalidArgumentError RD04 shapes differ", "the last rendezvous"]
+    title, last = found.captions
+    assert title == "InvalidArgumentError RD04 shapes differ"
+    assert re.fullmatch(r"the last (8 of \d+ )?rendezvous", last)
     assert found.rows[0] == ["what happened", str(raised.value)] and found.rows[1][0] == "in a correct program"
     assert [row[:2] + row[4:5] for row in found.rows[2:]] == [
         ["who", "call", "shape"], *[[*one[:2], one.shape] for one in raised.value.history[-8:]]]
     assert found.rows[-1][:2] == ["replica 1", "all_reduce"] and len(found.rows) <= 2 + 1 + 8
     assert Tables(refdist.errors.RefdistError("<i>")._repr_html_()).rows == [["what happened", "<i>"]]
+
+
+def test_a_history_shows_all_rendezvous_as_a_table() -> None:
+    def step() -> Any:
+        for _ in range(10):
+            refdist.get_replica_context().all_reduce("SUM", np.ones(2))  # type: ignore[union-attr]
+        return refdist.get_replica_context().all_gather(np.ones(1 + rank()), axis=rank())  # type: ignore[union-attr]
+
+    with pytest.raises(refdist.errors.RefdistError) as raised:
+        mirrored(2).run(step)
+    history: Any = raised.value.history
+    found = Tables(history._repr_html_())
+    assert found.captions == ["the last rendezvous"]
+    assert found.rows == [["who", "call", "op", "dtype", "shape", "line"], *map(list, history)]
+    assert len(found.rows) > 11
+
+
+def recorded(value: Any, name: str = "v") -> refdist.insight.Recording:
+    strategy = mirrored(2)
+    with refdist.record() as recording:
+        with strategy.scope():
+            v = refdist.Variable(0.0, name=name, aggregation=refdist.VariableAggregation.SUM)
+        strategy.run(lambda: v.assign_add(value))
+    return recording
+
+
+def test_a_summary_shows_its_tables() -> None:
+    recording = recorded(1.0)
+    summary = recording.summary()
+    found = Tables(summary._repr_html_())
+    assert ["variables", "1"] in found.rows and ["replicas", "2"] in found.rows
+    assert ["call", "rendezvous", "bytes"] in found.rows and ["assign_add", "1", "8"] in found.rows
+    [who] = [i for i, row in enumerate(found.rows) if row[:1] == ["who"]]
+    assert [row[:3] for row in found.rows[who + 1:]] == [["replica 0", "1", "0"], ["replica 1", "1", "1"]]
+    many = summary._replace(lines=[summary.lines[0]._replace(what=f"a.py:{i}") for i in range(15)])
+    shown = [row[0] for row in Tables(many._repr_html_()).rows]
+    assert "a.py:11" in shown and "a.py:12" not in shown and "and 3 more" in shown
+    assert "and 3 more" in str(many)
+    assert Tables(refdist.insight.Recording().summary()._repr_html_()).rows[0] == ["workers", "0"]
+
+
+def test_a_difference_shows_both_sides_beside_each_other() -> None:
+    one = recorded(1.0)
+    difference: Any = one.diff(recorded(2.0))
+    found = Tables(difference._repr_html_())
+    assert found.captions == [f"event {difference.number} differs in contributed"]
+    assert found.rows[0] == ["", "this", "other"]
+    assert found.rows[-1] == ["contributed", "float32 [] 1.0", "float32 [] 2.0"]
+    assert "assign_add of variable v:0" in found.rows[1][1] == found.rows[1][2]
+    shorter: Any = one.diff(refdist.insight.Recording(one.events[:-1]))
+    ended = Tables(shorter._repr_html_())
+    assert ended.captions == [f"only this recording has event {shorter.number}"] and len(ended.rows) == 2
+    hostile: Any = recorded(1.0, "<b>x</b>").diff(recorded(1.0, "y"))
+    assert "<b>" not in hostile._repr_html_() and "<b>x</b>" in str(Tables(hostile._repr_html_()).rows)
+
+
+def test_what_explore_finds_is_shown_with_its_schedule() -> None:
+    spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+    resolver = refdist.cluster_resolver.SimpleClusterResolver(spec)
+
+    def program(step: Any) -> Any:
+        strategy = refdist.ParameterServerStrategy(resolver)
+        with strategy.scope():
+            v = refdist.Variable(0.0, name="<i>v")
+        coordinator = refdist.coordinator.ClusterCoordinator(strategy)
+        for _ in range(2):
+            coordinator.schedule(step, args=(v,))
+        coordinator.join()
+        return float(v)
+
+    report: Any = refdist.explore(lambda: program(lambda v: v.assign(v + 1.0)))
+    html = report._repr_html_()
+    found = Tables(html)
+    assert found.captions[0].startswith("found 1 fault in 4 classes of schedules, the first after ")
+    assert found.captions[1].startswith("LOST UPDATE of <i>v (")
+    assert ["result 1.0", "in 2 of 4 classes"] in found.rows
+    assert ["why", "the result is 1.0; of whole functions, in all orders, it is 2.0"] in found.rows
+    assert [row[1].partition(",")[0] for row in found.rows if row[0] == "write"] == ["`<i>v.assign_add(...)`"]
+    assert "<i>" not in html and "overwrites version 1" in html[html.index("<pre>"):]
+    proved: Any = refdist.explore(lambda: program(lambda v: v.assign_add(1.0)))
+    assert Tables(proved._repr_html_()).captions == [str(proved).split("\n")[0]]
+
+
+class Display:
+    """What IPython gives its front ends to show."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+
+    def publish(self, data: dict[str, str]) -> None:
+        self.shown.append(data)
+
+
+def test_an_error_that_nobody_catches_shows_its_tables_above_the_traceback(shell: Shell) -> None:
+    shell.display_pub = Display()  # type: ignore[attr-defined]
+    printer = Printer()
+    tracebacks._install_in(printer)
+    shell.run_cell(CELLS[0])
+    shell.run_cell(CELLS[1])
+    for cell in ("strategy.run(step)", "1 / 0"):
+        with pytest.raises((refdist.errors.RefdistError, ZeroDivisionError)) as raised:
+            shell.run_cell(cell)
+        for _ in range(2):  # IPython keeps the text of each error, too
+            printer.structured_traceback(type(raised.value), raised.value, etb=raised.value.__traceback__)
+    [shown] = shell.display_pub.shown  # type: ignore[attr-defined]
+    assert list(shown) == ["text/html"]  # a terminal, which prints "text/plain", shows the traceback alone
+    found = Tables(shown["text/html"])
+    assert found.captions[0].startswith("InvalidContextError RD06")
+    assert found.rows[-1][:2] == ["replica 1", "all_reduce"]
 
 
 def test_a_notebook_shows_all_of_them(browser: Browser, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
     assert difference is not None and difference.mine is not None and difference.theirs is not None
     assert (difference.mine.kind, difference.mine.replica, difference.fields) == ("meet", 1, ("contributed",))
     assert (difference.mine["contributed"][0]["items"], difference.theirs["contributed"][0]["items"]) == (1.0, 2.0)
-    assert "a.py:4" in str(difference) and str(difference) in difference._repr_html_().replace("&#x27;", "'")
+    assert "a.py:4" in str(difference)
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 8])

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from refdist import errors, journal
+from refdist import errors, journal, notebook
 
 VARIABLE = "REFDIST_HISTORY"
 
@@ -37,6 +37,13 @@ class Rendezvous(NamedTuple):
     line: str
 
 
+class History(list[Rendezvous]):
+    """What led to an error, from the first rendezvous to the last; a notebook shows it as a table."""
+
+    def _repr_html_(self) -> str:
+        return notebook.drawing(self)
+
+
 def of(who: str, kind: str, signature: Any, site: Sequence[object]) -> Rendezvous:
     """What is told of a call."""
     op, dtype, shape = ("" if value is None else str(getattr(value, "name", value))
@@ -47,7 +54,7 @@ def of(who: str, kind: str, signature: Any, site: Sequence[object]) -> Rendezvou
 def explained(error: errors.RefdistError, last: Iterable[Rendezvous] = ()) -> errors.RefdistError:
     """The error, with what led to it; `last` are the calls that did not fit together."""
     if not error.history:
-        error.history = [*(of(*entry) for entry in journal.history.value), *last]
+        error.history = History([*(of(*entry) for entry in journal.history.value), *last])
         wanted = os.environ.get(VARIABLE, "")
         if wanted.isdecimal() and int(wanted):
             error.add_note(table(error.history[-int(wanted):]))

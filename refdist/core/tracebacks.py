@@ -7,7 +7,8 @@ the exception was raised by refdist itself without a code, because then they are
 
 IPython asks each frame for a local variable `__tracebackhide__`, which every function of refdist would need, and shows
 the last frame in any case.  So what it formats tracebacks with is given one that is cut; a handler of `set_custom_exc`
-would take the place of one that the user has set.
+would take the place of one that the user has set.  Above the traceback a notebook shows the error's tables, as it does
+where the error is caught and shown.
 """
 
 from __future__ import annotations
@@ -58,12 +59,18 @@ def install() -> None:
 def _install_in(printer: Any) -> None:
     # What formats the tracebacks of a shell of IPython.
     before = printer.structured_traceback
+    shown: tuple[int, object] | None = None  # the last error, and the number of its cell: each is formatted twice
 
     def structured_traceback(etype: object = None, evalue: BaseException | None = None, etb: object = None,
                              *options: object, **named: object) -> Any:
+        nonlocal shown
         if evalue is not None and isinstance(etb, TracebackType):
             journal.tell(evalue)
             etb = cut(evalue).__traceback__
+            error = id(evalue), getattr(notebook.shell(), "execution_count", None)
+            if isinstance(evalue, RefdistError) and error != shown:
+                shown = error
+                notebook.show(evalue)
         return before(etype, evalue, etb, *options, **named)
 
     printer.structured_traceback = structured_traceback

@@ -30,6 +30,7 @@ ROUNDINGS = 64
 # float32, so that a difference above it does not come from rounding.
 IN_DOUBLE = 1e-9
 _OF_NORMS = 1e-4
+RETURNED = "returned"  # the name of the numbers that a function returns
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])")
 # Text of what belongs to replicas and devices.
 _OWN = ("PerReplica", "GPU:", "CPU:", "TPU:", "replica_")
@@ -106,7 +107,7 @@ def points_of(trial: Trial) -> list[Point]:
         counts[key] = counts.get(key, 0) + 1
         found.append(Point(key, counts[key], event.step, (event.fields.get("site") or [""])[0], value, event.id))
     if trial.returned:
-        found.append(Point("returned", 1, found[-1].step if found else 0, "", trial.returned, len(trial.events)))
+        found.append(Point(RETURNED, 1, found[-1].step if found else 0, "", trial.returned, len(trial.events)))
     return found
 
 

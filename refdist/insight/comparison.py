@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from refdist import errors, notebook
+from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core.integers import integer
 from refdist.insight import aligned, causes, trial
 from refdist.insight.aligned import Aligned, Parting
 from refdist.insight.causes import Case, Cause
 from refdist.insight.trial import Program, Setting, Trial
+from refdist.notebook import drawing
 
 # What differs by more is not a rounding, and is not run again in float64.
 _LARGE = 1e-2
@@ -55,12 +56,24 @@ class Difference(NamedTuple):
     advice: str
 
     def __str__(self) -> str:
-        where = f"{self.name} at {self.line}" if self.line else self.name
         width = max(len(self.first), len(self.second))
-        return "\n".join([f"{self.cause}: {self.second} against {self.first}",
-                          f"  {'step ' + str(self.step) if self.step else 'before the first step'}, {where}",
-                          f"    {self.first.ljust(width)}  {self.values[0]}", f"    {self.second.ljust(width)}  "
-                          f"{self.values[1]}", f"  why: {self.why}", f"  write: {self.advice}"])
+        return "\n".join([self._head(), f"  {self._where()}", f"    {self.first.ljust(width)}  {self.values[0]}",
+                          f"    {self.second.ljust(width)}  {self.values[1]}", f"  why: {self.why}",
+                          f"  write: {self.advice}"])
+
+    def _head(self) -> str:
+        """The cause, and which runs part."""
+        return f"{self.cause}: {self.second} against {self.first}"
+
+    def _where(self) -> str:
+        """In which step, at which value and line."""
+        if self.name == aligned.RETURNED:
+            return "what the program returns"
+        place = f"{self.name} at {self.line}" if self.line else self.name
+        return f"{f'step {self.step}' if self.step else 'before the first step'}, {place}"
+
+    def _repr_html_(self) -> str:
+        return drawing(self)
 
 
 class Comparison:
@@ -101,6 +114,7 @@ class Comparison:
             raise AssertionError(str(self))
 
     def _head(self) -> str:
+        """Whether it trains the same, in a sentence."""
         if self.differences:
             parted = errors.counted(len(self.differences), "run")
             return f"it does not train the same: {parted} of {len(self.runs)} differ"
@@ -117,14 +131,7 @@ class Comparison:
         return f"<Comparison of {len(self.runs)} runs: {self._head()}>"
 
     def _repr_html_(self) -> str:
-        rows = [("runs", "; ".join(self.runs)), *(("note", note) for note in self.notes), *self.failures]
-        tables = [notebook.table(self._head(), rows)]
-        for one in self.differences:
-            where = f"step {one.step}, {one.name} at {one.line}" if one.line else f"step {one.step}, {one.name}"
-            tables.append(notebook.table(one.cause, [
-                ("where", where), (one.first, one.values[0]), (one.second, one.values[1]), ("why", one.why),
-                ("write", one.advice)]))
-        return "".join(tables)
+        return drawing(self)
 
 
 def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas: Sequence[int] = (1, 2, 4),

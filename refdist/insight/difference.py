@@ -16,12 +16,12 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from refdist.insight.events import ARRAYS, COMMON, Event, tasks_of
+from refdist.notebook import drawing
 from refdist.workers.launcher import Task
 
 # What says where, and not what.  A rendezvous and an exchange are found by their place in the lane.
@@ -49,21 +49,35 @@ class Difference(NamedTuple):
     tasks: Mapping[int, Task] = MappingProxyType({})
 
     def __str__(self) -> str:
-        if self.mine is None or self.theirs is None:
-            there = self.mine or self.theirs
-            assert there is not None
-            which = "the other" if self.theirs is not None else "this"
-            return f"only {which} recording has event {self.number}: {self._shown(there)}"
-        lines = [f"event {self.number} differs in {', '.join(self.fields)}"]
-        for name, event in (("this", self.mine), ("other", self.theirs)):
-            lines.append(f"  {name}: {self._shown(event)}")
-            lines += [f"    {field}: {_told(event.fields.get(field, ''))}" for field in self.fields if field != "kind"]
+        heads, *rows = self._sides()
+        if len(heads) == 1:
+            return f"{self._head()}: {rows[0][0]}"
+        lines = [self._head()]
+        for i, name in enumerate(heads[1:], 1):
+            lines.append(f"  {name}: {rows[0][i]}")
+            lines += [f"    {row[0]}: {row[i]}" for row in rows[1:]]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+    def _head(self) -> str:
+        """What differs, in a sentence."""
+        if self.mine is None or self.theirs is None:
+            return f"only {'the other' if self.theirs is not None else 'this'} recording has event {self.number}"
+        return f"event {self.number} differs in {', '.join(self.fields)}"
 
-    def _shown(self, event: Event) -> str:
+    def _sides(self) -> list[tuple[str, ...]]:
+        """Both sides as the rows of a table, below their names; one side where a recording has ended."""
+        if self.mine is None or self.theirs is None:
+            return [("event",), (self._shown(self.mine or self.theirs),)]
+        both = self.mine, self.theirs
+        fields = [field for field in self.fields if field != "kind"]
+        return [("", "this", "other"), ("event", *map(self._shown, both)),
+                *((field, *(_told(event.fields.get(field, "")) for event in both)) for field in fields)]
+
+    def _repr_html_(self) -> str:
+        return drawing(self)
+
+    def _shown(self, event: Event | None) -> str:
+        assert event is not None
         where = str(self.tasks[event.worker]) + ("" if event.replica is None else f", replica {event.replica}")
         what = event.fields.get("call") or event.fields.get("variable") or event.fields.get("text") or ""
         line = (event.fields.get("site") or [""])[0]

@@ -10,6 +10,7 @@ import numpy as np
 
 from refdist.array.convert import is_array, to_numpy
 from refdist.core import devices
+from refdist.core.history import History, Rendezvous
 from refdist.core.rules.options import VariableSynchronization
 from refdist.core.rules.table import word
 from refdist.core.rules.variables import CREATION, Kind
@@ -17,7 +18,12 @@ from refdist.data.dataset import Dataset
 from refdist.errors import CATALOGUE, RefdistError
 from refdist.input.distributed import DistributedDataset
 from refdist.input.explanation import Explanation, spans
+from refdist.insight.comparison import Comparison
+from refdist.insight.comparison import Difference as Parting
+from refdist.insight.difference import Difference
+from refdist.insight.report import LIMITS, Finding, Report
 from refdist.insight.summaries import in_words
+from refdist.insight.summary import Summary
 from refdist.notebook import drawing, shortened, table
 from refdist.strategies.base import Strategy
 from refdist.strategies.placement import SPLIT, Placement
@@ -36,10 +42,58 @@ def _error(error: RefdistError) -> str:
     row = CATALOGUE.get(error.code)
     facts = [("what happened", str(error)), *([("in a correct program", row.rule)] if row else [])]
     tables = table(" ".join(filter(None, (type(error).__name__, error.code, row.title if row else ""))), facts)
-    if error.history:
-        last = error.history[-8:]
-        tables += table("the last rendezvous", last, last[0]._fields)
-    return tables
+    return tables + (_last(error.history, 8) if error.history else "")
+
+
+@drawing.register
+def _history(history: History) -> str:
+    return _last(history, len(history))
+
+
+def _last(history: Sequence[Rendezvous], count: int) -> str:
+    caption = "the last rendezvous" if count >= len(history) else f"the last {count} of {len(history)} rendezvous"
+    return table(caption, history[-count:], Rendezvous._fields)
+
+
+@drawing.register
+def _summary(summary: Summary) -> str:
+    counts = [(noun, f"{number:,}") for noun, number in summary.counts.items()]
+    moved = "bytes moved between devices", f"{summary.transferred:,}"
+    return table("", [*counts, moved]) + "".join(table("", rows, heads) for heads, *rows in summary._tables() if rows)
+
+
+@drawing.register
+def _difference(difference: Difference) -> str:
+    heads, *rows = difference._sides()
+    return table(difference._head(), rows, heads)
+
+
+@drawing.register
+def _comparison(comparison: Comparison) -> str:
+    facts = [("runs", "; ".join(comparison.runs)), *(("note", note) for note in comparison.notes),
+             *comparison.failures]
+    return table(comparison._head(), facts) + "".join(map(drawing, comparison.differences))
+
+
+@drawing.register
+def _parting(parting: Parting) -> str:
+    return table(parting._head(), [("where", parting._where()), (parting.first, parting.values[0]),
+                                   (parting.second, parting.values[1]), ("why", parting.why),
+                                   ("write", parting.advice)])
+
+
+@drawing.register
+def _report(report: Report) -> str:
+    facts = [*[("of", LIMITS)] * report.proved, *(("note", note) for note in report._told()),
+             *((f"result {result}", f"in {count} of {report.classes} classes") for result, count in report.results)]
+    return table(report._head(), shortened(facts)) + "".join(map(drawing, report.findings))
+
+
+@drawing.register
+def _finding(finding: Finding) -> str:
+    schedule = finding._schedule()
+    return (table(finding._head(), [("why", finding.why), *finding._what_to_do()])
+            + (f"<pre>{escape(schedule)}</pre>" if schedule else ""))
 
 
 @drawing.register

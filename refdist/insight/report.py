@@ -11,7 +11,9 @@ from refdist.insight.anomalies import Anomaly
 from refdist.insight.commuting import Effect
 from refdist.insight.outcomes import Outcome, text
 from refdist.insight.schedules import PROGRAM, Run, Step
+from refdist.notebook import drawing
 
+LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
 SHOWN = 40  # lines of a schedule, and characters of a value
 
 
@@ -42,26 +44,43 @@ class Finding:
         self._options = options
         self._losses = losses
 
-    def __str__(self) -> str:
+    def _head(self) -> str:
+        """What is wrong with which variable at which line, and how many switches it takes."""
         head = self.title
-        advice = []
         if self._anomaly is not None:
             access = self._anomaly.subject(self._steps).access
             known = "" if self.title == self._anomaly.kind.title else f", with a {self._anomaly.kind.title}"
             head += f"{known} of {access.name} ({access.place})" if access.name else known
-            advice = [f"  write: {self._anomaly.kind.advice.format(name=access.name)}"]
         if self._lines and self._steps:
             losses = sum(step.lost for step in self._steps)
             switches = self.switches - losses
             head += f", {losses} loss{'es' * (losses != 1)}" * bool(losses)
             head += f", {switches} switch{'es' * (switches != 1)}" * bool(switches or not losses)
             head += " and no schedule has it with fewer" * (self._fewest and self.switches > 0)
-        choices = f"--choices {','.join(map(str, self.choices)) or '0'}"
-        how = f"explore SCRIPT{self._options} {choices}"
-        if not self._losses:
-            how = f"interleaving({self.choices}), or {how}"
-        replay = [f"  replay: {how}"] if self._steps else []
-        return "\n".join([head, f"  {self.why}", *(f"  {line}" for line in self._lines), *advice, *replay])
+        return head
+
+    def _schedule(self) -> str:
+        """The accesses in their order, one a line; "" where that is not the point."""
+        return "\n".join(self._lines)
+
+    def _what_to_do(self) -> list[tuple[str, str]]:
+        """What to write instead, and how to repeat the schedule."""
+        found = []
+        if self._anomaly is not None:
+            name = self._anomaly.subject(self._steps).access.name
+            found.append(("write", self._anomaly.kind.advice.format(name=name)))
+        if self._steps:
+            choices = f"--choices {','.join(map(str, self.choices)) or '0'}"
+            how = f"explore SCRIPT{self._options} {choices}"
+            found.append(("replay", how if self._losses else f"interleaving({self.choices}), or {how}"))
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join([self._head(), f"  {self.why}", *(f"  {line}" for line in self._lines),
+                          *(f"  {name}: {text}" for name, text in self._what_to_do())])
+
+    def _repr_html_(self) -> str:
+        return drawing(self)
 
     def __repr__(self) -> str:
         return f"<Finding {self.title}: {self.why}>"
@@ -121,24 +140,37 @@ class Report:
         self.first = first
         self.reasons = list(reasons)
 
-    def __str__(self) -> str:
+    def _head(self) -> str:
+        """What was found or proved, in a sentence."""
         schedules = f"{self.classes} class{'es' * (self.classes != 1)} of schedules"
         if self.proved:
-            lines = [f"proved {self._asked}: {schedules}, all that there are",
-                     "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"]
-        elif self.findings:
+            return f"proved {self._asked}: {schedules}, all that there are"
+        if self.findings:
             first = f", the first after {self.first} of {self.runs} runs" if self.first else ""
-            lines = [f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}{first}"]
-        else:
-            lines = [f"nothing is wrong in {schedules}, and nothing is proved:"]
-        if self.losses:
-            lines.append(f"  and with workers lost, each before an access of its function, in {self.losses} runs")
-        lines += [f"  {line}" for line in [*self.reasons, *self.sampled]]
-        if self._results:
-            shown = [f"{_short(result)}  {count} class{'es' * (count != 1)}" for result, count in self.results[:8]]
-            lines.append(f"{len(self._results)} result{'s' * (len(self._results) != 1)}: " + ";  ".join(shown)
-                         + " ..." * (len(self._results) > 8))
-        return "\n".join([*lines, *(f"\n{finding}" for finding in self.findings)])
+            return f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}{first}"
+        return f"nothing is wrong in {schedules}, and nothing is proved:"
+
+    def _told(self) -> list[str]:
+        """What is to be known of it: what was run besides, and why nothing is proved."""
+        lost = f"and with workers lost, each before an access of its function, in {self.losses} runs"
+        return [*[lost] * bool(self.losses), *self.reasons, *self.sampled]
+
+    def _came_to(self) -> str:
+        """The results, those of most classes first; "" where there is none."""
+        if not self._results:
+            return ""
+        shown = [f"{_short(result)}  {count} class{'es' * (count != 1)}" for result, count in self.results[:8]]
+        return (f"{len(self._results)} result{'s' * (len(self._results) != 1)}: " + ";  ".join(shown)
+                + " ..." * (len(self._results) > 8))
+
+    def __str__(self) -> str:
+        limits = [LIMITS] * self.proved
+        results = filter(None, [self._came_to()])
+        return "\n".join([self._head(), *limits, *(f"  {note}" for note in self._told()), *results,
+                          *(f"\n{finding}" for finding in self.findings)])
+
+    def _repr_html_(self) -> str:
+        return drawing(self)
 
     def __repr__(self) -> str:
         return f"<Report of {self.classes} classes: " + (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from refdist.insight.events import Event, tasks_of
+from refdist.notebook import drawing
 from refdist.workers.launcher import WORKER
 
 _LINES = 12
@@ -61,13 +62,21 @@ class Summary(NamedTuple):
 
     def __str__(self) -> str:
         counted = ", ".join(f"{number:,} {noun[:-1] if number == 1 else noun}" for noun, number in self.counts.items())
+        kinds, lines, waiting = self._tables()
+        return "\n\n".join([counted, _aligned(kinds), _aligned(lines),
+                            f"{self.transferred:,} bytes moved between devices", _aligned(waiting)])
+
+    def _tables(self) -> list[list[tuple[str, ...]]]:
+        """Calls by kind, calls by line, and who waited, each with its heads in the first row."""
         more = len(self.lines) - _LINES
-        return "\n\n".join([
-            counted, _table(["call", "rendezvous", "bytes"], self.kinds),
-            _table(["line", "rendezvous", "bytes"], self.lines[:_LINES]) + (f"\nand {more} more" if more > 0 else ""),
-            f"{self.transferred:,} bytes moved between devices",
-            _table(["who", "rendezvous", "came last", "waited"],
-                   [(who, number, last, f"{seconds:.6f} s") for who, number, last, seconds in self.waiting])])
+        return [[("call", "rendezvous", "bytes"), *map(_texts, self.kinds)],
+                [("line", "rendezvous", "bytes"), *map(_texts, self.lines[:_LINES]),
+                 *[(f"and {more} more",)] * (more > 0)],
+                [("who", "rendezvous", "came last", "waited"),
+                 *(_texts((*one[:3], f"{one.seconds:.6f} s")) for one in self.waiting)]]
+
+    def _repr_html_(self) -> str:
+        return drawing(self)
 
 
 def summary_of(events: Sequence[Event]) -> Summary:
@@ -122,8 +131,11 @@ def _waiting(events: Sequence[Event]) -> list[Waiting]:
     return [Waiting(who, together[who], last[who], waited[who] / 1e9) for who in order]
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    texts = [list(heads), *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                               for i, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in texts)
+def _texts(row: Iterable[object]) -> tuple[str, ...]:
+    return tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*(row for row in rows if len(row) > 1), strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) if i == 0 and len(row) > 1 else cell.rjust(width) if i else cell
+                               for i, (cell, width) in enumerate(zip(row, widths, strict=False))) for row in rows)
