@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +65,18 @@ def test_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
     assert (difference.mine.kind, difference.mine.replica, difference.fields) == ("meet", 1, ("contributed",))
     assert (difference.mine["contributed"][0]["items"], difference.theirs["contributed"][0]["items"]) == (1.0, 2.0)
     assert "a.py:4" in str(difference)
+
+
+def test_a_run_that_is_stopped_before_all_replicas_begin_is_no_other_number_of_replicas() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def recording_of(step: Any) -> Recording:
+        with refdist.record() as recording, contextlib.suppress(ZeroDivisionError):
+            strategy.run(step)
+        return recording
+
+    difference = recording_of(lambda: 1.0).diff(recording_of(lambda: 1 / 0))
+    assert difference is not None and difference.theirs is not None and difference.theirs.kind == "error"
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 8])

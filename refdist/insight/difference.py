@@ -87,7 +87,8 @@ class Difference(NamedTuple):
 
 def difference(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
     """The first difference; None where there is none."""
-    if _replicas(mine) != _replicas(theirs):
+    here, there = _replicas(mine), _replicas(theirs)
+    if here and there and here != there:
         first = _first_value(mine, theirs)
     else:
         ours, others = _lanes(mine), _lanes(theirs)
@@ -97,8 +98,13 @@ def difference(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | N
     return first and first._replace(tasks=tasks_of([*mine, *theirs]))
 
 
-def _replicas(events: Sequence[Event]) -> set[tuple[int, int | None]]:
-    return {(event.worker, event.replica) for event in events if event.kind in ("replica", "run")}
+def _replicas(events: Sequence[Event]) -> dict[int, int]:
+    # By worker, of the largest run; not those that have begun, as a run may be stopped before all have.
+    most: dict[int, int] = {}
+    for event in events:
+        if event.kind == "run":
+            most[event.worker] = max(event["replicas"], most.get(event.worker, 0))
+    return most
 
 
 def _lanes(events: Sequence[Event]) -> dict[tuple[int, int | None], list[Event]]:
