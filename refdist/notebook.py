@@ -84,7 +84,8 @@ def table(caption: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = ()
 
 
 def _row(cells: Sequence[str], scopes: Sequence[str]) -> str:
-    left = ' style="text-align: left; vertical-align: top"'
+    # Paths have no place to break a line, and a window may be narrow.
+    left = ' style="text-align: left; vertical-align: top; overflow-wrap: anywhere"'
     heads = [f'<th scope="{scope}"{left}>{escape(cell)}</th>' for scope, cell in zip(scopes, cells, strict=False)]
     return f"<tr>{''.join([*heads, *(f'<td{left}>{escape(cell)}</td>' for cell in cells[len(scopes):])])}</tr>"
 

@@ -453,7 +453,11 @@ def test_a_notebook_shows_all_of_them(browser: Browser, tmp_path: Path) -> None:
     error = refdist.errors.error("RD04", "<img src=x onerror='window.hacked=1'>", "nothing")
     with refdist.record() as recording:
         strategy.run(lambda: v.value())
-    shown = [one._repr_html_() for one in (strategy, v, value, dataset, error, recording)]
+    with refdist.record() as other, pytest.raises(refdist.errors.RefdistError) as raised:
+        strategy.run(lambda: refdist.get_replica_context().all_gather(np.ones(3), rank()))  # type: ignore[union-attr]
+    objects: list[Any] = [strategy, v, value, dataset, error, recording, recording.summary(), recording.diff(other),
+                          raised.value.history]
+    shown = [one._repr_html_() for one in objects]
     page = '<!doctype html><meta charset="utf-8"><style>:root { color-scheme: light dark }</style>'
     (tmp_path / "notebook.html").write_text(page + "".join(f"<div>{one}</div>" for one in shown), encoding="utf-8")
     browser.errors.clear()

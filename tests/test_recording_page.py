@@ -220,6 +220,24 @@ def test_keys_step_forward_and_back_and_a_filter_leaves_events_out(shown) -> Non
     assert now() == findings(recording.events)[0].event and text(browser, "#count") == f"{len(recording)} events"
 
 
+def test_a_search_shows_what_it_has_found_until_it_is_through_and_another_one_ends_it(shown) -> None:
+    recording = steps(5)
+    browser = shown(recording)
+    meets = [event.id for event in recording.events if event.kind == "meet"]
+    browser.value(f"stepTo({meets[3]}), PATIENCE = 0, CHUNK = {meets[3] + 1}")
+    choose(browser, "search", "writes")
+    choose(browser, "search", "arrives at")
+    # One task of the browser, so a slice cannot end between the two.
+    assert browser.value("(() => { at('search').value = 'arrives'; filter(); return at('count').textContent; })()") == (
+        f"4 events in the first {meets[3] + 1} of {len(recording)}")
+    assert text(browser, "#now").startswith(f"Event {meets[3]} of")
+    browser.value(f"""new Promise(done => (function look() {{
+      if (at("count").textContent === "{len(meets)} events of {len(recording)}") done(); else setTimeout(look, 1);
+    }})())""")
+    assert text(browser, "#now").startswith(f"Event {meets[3]} of")
+    assert browser.value("Array.from(matching)") == meets
+
+
 def test_only_what_is_visible_is_drawn(shown) -> None:
     recording = steps(200)
     browser = shown(recording)

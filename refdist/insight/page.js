@@ -174,22 +174,37 @@ function learnSlowly() {
   learn(Math.min(COUNT, texts.length + 2000));
   if (texts.length < COUNT) setTimeout(learnSlowly, 0);
 }
+// How long a search may go on, in milliseconds, before the reader gets what was found until there; it looks at the
+// clock after so many events.
+let PATIENCE = 40, CHUNK = 1000, searches = 0;
+/** Keeps the events that the form asks for.  A search through texts goes on after each slice, until another begins. */
 function filter() {
   const wanted = at("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const [k, w, r] = ["kind", "worker", "replica"].map(name => at(name).value);
-  if (wanted.length) learn(COUNT);
-  const found = [];
-  for (let i = 0; i < COUNT; i++) {
-    const [worker, replica] = lanes[lane[i]];
-    if ((k === "" || kindOf(i) === k) && (w === "" || worker === Number(w)) &&
-        (r === "" || replica === Number(r)) && wanted.every(one => texts[i].includes(one))) found.push(i);
-  }
-  matching = Int32Array.from(found);
-  at("slider").max = Math.max(0, matching.length - 1);
-  at("count").textContent = plural(matching.length, "event") + (matching.length < COUNT ? " of " +
-    COUNT.toLocaleString("en") : "");
-  if (matching.length && matching[Math.max(0, last(matching, current))] !== current) go(matching[Math.max(0, last(matching, current))]);
-  else show();
+  const found = [], search = ++searches;
+  let i = 0;
+  (function slice() {
+    if (search !== searches) return;
+    const begun = performance.now();
+    let end;
+    do {
+      end = wanted.length ? Math.min(COUNT, i + CHUNK) : COUNT;
+      if (wanted.length) learn(end);
+      for (; i < end; i++) {
+        const [worker, replica] = lanes[lane[i]];
+        if ((k === "" || kindOf(i) === k) && (w === "" || worker === Number(w)) &&
+            (r === "" || replica === Number(r)) && wanted.every(one => texts[i].includes(one))) found.push(i);
+      }
+    } while (end < COUNT && performance.now() - begun < PATIENCE);
+    matching = Int32Array.from(found);
+    at("slider").max = Math.max(0, matching.length - 1);
+    at("count").textContent = plural(matching.length, "event") + (end < COUNT ? " in the first " + grouped(end) : "") +
+      (matching.length < COUNT ? " of " + grouped(COUNT) : "");
+    const nearest = matching[Math.max(0, last(matching, current))];
+    if (nearest !== undefined && nearest !== current && (end > current || end === COUNT)) go(nearest);
+    else if (end === COUNT) show(); else showList();
+    if (end < COUNT) setTimeout(slice, 0);
+  })();
 }
 function stepTo(position) {
   if (matching.length) go(matching[Math.max(0, Math.min(matching.length - 1, position))]);
