@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -206,6 +207,44 @@ def rows_of_workers() -> None:
         strategy.run(lambda x: w.assign_add(x.sum()), (part,))
 
 
+def reducing(op: str, part: Callable[[Rows], object], count: int = 16, by_hand: bool = False) -> None:
+    """Trains by what it reduces outside replicas."""
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        w = refdist.Variable(0.0, name="w")
+    rows = refdist.data.Dataset.range(count).map(np.float32).batch(8)
+    for batch in strategy.experimental_distribute_dataset(rows):
+        parts = strategy.run(part, (batch,))
+        if by_hand:
+            total = sum(strategy.experimental_local_results(parts))
+        else:
+            total = strategy.reduce(op, parts, axis=None)  # reduces
+        w.assign_sub(total)  # writes
+
+
+def means_summed_outside() -> None:
+    reducing("SUM", lambda rows: rows.mean())
+
+
+def divided_twice_outside() -> None:
+    reducing("MEAN", lambda rows: rows.sum() / np.float32(8))
+
+
+def mean_of_means_outside() -> None:
+    reducing("MEAN", lambda rows: rows.mean(), count=11)
+
+
+def reduced_twice_outside() -> None:
+    reducing("SUM", lambda rows: reduced(rows.sum() / np.float32(8)))
+
+
+def statistic_outside() -> None:
+    reducing("MEAN", lambda rows: rows.std())
+
+
+OUTSIDE = [(means_summed_outside, "MEANS SUMMED"), (divided_twice_outside, "DIVIDED TWICE"),
+           (mean_of_means_outside, "MEAN OF MEANS"), (reduced_twice_outside, "REDUCED TWICE"),
+           (statistic_outside, "NOT KNOWN")]
 CAUSES = [
     (means_summed, "MEANS SUMMED"), (reduced_twice, "REDUCED TWICE"), (not_distributed, "NOT DISTRIBUTED"),
     (not_distributed_and_reduced_outside, "NOT DISTRIBUTED"), (constant_summed, "THE SAME SUMMED"),
@@ -239,6 +278,36 @@ def test_the_cause_and_the_line_are_named(program: Program, cause: str) -> None:
     assert report.status == 1 and not report.same and not report.failures
     if cause in ("GLOBAL RANDOM STATE", "SHARED GENERATOR", "ONE SEED", "RANDOM NUMBERS OF EACH REPLICA"):
         assert marked(program, "draws") in difference.why
+
+
+@pytest.mark.parametrize(("program", "cause"), OUTSIDE, ids=[program.__name__ for program, _ in OUTSIDE])
+def test_what_is_reduced_outside_replicas_explains_it_too(program: Program, cause: str) -> None:
+    report = refdist.compare(program, replicas=(1, 2), orders=0)
+    difference = first(report)
+    assert difference.cause == cause, str(report)
+    assert difference.line.endswith(marked(reducing, "writes"))
+    assert f"Strategy.reduce at {marked(reducing, 'reduces')} " in difference.why.replace(",", " ")
+    assert str(report).startswith("it does not train the same: 1 run of 3 differs\n")
+
+
+def test_a_number_that_is_only_printed_is_explained_by_what_was_reduced() -> None:
+    def program() -> None:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        rows = refdist.data.Dataset.range(8).map(np.float32).batch(8)
+        for batch in strategy.experimental_distribute_dataset(rows):
+            print("loss", float(strategy.reduce("SUM", strategy.run(lambda rows: rows.mean(), (batch,)), axis=None)))
+
+    difference = first(refdist.compare(program, replicas=(1, 2), orders=0))
+    assert (difference.cause, difference.name, difference.values) == (
+        "MEANS SUMMED", "printed", ("'loss 3.5'", "'loss 7.0'"))
+
+
+def test_of_what_a_program_reduces_itself_the_parts_are_said() -> None:
+    difference = first(refdist.compare(lambda: reducing("", lambda rows: rows.std() / 4, by_hand=True),
+                                       replicas=(1, 2), orders=0))
+    assert difference.cause == "NOT KNOWN"
+    assert re.search(r"; run at test_compare.py:\d+ returns 0.572\d+ on 1 and 0.279\d+ and 0.279\d+ on 2$",
+                     difference.why), difference.why
 
 
 def test_the_step_and_both_values_are_said() -> None:

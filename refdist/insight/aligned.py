@@ -293,13 +293,13 @@ def _only(point: Point, here: bool) -> Parting:
 
 
 class Meeting(NamedTuple):
-    """A rendezvous of all replicas.
+    """A rendezvous of all replicas, or a call that reduces or gathers outside of them.
 
     Attributes:
         call, op, line: what was called, and where.
-        step, run, at: of the replica that came first, and the id of its event.
+        step, run, at: of the replica that came first, or of the call outside, and the id of its event.
         contributed: summaries of what each replica contributed, by its number.
-        received: what the first of them got.
+        received: what the first of them got, or what the call outside has returned.
     """
 
     call: str
@@ -313,27 +313,58 @@ class Meeting(NamedTuple):
 
 
 def meetings(trial: Trial) -> list[Meeting]:
-    """The rendezvous of a run, in order, over all of its workers."""
+    """The rendezvous of a run, and what it reduces outside replicas, in order, over all of its workers."""
     found: dict[tuple[str, int], Meeting] = {}
-    numbers: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[int, object], int] = {}
     met: dict[int, tuple[str, int]] = {}
     counts: dict[int, int] = {}
+    runs: dict[int, Event] = {}
     for event in trial.events:
-        if event.kind == "meet" and event.replica is not None:
-            place = event.worker, event["rendezvous"]
+        if event.kind == "run":
+            runs[event.worker] = event
+        elif (event.kind == "meet" and event.replica is not None) or event.kind == "reduce":
+            place = event.worker, event["rendezvous"] if event.kind == "meet" else ("reduce", event.id)
             if place not in numbers:
                 numbers[place] = counts[event.worker] = counts.get(event.worker, 0) + 1
             key = event["call"], numbers[place]
             if key not in found:
                 found[key] = Meeting(event["call"], event["op"], (event["site"] or [""])[0], event.step, event.run,
                                      event.id, {}, [])
-            found[key].contributed[event.replica] = event["contributed"]
+            found[key].contributed.update(_of_each(event, runs.get(event.worker)))
             met[event.id] = key
-        elif event.kind == "receive" and event["of"] in met:
-            meeting = found[met[event["of"]]]
-            if not meeting.received:
-                meeting.received.extend(event["received"])
+        elif event.kind in ("receive", "return"):
+            key_of_it = met.get(event["of"] if event.kind == "receive" else event.parent)
+            if key_of_it is not None and not found[key_of_it].received:
+                found[key_of_it].received.extend(event["received" if event.kind == "receive" else "returned"])
     return list(found.values())
+
+
+def _of_each(event: Event, run: Event | None) -> dict[int, list[summaries.Summary]]:
+    """What each replica contributes to a call; outside replicas those of the last run."""
+    contributed = event["contributed"]
+    if event.replica is not None:
+        return {event.replica: contributed}
+    first, count = (0, 1) if run is None else (run["first"], run["replicas"])
+    if len(contributed) % count:
+        return {first: contributed}  # some of it is not a value for each replica
+    return {first + i: contributed[i::count] for i in range(count)}
+
+
+def returned(trial: Trial, until: int) -> tuple[str, dict[int, list[summaries.Summary]]]:
+    """The line of the last `run` of the first worker before an event, and what each replica has returned from it."""
+    line, replicas, found = "", set(), {}
+    for event in trial.events:
+        if event.id >= until:
+            break
+        if event.worker:
+            continue
+        if event.kind == "run":
+            line, replicas, found = (event["site"] or [""])[0], set(), {}
+        elif event.kind == "replica":
+            replicas.add(event.id)
+        elif event.kind == "return" and event.parent in replicas and event.replica is not None:
+            found[event.replica] = event["returned"]
+    return line, found
 
 
 def steps(trial: Trial) -> list[Event]:

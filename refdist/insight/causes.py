@@ -8,16 +8,18 @@ known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from refdist.insight import summaries
-from refdist.insight.aligned import Meeting, Parting, _flat, global_batch, meetings, steps, tolerance
+from refdist.insight.aligned import Meeting, Parting, _flat, global_batch, meetings, returned, steps, tolerance
 from refdist.insight.draws import GLOBAL
 from refdist.insight.trial import Trial
 
 _MOST_ROWS = 1_000_000
+# Calls whose result need not be the same on another number of replicas.
+_JOINING = ("merge_call", "gather", "all_gather", "Strategy.gather")
 
 
 class Cause(NamedTuple):
@@ -41,7 +43,8 @@ class Case:
         first, second: the runs; the second is that with more replicas, or in another order.
         parting: where.
         shaken: where runs of the same number of replicas part that differ in their order; None where they do not.
-        meeting: the first rendezvous that both came to and whose results differ, in each; None for none.
+        meeting: the first rendezvous, or reduction outside replicas, that both came to and whose results differ, in
+            each; None for none.
         aligned: whether, where there is none, the first came to each of the second.
     """
 
@@ -64,7 +67,7 @@ class Case:
             others = theirs.get(key, [])
             at = taken[key]
             taken[key] += 1
-            if two.step > self.parting.step or two.call in ("merge_call", "gather", "all_gather"):
+            if two.step > self.parting.step or two.call in _JOINING:
                 continue
             if at >= len(others):
                 self.aligned = False
@@ -183,22 +186,22 @@ def _scaled(case: Case) -> Cause | None:
         if alike:
             earlier = case.earlier(two)
             if earlier is not None:
+                other = "reduce with MEAN" if two.call == "Strategy.reduce" else "write aggregation=ONLY_FIRST_REPLICA"
                 return Cause("REDUCED TWICE", f"{where} gets {times}: what each replica contributes is already the "
                              f"result of {earlier.call} at {_short(earlier.line)}, the same on all, and is summed "
-                             "again",
-                             "Reduce once: leave the first reduction out, or write aggregation=ONLY_FIRST_REPLICA.")
+                             "again", f"Reduce once: leave the first reduction out, or {other}.")
             undistributed = _undistributed(case, f"{where} gets {times}")
             return undistributed or Cause("THE SAME SUMMED", f"{where} gets {times}: all replicas contribute the same "
                                           f"value, {_text(two)}", "Sum what differs between replicas; add what is the "
                                           "same on all after the reduction, or use MEAN.")
         return Cause("MEANS SUMMED", f"{where} gets {times}: each replica contributes a mean over its own rows, "
-                     f"{_parts(two)}, and the sum of {b} means is {b} means",
+                     f"{_parts(two.contributed)}, and the sum of {b} means is {b} means",
                      "Divide by the global batch (`nn.compute_average_loss(loss, global_batch_size=...)`), or reduce "
                      "with MEAN.")
     if _near([item / factor for item in x], y, _loosest(one, two)):
-        return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(two)} are sums over "
-                     "the rows of a replica, or are divided by the number of replicas already, and are divided once "
-                     "more",
+        return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(two.contributed)} are "
+                     "sums over the rows of a replica, or are divided by the number of replicas already, and are "
+                     "divided once more",
                      "Divide once: reduce with SUM what was divided by the global batch, or with MEAN what is a mean.")
     return None
 
@@ -220,8 +223,7 @@ def _means(case: Case) -> Cause | None:
         return None
     return Cause("MEAN OF MEANS", f"{two.call} at {_short(two.line)} takes the mean of what replicas contribute, and "
                  f"they have {', '.join(map(str, rows))} rows: the mean of their means is not the mean over all rows",
-                 "Sum over rows, all_reduce the sums and the numbers of rows with SUM, and divide; or drop the "
-                 "remainder.")
+                 "Sum over rows, reduce the sums and the numbers of rows with SUM, and divide; or drop the remainder.")
 
 
 def _changes(case: Case) -> Cause | None:
@@ -301,16 +303,22 @@ def _own_generator(case: Case) -> Cause | None:
 
 def _unknown(case: Case) -> Cause:
     if case.meeting is None:
-        return Cause("NOT KNOWN", "no collective call has another result before that", "Look at the line: what it "
-                     "writes depends on the number of replicas.")
+        told = "no collective call has another result before that"
+        sides = [returned(trial, point.at) for trial, point in zip((case.first, case.second), case.parting.points,
+                                                                   strict=True) if point is not None]
+        if len(sides) == 2 and all(parts for _, parts in sides):
+            here, there = (_parts(parts) for _, parts in sides)
+            told += (f"; run at {_short(sides[1][0])} returns {here} on {case.counts[0]} and {there} on "
+                     f"{case.counts[1]}")
+        return Cause("NOT KNOWN", told, "Look at the line: what it writes depends on the number of replicas.")
     one, two = case.meeting
     names = [event["variable"].removesuffix(":0") for event in case.second.events
              if event.kind == "variable" and event["synchronization"] == "ON_READ" and not event.worker]
     read = f", or reads its own copy of {names[0]}" if names else ""
     return Cause("NOT KNOWN", f"the first call with another result is {two.call} at {_short(two.line)}, which gets "
                  f"{_short_text(one.received)} on {case.counts[0]} and {_short_text(two.received)} on "
-                 f"{case.counts[1]}; replicas contribute {_parts(two)}. Something is computed from the rows of one "
-                 f"replica that is meant over all: a statistic of the batch, a norm, pairs of rows{read}",
+                 f"{case.counts[1]}; replicas contribute {_parts(two.contributed)}. Something is computed from the "
+                 f"rows of one replica that is meant over all: a statistic of the batch, a norm, pairs of rows{read}",
                  "Reduce what it is computed from before that.")
 
 
@@ -384,8 +392,8 @@ def _text(meeting: Meeting) -> str:
     return _short_text(meeting.contributed[min(meeting.contributed)])
 
 
-def _parts(meeting: Meeting) -> str:
-    parts = [_short_text(part) for _, part in sorted(meeting.contributed.items())]
+def _parts(of_replicas: Mapping[int, list[summaries.Summary]]) -> str:
+    parts = [_short_text(part) for _, part in sorted(of_replicas.items())]
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if 1 < len(parts) <= 4 else ", ".join(parts[:4])
 
 

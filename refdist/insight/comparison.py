@@ -116,8 +116,9 @@ class Comparison:
     def _head(self) -> str:
         """Whether it trains the same, in a sentence."""
         if self.differences:
-            parted = errors.counted(len(self.differences), "run")
-            return f"it does not train the same: {parted} of {len(self.runs)} differ"
+            parted = len(self.differences)
+            return (f"it does not train the same: {errors.counted(parted, 'run')} of {len(self.runs)} "
+                    f"differ{'s' * (parted == 1)}")
         if self.failures:
             return "it cannot be said whether it trains the same"
         return f"it trains the same in {errors.counted(len(self.runs), 'run')}: {self.compared:,} values are equal"

@@ -39,7 +39,8 @@ EVENTS = 300_000  # after so many events a run is stopped, as it would take minu
 _COPIED = 1 << 20  # bytes of a file that is copied
 _ENTRIES = 500  # files and folders that are copied or linked one by one
 _LEFT_OUT = ("__pycache__", "node_modules", ".")  # beginnings of the names of folders
-_RECORDED = {"program", "run", "replica", "meet", "receive", "variable", "write", "step", "print", "warning", "error"}
+_RECORDED = {"program", "run", "replica", "meet", "receive", "reduce", "return", "variable", "write", "step", "print",
+             "warning", "error"}
 _RECORDING, _OUTCOME, _WORK = "run.jsonl", "outcome.json", "work"
 Program = str | Callable[[], object]
 
