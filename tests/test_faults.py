@@ -115,6 +115,7 @@ ROWS = [
     Row("int-mpiexec", 130, (TOLD.format("SIGINT"),)),
     Row("term-launcher", 143, (TOLD.format("SIGTERM"),), (None, ())),
     Row("int-launcher", 130, (TOLD.format("SIGINT"),), (None, ())),
+    Row("hup-launcher", 129, (TOLD.format("SIGHUP"),), (None, ())),
 ]
 # Where the limit is what ends a wait; elsewhere it is longer than the test.
 AT_THE_LIMIT = ("ending stop", "stop everybody", "stop-supervisor", "stop-proxy", "stop-mpiexec")
@@ -560,6 +561,17 @@ def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path
     assert left_of(run) == []
 
 
+@pytest.mark.parametrize("ignored", [True, False])
+def test_what_nohup_has_started_does_not_end_with_its_terminal(ignored: bool) -> None:
+    program = ("import os, select, signal; from refdist.backends.mpi import processes; "
+               "woken = processes.woken_by(signal.SIGHUP); os.kill(os.getpid(), signal.SIGHUP); "
+               "print(bool(select.select([woken], [], [], 0)[0]))")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANG,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL))
+    assert (done.returncode, done.stdout) == (0, f"{not ignored}\n"), done.stderr
+
+
 INTERRUPTED = """
 import sys
 from refdist.backends.mpi import launch
@@ -571,7 +583,9 @@ sys.exit(launch.main(3, 0, []))
 
 
 @pytest.mark.skipif(is_openmpi(), reason="what OpenMPI's mpiexec returns is its own")
-def test_an_interrupt_of_mpiexec_before_supervisors_have_begun_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 15)])
+def test_mpiexec_that_is_told_to_end_before_supervisors_have_begun_is_named(number: signal.Signals, code: int,
+                                                                           tmp_path: Path) -> None:
     run, python = uuid.uuid4().hex, tmp_path / "python"
     python.write_text(f"#!/bin/sh\n: > '{tmp_path}'/started$PMI_RANK\nexec sleep 1000\n")
     python.chmod(0o755)
@@ -580,10 +594,10 @@ def test_an_interrupt_of_mpiexec_before_supervisors_have_begun_is_said(tmp_path:
         env={**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert becomes(lambda: len(list(tmp_path.glob("started*"))) == 3)
-    os.kill(processes.children(job.pid)[0], signal.SIGINT)
+    os.kill(processes.children(job.pid)[0], number)
     _, text = job.communicate(timeout=HANG)
-    line = "[launcher] mpiexec ended with exit status 2, as of SIGINT, before workers 0-2 had started\n"
-    assert (job.returncode, text.count("[launcher]"), line in text, left_of(run)) == (130, 1, True, []), text
+    line = f"[launcher] mpiexec ended with exit status {code}, as of {number.name}, before workers 0-2 had started\n"
+    assert (job.returncode, text.count("[launcher]"), line in text, left_of(run)) == (128 + number, 1, True, []), text
 
 
 WAS_KILLED = "the supervisor of one of workers 0-2 was killed when it started, and all workers have ended with it"
@@ -594,7 +608,8 @@ PROXY_DIED = "hydra_pmi_proxy (process 7) died"
 
 @pytest.mark.parametrize(("code", "proxy_s_end", "status", "line"), [
     *((code, seen, *said) for seen in ("", PROXY_DIED) for code, *said in [
-        (0, 0, ""), (9, 137, WAS_KILLED), (15, 137, WAS_KILLED),
+        (0, 0, ""), (9, 137, WAS_KILLED), (11, 137, WAS_KILLED),
+        (15, 143, "mpiexec ended with exit status 15, as of SIGTERM, before workers 0-2 had started"),
         (1, 1, "mpiexec ended with exit status 1 before workers 0-2 had started"),
         (2, 130, "mpiexec ended with exit status 2, as of SIGINT, before workers 0-2 had started")]),
     (255, PROXY_DIED, 137, f"{PROXY_DIED}, and all workers have ended with it")])

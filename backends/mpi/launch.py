@@ -342,12 +342,13 @@ class _Launch:
     def _lost(self, code: int) -> int:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
         missing = [task_of(rank, self._size) for rank in range(self._size) if rank not in self._seen]
-        if not self._is_of_signals(code) and self._has_ended_early(code, missing):
-            of_interrupt = code == signal.SIGINT  # also what MPICH's returns when all supervisors have died of it
-            self._cause = (f"mpiexec ended with exit status {code}{', as of SIGINT,' if of_interrupt else ''} "
+        # What MPICH's returns when it was told to end, and all supervisors have died of it.
+        told = signal.Signals(code).name if code in (signal.SIGINT, signal.SIGTERM) else ""
+        if (told or not self._is_of_signals(code)) and self._has_ended_early(code, missing):
+            self._cause = (f"mpiexec ended with exit status {code}{f', as of {told},' if told else ''} "
                            f"before {named(missing)} had started")
             write(prefixed("launcher", self._cause))
-            return 128 + code if of_interrupt else code
+            return 128 + code if told else code
         if self._is_of_signals(code) and missing and self._is_one_host():
             of = f"of {named(missing)}" if len(missing) == 1 else f"of one of {named(missing)}"
             if self._is_proxy or not self._cause:  # the proxy has ended because of it

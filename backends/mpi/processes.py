@@ -138,13 +138,17 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def woken_by(*numbers: int) -> socket.socket:
-    """From now on these signals only wake a poll: a socket that is readable when one has come, and has its number."""
+    """From now on these signals only wake a poll: a socket that is readable when one has come, and has its number.
+
+    SIGHUP stays ignored where it is, as nohup wants it.
+    """
     woken, waking = socket.socketpair()
     woken.setblocking(False)
     waking.setblocking(False)
     signal.set_wakeup_fd(waking.detach(), warn_on_full_buffer=False)
     for number in numbers:
-        signal.signal(number, lambda *_: None)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
     return woken
 
 

@@ -34,6 +34,7 @@ from refdist.workers.launcher import launched, prefixed, task_of
 
 _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
+_UCX_SIGNAL_VARIABLE = "UCX_DEBUG_SIGNO"  # at which it begins to print all that it does, and nothing ends: SIGHUP
 _supervisor: socket.socket | None = None
 _several_hosts = False
 _launched = False  # whether the supervisor has started this program
@@ -159,6 +160,7 @@ def limited_start(seconds: float) -> Iterator[None]:
 
     Another process does it: MPI holds the interpreter's lock while it starts, so no thread of this one would run.
     """
+    os.environ.setdefault(_UCX_SIGNAL_VARIABLE, "0")  # none: a terminal that is closed ends programs
     if _supervisor is not None:
         tell("starting", limit=seconds)
         answer = _answer(_ANSWER_SECONDS)

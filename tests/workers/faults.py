@@ -31,7 +31,7 @@ KILLS = {"kill": ("self", signal.SIGKILL), "segv": ("self", signal.SIGSEGV), "te
          "proxy": ("hydra_pmi_proxy", signal.SIGKILL), "mpiexec": ("mpiexec", signal.SIGKILL),
          "launcher": ("launcher", signal.SIGKILL), "term-mpiexec": ("mpiexec", signal.SIGTERM),
          "int-mpiexec": ("mpiexec", signal.SIGINT), "term-launcher": ("launcher", signal.SIGTERM),
-         "int-launcher": ("launcher", signal.SIGINT)}
+         "int-launcher": ("launcher", signal.SIGINT), "hup-launcher": ("launcher", signal.SIGHUP)}
 
 
 def above() -> dict[str, int]:
