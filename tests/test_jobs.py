@@ -14,6 +14,8 @@ from limits import HANG
 from test_faults import is_openmpi, left_of
 from test_workers import mpiexec
 
+from refdist.insight import layout, load
+
 pytest.importorskip("cloudpickle", reason="functions are sent by cloudpickle")
 pytestmark = pytest.mark.slow
 
@@ -42,6 +44,27 @@ def test_mpiexec_alone_starts_a_job_too(tmp_path: Path) -> None:
     done = mpiexec(4, PROGRAMS, "results", "joins", REFDIST_PS="1")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "results came through\njoins came through\n"
+
+
+@pytest.mark.parametrize("start", ["launch", "mpiexec"])
+def test_a_recording_has_the_functions_of_each_worker(start: str, tmp_path: Path) -> None:
+    record = {"REFDIST_RECORD": str(tmp_path / "a")}
+    done = launch(2, 1, PROGRAMS, "adds_and_raises", **record) if start == "launch" else mpiexec(
+        4, PROGRAMS, "adds_and_raises", REFDIST_PS="1", **record)
+    assert (done.returncode, done.stdout) == (0, "adds_and_raises came through\n"), done.stderr
+    recording = load(tmp_path / "a")
+    events = recording.events
+    tasks = {event.worker: f"{event['job']} {event['task']}" for event in events if event.kind == "process"}
+    scheduled = {event["scheduled"]: event["function"] for event in events if event.kind == "schedule"}
+    functions = [event for event in events if event.kind == "function"]
+    assert {event["scheduled"]: event["function"] for event in functions} == scheduled
+    assert sorted(scheduled.values()) == ["adds"] * 4 + ["raises"]
+    assert [tasks[event.worker] for event in functions] == [f"worker {event['task']}" for event in functions]
+    inside = {kind: [event.parent for event in events if event.kind == kind] for kind in ("return", "error")}
+    assert inside == {"return": [event.id for event in functions if event["function"] == "adds"],
+                      "error": [event.id for event in functions if event["function"] == "raises"]}
+    lanes = layout.lanes_of(layout.lane_of_each(events))
+    assert layout.names_of(lanes, events) == ["chief", "worker 0", "worker 1"]
 
 
 # What the program does, the exit status of the job, and what is printed.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from refdist import errors, nest
+from refdist import errors, journal, nest
 from refdist.array.convert import HoldsArray, copied, is_array, to_array
 from refdist.coordinator.strands import Turn
 from refdist.core import context_stack, inherited
@@ -98,6 +98,30 @@ class Fault:
 
     def __str__(self) -> str:
         return "{} {}".format(*self.task)
+
+
+def name_of(fn: Callable[..., object]) -> str:
+    """The name of a function, for messages and recordings."""
+    name: str = getattr(fn, "__name__", type(fn).__name__)
+    return name
+
+
+def carried_out(call: Callable[[], object], name: str, number: int, task: int) -> Any:
+    """What a function has returned on a worker, as what is kept of it; recordings have it as one event.
+
+    Args:
+        call: calls it.
+        name, number: its name, and its number among those of the coordinator.
+        task: the worker's number.
+
+    Raises:
+        What the function raises.
+    """
+    with journal.span("function", function=name, scheduled=number, task=task):
+        value = settled(call())
+        if journal.recording.value is not None:
+            journal.recording.value.write("return", returned=value)
+    return value
 
 
 def settled(result: object) -> Any:

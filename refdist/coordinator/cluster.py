@@ -20,10 +20,10 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 
-from refdist import errors, journal, nest
+from refdist import errors, nest
 from refdist.coordinator import strands
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, current, disturbed
-from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stopped, Worker, settled
+from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stopped, Worker, carried_out
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
 from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
@@ -247,17 +247,9 @@ class Cluster(Functions):
         worker = closure.worker
         assert worker is not None and callable(closure.call)
         _mine.closure, here.worker = closure, worker.number
-        call, number = closure.call, worker.number
-
-        def carried_out() -> object:
-            with journal.span("function", function=closure.name, scheduled=closure.number, task=number):
-                value = settled(call(number))
-                if journal.recording.value is not None:
-                    journal.recording.value.write("return", returned=value)
-            return value
-
+        call, number = functools.partial(closure.call, worker.number), worker.number
         try:
-            value = closure.snapshot.call(carried_out)
+            value = closure.snapshot.call(carried_out, call, closure.name, closure.number, number)
             if not closure.fate:
                 closure.finish(value, None)
         except Stopped:

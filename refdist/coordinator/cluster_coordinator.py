@@ -11,7 +11,7 @@ from typing import Any
 
 from refdist import errors, journal, nest
 from refdist.coordinator.choices import disturbed
-from refdist.coordinator.closures import Closure
+from refdist.coordinator.closures import Closure, name_of
 from refdist.coordinator.cluster import Cluster
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.processes import Processes
@@ -109,7 +109,7 @@ class ClusterCoordinator:
         call = cluster.bound(fn, *call_arguments(() if args is None else args, kwargs, attempted))
         frame = self._strategy.extended._scope_frame(context_stack.frame())
         site = call_site.of(sys._getframe(1))
-        closure = Closure(call, getattr(fn, "__name__", type(fn).__name__), frame, site[0] if site else None)
+        closure = Closure(call, name_of(fn), frame, site[0] if site else None)
         with cluster.lock:
             cluster.check(attempted)
             if len(cluster.queue) >= QUEUE_LIMIT:

@@ -133,7 +133,7 @@ class Processes(Functions):
             known = self._outgoing.definitions
             worker.sent += 1
             try:
-                worker.work.send(pickle.dumps((worker.sent, known[worker.defined:], closure.call)))
+                worker.work.send(pickle.dumps((worker.sent, known[worker.defined:], closure.number, closure.call)))
             except Gone as gone:
                 self._lose(worker, gone)
             worker.defined = len(known)

@@ -10,6 +10,7 @@ Both are lost without an end of the job (`Peers.spare`).
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import pickle
@@ -22,7 +23,7 @@ from typing import NoReturn
 from refdist.cluster_resolver import server
 from refdist.cluster_resolver.base import SimpleClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
-from refdist.coordinator.closures import Stopped, settled
+from refdist.coordinator.closures import Stopped, carried_out, name_of
 from refdist.coordinator.parcels import Incoming, by_value
 from refdist.coordinator.processes import DONE, FAILED, STOPPED
 from refdist.core import context_stack, inherited, tracebacks
@@ -87,23 +88,24 @@ class _Worker:
         here.worker = self._job.task.number
         while True:
             try:
-                self._function, definitions, call = pickle.loads(self._channel.receive())
+                self._function, definitions, number, call = pickle.loads(self._channel.receive())
                 self._incoming.define(definitions)
-                self._channel.send(self._carried_out(call))
+                self._channel.send(self._carried_out(number, call))
             except Gone:
                 return
 
-    def _carried_out(self, call: bytes) -> bytes:
+    def _carried_out(self, number: int, call: bytes) -> bytes:
         try:
-            return self._snapshot.call(self._result, call)
+            return self._snapshot.call(self._result, number, call)
         except Stopped:
             return _packed((STOPPED, None))
         except BaseException as error:
             return _packed((FAILED, _sendable(error, self._job.task)))
 
-    def _result(self, call: bytes) -> bytes:
+    def _result(self, number: int, call: bytes) -> bytes:
         fn, args, kwargs = self._incoming.unpacked(call)
-        return _packed((DONE, settled(fn(*args, **kwargs))))
+        call_it = functools.partial(fn, *args, **kwargs)
+        return _packed((DONE, carried_out(call_it, name_of(fn), number, self._job.task.number)))
 
     def _pause(self, access: Access) -> None:
         if self._function <= self._stopped:

@@ -41,12 +41,13 @@ def lane_of_each(events: Sequence[Event]) -> list[Lane]:
     """The lane of each event; `events[i].id` is i."""
     tasks, strategies = [-1] * len(events), [0] * len(events)
     known: dict[tuple[int, int], dict[tuple[object, ...], int]] = defaultdict(dict)
+    named = {event.worker for event in events if event.kind == "process"}  # each is one task, with a lane of its own
     lanes = []
     for event in events:
         i, parent = event.id, event.parent
         if parent is not None:
             tasks[i], strategies[i] = tasks[parent], strategies[parent]
-        if event.kind == "function":
+        if event.kind == "function" and event.worker not in named:
             tasks[i] = event["task"]
         elif event.kind == "run":
             here = known[event.worker, tasks[i]]

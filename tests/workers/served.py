@@ -336,6 +336,25 @@ def stops(strategy: Any, c: Any) -> None:
     c.schedule(lambda: 1).fetch()
 
 
+def adds_and_raises(strategy: Any, c: Any) -> None:
+    """Four functions, and one that raises."""
+    with strategy.scope():
+        v = refdist.Variable(0.0)
+
+    def adds() -> Any:
+        return v.assign_add(1.0)
+
+    def raises() -> None:
+        raise KeyError("mine")
+
+    for _ in range(4):
+        c.schedule(adds)
+    c.join()
+    c.schedule(raises)
+    with contextlib.suppress(KeyError):
+        c.join()
+
+
 def joins(strategy: Any, c: Any) -> None:
     """The other tasks have come here by `Server.join`, see `start`."""
 
