@@ -57,6 +57,12 @@ def test_bad_arguments() -> None:
         strategy(partitioner=17)
 
 
+def test_it_says_how_many_workers_and_servers_it_has() -> None:
+    assert repr(strategy(3, 1)) == (
+        "<ParameterServerStrategy: one replica on each of 3 workers, 1 parameter server, CPU:0>")
+    assert "one replica on each of 1 worker, 2 parameter servers" in strategy(1)._repr_html_()
+
+
 @pytest.mark.parametrize("task", [{}, {"type": "chief", "index": 0}, {"type": "worker", "index": 1}])
 def test_the_cluster_of_tf_config(monkeypatch: pytest.MonkeyPatch, task: Any) -> None:
     jobs = cluster(2, 3, chief=["c:1"], evaluator=["e:1"])

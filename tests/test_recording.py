@@ -225,6 +225,8 @@ def test_lines_of_a_program_that_is_a_text_are_kept_and_those_of_one_that_starts
     launcher = str(Path(pytest.__file__).parent / "main.py")
     assert places_of(("<string>:3", "<string>:1")) == ["<string>:3", "<string>:1"]
     assert places_of(("program.py:3", f"{launcher}:7", "<string>:8", "<string>:1")) == ["program.py:3"]
+    command = str(Path(refdist.__file__).parent / "__main__.py")
+    assert places_of(("program.py:3", "<frozen runpy>:88", f"{command}:115", "<frozen runpy>:198")) == ["program.py:3"]
 
 
 def test_an_array_that_is_written_to_later_was_recorded_before() -> None:

@@ -91,6 +91,8 @@ def test_on_another_number_of_replicas_the_first_value_that_differs_is_named(tmp
     assert difference is not None and difference.mine is not None and difference.theirs is not None
     assert (difference.mine.kind, difference.mine.step, difference.fields) == ("receive", 1, ("received",))
     assert (difference.mine["received"][0]["items"], difference.theirs["received"][0]["items"]) == (6.0, 3.0)
+    # Of an answer the call is said.
+    assert "this: receive of all_reduce (" in str(difference) and str(difference).count("a.py:4)") == 2
 
 
 def test_a_recording_that_ends_earlier_differs() -> None:

@@ -334,6 +334,9 @@ def test_processes_that_were_recorded_are_shown_together(shown, tmp_path: Path, 
     order = layout.in_order(recording.events, layout.slots_of(recording.events))
     go(browser, [event.id for event in order].index(meets[-1].id))
     assert len(texts(browser, "#call tbody tr")) == 2, "both workers"
+    if killed:
+        browser.value("document.querySelector('#findings button').click()")
+        assert texts(browser, "#call tbody tr")[-1].startswith("worker 1never arrives")
 
 
 def test_a_recording_of_nothing_is_a_page(shown) -> None:

@@ -44,6 +44,33 @@ def test_a_loss_is_in_the_recording_from_the_replicas_to_the_printed_number() ->
     assert "replica 1 returned from" in first.text and "test_recording_story.py" in first.text and first.wrong
 
 
+@pytest.mark.parametrize(("parts", "told", "wrong"), [
+    ([1.0, np.inf], "in what replica 1 contributed to all_reduce at test_recording_story.py:", False),
+    ([60000.0, 60000.0], "whose sum is beyond the largest float16", True)])
+@pytest.mark.filterwarnings("ignore")
+def test_the_first_infinity_stands_out(parts: list[float], told: str, wrong: bool) -> None:
+    strategy = mirrored(2)
+    with refdist.record() as recording:
+        strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float16(parts[number()])))
+    [first] = recording.findings
+    assert first.text.startswith("The first infinity: ") and told in first.text and first.wrong == wrong
+    with refdist.record() as outside:
+        strategy.reduce("SUM", strategy.run(lambda: np.float16(parts[number()])), axis=None)
+    [first] = outside.findings
+    assert told.partition("replica 1")[0] in first.text or not wrong
+
+
+def test_a_summary_counts_what_is_reduced_outside_and_what_a_coordinator_does() -> None:
+    strategy = mirrored(2)
+    with refdist.record() as recording:
+        for _ in range(3):
+            strategy.reduce("SUM", strategy.run(lambda: np.float32(1)), axis=None)
+    assert recording.summary().kinds == [("Strategy.reduce", 3, 24)]
+    assert recording.summary().lines[0].what.startswith(__file__)
+    counts = coordinator().summary().counts
+    assert (counts["workers"], counts["scheduled functions"], counts["begun functions"]) == (2, 2, 2)
+
+
 def test_every_reduction_outside_replicas_is_told() -> None:
     strategy = mirrored(2)
     value = strategy.run(lambda: np.full(2, number(), np.float32))

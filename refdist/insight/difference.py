@@ -40,6 +40,7 @@ class Difference(NamedTuple):
         mine, theirs: the event in each; None where a recording has ended.
         fields: the names of what differs.
         tasks: which task of the cluster each worker is.
+        causes: the event that each belongs to, as an answer to its call; None for none.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Difference(NamedTuple):
     theirs: Event | None
     fields: tuple[str, ...]
     tasks: Mapping[int, Task] = MappingProxyType({})
+    causes: tuple[Event | None, Event | None] = (None, None)
 
     def __str__(self) -> str:
         heads, *rows = self._sides()
@@ -67,20 +69,22 @@ class Difference(NamedTuple):
     def _sides(self) -> list[tuple[str, ...]]:
         """Both sides as the rows of a table, below their names; one side where a recording has ended."""
         if self.mine is None or self.theirs is None:
-            return [("event",), (self._shown(self.mine or self.theirs),)]
+            return [("event",), (self._shown(self.mine or self.theirs, self.causes[self.mine is None]),)]
         both = self.mine, self.theirs
         fields = [field for field in self.fields if field != "kind"]
-        return [("", "this", "other"), ("event", *map(self._shown, both)),
+        return [("", "this", "other"), ("event", *map(self._shown, both, self.causes)),
                 *((field, *(_told(event.fields.get(field, "")) for event in both)) for field in fields)]
 
     def _repr_html_(self) -> str:
         return drawing(self)
 
-    def _shown(self, event: Event | None) -> str:
+    def _shown(self, event: Event | None, cause: Event | None) -> str:
         assert event is not None
         where = str(self.tasks[event.worker]) + ("" if event.replica is None else f", replica {event.replica}")
-        what = event.fields.get("call") or event.fields.get("variable") or event.fields.get("text") or ""
-        line = (event.fields.get("site") or [""])[0]
+        of = event if cause is None else cause
+        what = next(filter(None, map(of.fields.get, ("call", "variable", "text", "function"))), "")
+        what = f"of {what}" if cause is not None and what else what
+        line = (of.fields.get("site") or [""])[0]
         return " ".join(part for part in (event.kind, what, f"({line})" if line else "", f"on {where}, run {event.run}")
                         if part)
 
@@ -95,7 +99,16 @@ def difference(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | N
         found = [_first(ours.get(lane, []), others.get(lane, [])) for lane in {**ours, **others}]
         first = min(filter(None, found), key=lambda one: (one.mine or one.theirs).id,  # type: ignore[union-attr]
                     default=None)
-    return first and first._replace(tasks=tasks_of([*mine, *theirs]))
+    return first and first._replace(tasks=tasks_of([*mine, *theirs]),
+                                    causes=(_cause(first.mine, mine), _cause(first.theirs, theirs)))
+
+
+def _cause(event: Event | None, events: Sequence[Event]) -> Event | None:
+    # The call that an event is the answer to, or what has ended or returned.
+    if event is None or event.kind not in ("receive", "return", "end"):
+        return None
+    number = event.parent if event.kind == "return" else event["of"]
+    return None if number is None else events[number]
 
 
 def _replicas(events: Sequence[Event]) -> dict[int, int]:

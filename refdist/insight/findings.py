@@ -1,8 +1,8 @@
 """What stands out in a recording: where to look first.
 
 An error says what was noticed, which is often later than where it went wrong.  So these are found from the events
-alone: the rendezvous that was not carried out and who is where instead, the first NaN, rows that a replica does not
-get, and a lane that ends in the middle of something.
+alone: the rendezvous that was not carried out and who is where instead, the first NaN, the first infinity that is
+summed or comes of a sum, rows that a replica does not get, and a lane that ends in the middle of something.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def findings(events: Sequence[Event]) -> list[Finding]:
     """What stands out, in the order in which it is shown."""
     events = in_order(events, slots_of(events))
     position = {event.id: i for i, event in enumerate(events)}
-    found = [one for look in (_rendezvous, _exchanges, _errors, _warnings, _not_numbers, _without_rows, _unfinished)
+    found = [one for look in (_rendezvous, _exchanges, _errors, _warnings, _not_numbers, _infinities,
+                                _without_rows, _unfinished)
              for one in look(events)]
     return sorted(found, key=lambda one: (position[one.event], not one.wrong))
 
@@ -167,6 +168,37 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
     who = _lanes(having, tasks_of(events))
     yield Finding(first.id, True, f"The first NaN: {count} in what {who} {_NANS[first.kind]} {name} at "
                                   f"{place_name(origin)}{_index(first)}{_rows(events, first)}{rest[min(others, 2)]}")
+
+
+def _infinities(events: Sequence[Event]) -> Iterator[Finding]:
+    if any(event.kind == "warning" and event["text"].startswith("[RD42]") for event in events):
+        return  # which says as much
+    by_id = {event.id: event for event in events}
+    for event in events:
+        call = event
+        if event.kind == "receive":
+            call = by_id[event["of"]]
+        elif event.kind == "return" and event.parent is not None:
+            call = by_id[event.parent]
+        if not call.fields.get("op"):
+            continue
+        where = f"{call['call']} at {place_name(call)}"
+        if call is event and any(map(_infinite, event["contributed"])):
+            same = [one for one in events if one.kind == event.kind == "meet" and place_of(one) == place_of(event)]
+            having = [one for one in same if any(map(_infinite, one["contributed"]))] or [event]
+            who = _lanes(having, tasks_of(events))
+            yield Finding(event.id, False, f"The first infinity: in what {who} contributed to {where}")
+            return
+        results = [] if call is event else event["received" if event.kind == "receive" else "returned"]
+        dtype = next((one["dtype"] for one in results if _infinite(one)), None)
+        if dtype is not None:
+            yield Finding(event.id, True, f"The first infinity: {where} makes it of finite parts, whose sum is beyond "
+                                          f"the largest {dtype}")
+            return
+
+
+def _infinite(summary: Mapping[str, object]) -> bool:
+    return summary["min"] == "-Infinity" or summary["max"] == "Infinity"
 
 
 def _index(event: Event) -> str:

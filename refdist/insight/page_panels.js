@@ -117,9 +117,16 @@ function showCall() {
       : "on its way", here ? several(get(i, "contributed")) : "",
       found.exchange ? "" : got !== undefined && got <= current ? several(get(got, "received")) : "–"]};
   });
-  if (!found.exchange) rows.push(...absent(found));
+  rows.push(...(found.exchange ? absentWorkers(found) : absent(found)));
   fill(at("call").querySelector("table"), ["who", unlike ? "what and where (not alike)" : "what and where", "contributed",
     found.exchange ? "" : "got"], rows);
+}
+/** The workers that did not come to an exchange. */
+function absentWorkers(found) {
+  if (!found.bad) return [];
+  const here = new Set(found.members.map(i => lanes[lane[i]][WORKER]));
+  return lanes.flatMap(([worker, replica], n) => replica !== null || here.has(worker) || here.add(worker) && false ? []
+    : [{bad: true, cells: [tasksOf([n]), "never arrives", "–", ""]}]);
 }
 /** The replicas of the run that did not come to a rendezvous. */
 function absent(found) {

@@ -26,7 +26,7 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
-from refdist import journal
+from refdist import journal, notebook
 from refdist.coordinator.closures import Stopped
 from refdist.core import call_site, context_stack, devices
 from refdist.core.lockstep import ReplicaStopped
@@ -35,7 +35,9 @@ from refdist.insight import summaries
 from refdist.insight.events import ARRAYS, KINDS, Told
 
 Site = call_site.Site
-_INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+# Where what starts programs is: Python, what was installed, and refdist's own commands, which may be in a checkout.
+_INSTALLED = (*(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+              f"{os.path.dirname(notebook.__file__)}{os.sep}")
 
 
 # Where an event belongs: worker, replica, device, run, step and parent.  The events of a replica have one object in

@@ -14,7 +14,7 @@ _LINES = 12
 
 
 class Calls(NamedTuple):
-    """Collective calls of one kind, or at one line.
+    """Collective calls of one kind, or at one line; those that reduce outside replicas are there, too.
 
     Attributes:
         what: the kind, or the line and the kind.
@@ -47,7 +47,8 @@ class Summary(NamedTuple):
     """What `Recording.summary` returns; `print` shows it as tables.
 
     Attributes:
-        counts: how many workers, replicas, runs, steps, rows, variables, writes, warnings and errors there were.
+        counts: how many workers, replicas, runs, steps, rows, variables, writes, warnings and errors there were; where
+            a coordinator scheduled functions how many, too, and how often one began.
         kinds: the collective calls by kind, those with most bytes first.
         lines: the same by line.
         transferred: how many bytes moved from device to device.
@@ -83,12 +84,16 @@ def summary_of(events: Sequence[Event]) -> Summary:
     """The summary of the events of a recording."""
     found = Counter(event.kind for event in events)
     replicas = {(event.worker, event.replica) for event in events if event.replica is not None}
-    workers = sum(task.type == WORKER for task in tasks_of(events).values())
-    counts = {"workers": workers, "replicas": len(replicas), "runs": found["run"], "steps": found["step"],
+    functions = [event for event in events if event.kind == "function"]
+    workers = max(len({event["task"] for event in functions}),  # which a coordinator may have in its own process
+                  sum(task.type == WORKER for task in tasks_of(events).values()))
+    scheduled = {"scheduled functions": found["schedule"], "begun functions": len(functions)}
+    counts = {"workers": workers, **(scheduled if found["schedule"] else {}), "replicas": len(replicas),
+              "runs": found["run"], "steps": found["step"],
               "rows": sum(sum(event["counts"]) for event in events if event.kind == "step"),
               "variables": found["variable"], "writes": found["write"], "warnings": found["warning"],
               "errors": found["error"]}
-    met = [event for event in events if event.kind == "meet"]
+    met = [event for event in events if event.kind in ("meet", "reduce")]
     return Summary(
         counts, _calls((event, event["call"].partition(" of ")[0]) for event in met),
         _calls((event, f"{event['site'][0] if event['site'] else ''} {event['call']}") for event in met),
@@ -99,7 +104,9 @@ def _calls(named: Iterable[tuple[Event, str]]) -> list[Calls]:
     places: dict[str, set[tuple[int, int]]] = {}
     nbytes: Counter[str] = Counter()
     for event, name in named:
-        places.setdefault(name, set()).add((event.worker, event["rendezvous"]))
+        # A reduction outside replicas is one event on each worker.
+        number = event["rendezvous"] if event.kind == "meet" else -event.id
+        places.setdefault(name, set()).add((event.worker, number))
         nbytes[name] += event["bytes"]
     found = [Calls(name, len(places[name]), nbytes[name]) for name in places]
     return sorted(found, key=lambda one: (-one.nbytes, -one.rendezvous, one.what))

@@ -127,7 +127,11 @@ class Strategy(OneOfAKind):
     def __repr__(self) -> str:
         layout = self._extended.layout
         names = notebook.shortened([(devices.short(name),) for name in layout.devices])
-        return f"<{type(self).__name__}: {layout}, {', '.join(name for name, *_ in names)}>"
+        return f"<{type(self).__name__}: {self._size()}, {', '.join(name for name, *_ in names)}>"
+
+    def _size(self) -> str:
+        """On how many replicas and tasks it runs, in words."""
+        return str(self._extended.layout)
 
     def _repr_html_(self) -> str:
         return notebook.drawing(self)

@@ -100,6 +100,11 @@ class ParameterServerStrategy(Strategy):
         raise errors.error("RD10", "copy.deepcopy of a ParameterServerStrategy", "the copy would be another strategy "
                            "with the original's variables", "Make another one from its cluster resolver.")
 
+    def _size(self) -> str:
+        counts = [errors.counted(len(self._cluster_resolver.cluster_spec().as_dict().get(job, ())), noun)
+                  for job, noun in (("worker", "worker"), ("ps", "parameter server"))]
+        return f"one replica on each of {counts[0]}, {counts[1]}"
+
     @property
     def cluster_resolver(self) -> ClusterResolver:
         """What says which tasks there are."""
