@@ -333,9 +333,9 @@ def meetings(trial: Trial) -> list[Meeting]:
             found[key].contributed.update(_of_each(event, runs.get(event.worker)))
             met[event.id] = key
         elif event.kind in ("receive", "return"):
-            key_of_it = met.get(event["of"] if event.kind == "receive" else event.parent)
-            if key_of_it is not None and not found[key_of_it].received:
-                found[key_of_it].received.extend(event["received" if event.kind == "receive" else "returned"])
+            call = event["of"] if event.kind == "receive" else event.parent
+            if call in met and not found[met[call]].received:
+                found[met[call]].received.extend(event["received" if event.kind == "receive" else "returned"])
     return list(found.values())
 
 
@@ -352,7 +352,9 @@ def _of_each(event: Event, run: Event | None) -> dict[int, list[summaries.Summar
 
 def returned(trial: Trial, until: int) -> tuple[str, dict[int, list[summaries.Summary]]]:
     """The line of the last `run` of the first worker before an event, and what each replica has returned from it."""
-    line, replicas, found = "", set(), {}
+    line = ""
+    replicas: set[int] = set()
+    found: dict[int, list[summaries.Summary]] = {}
     for event in trial.events:
         if event.id >= until:
             break
