@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import re
@@ -127,6 +128,72 @@ def test_a_wrong_step_is_told_as_a_factor() -> None:
     [verdict] = verdicts.judge(clauses.chosen(["clip-by-value"]), todo, results)
     assert verdict.message == ("on 2 replicas: dense/kernel[0, 0] is 0, and 0.5 is right: it moved 0 times what is "
                                "right")
+
+
+PAGE_OF_A_TRAINER = {"what": "rows are repeated", "page": "https://example.org/sampler"}
+
+
+def verdict_on(clause: str, *results: runner.Result) -> verdicts.Verdict:
+    """The verdict on a clause of as many jobs."""
+    todo = [job for job in clauses.jobs() if job["clause"] == clause]
+    numbered = {job["id"]: result for job, result in zip(todo, results, strict=True)}
+    [verdict] = verdicts.judge(clauses.chosen([clause]), todo, numbered)
+    return verdict
+
+
+def answers(trainer: type[wrong_trainers.Trainer], clause: str, **fields: Any) -> list[runner.Result]:
+    """What a trainer answers to the jobs of a clause, and more."""
+    results = [trainer(job, {}).answer() for job in clauses.jobs() if job["clause"] == clause]
+    return [dataclasses.replace(result, **fields) for result in results]
+
+
+def test_what_a_page_of_the_trainer_says_is_documented_and_not_wrong() -> None:
+    results = answers(wrong_trainers.RepeatsTheFirstRows, "rows-once", declared=PAGE_OF_A_TRAINER)
+    verdict = verdict_on("rows-once", *results)
+    assert verdict.outcome == "documented" and PAGE_OF_A_TRAINER["page"] in verdict.message
+    assert verdicts.exit_status([verdict]) == 0
+
+
+def test_a_page_that_says_what_is_not_so_is_stale() -> None:
+    verdict = verdict_on("rows-once", *answers(wrong_trainers.Trainer, "rows-once", declared=PAGE_OF_A_TRAINER))
+    assert verdict.outcome == "stale" and verdicts.exit_status([verdict]) == 1
+
+
+def test_a_caveat_without_a_page_cannot_be_judged() -> None:
+    results = answers(wrong_trainers.RepeatsTheFirstRows, "rows-once", declared={"what": "rows are repeated"})
+    assert verdict_on("rows-once", *results).outcome == "errored"
+
+
+def test_a_clause_is_judged_by_the_jobs_that_a_trainer_can_do() -> None:
+    first, *_ = answers(wrong_trainers.Trainer, "same-loss")
+    unsupported = runner.Result(unsupported="only 1 replica")
+    verdict = verdict_on("same-loss", first, unsupported, unsupported)
+    assert (verdict.outcome, verdict.message) == ("right", "1 of 3 jobs; only 1 replica")
+    verdict = verdict_on("same-loss", *[unsupported] * 3)
+    assert verdict.outcome == "unsupported" and verdicts.exit_status([verdict]) == 5
+
+
+def test_a_failure_that_is_not_supported_is_not_right() -> None:
+    trained, _ = answers(wrong_trainers.Trainer, "death-ends-all")
+    assert verdict_on("death-ends-all", trained, runner.Result(unsupported="no")).outcome == "unsupported"
+
+
+@pytest.mark.parametrize(("clause", "outcome"), [("empty-part", "WRONG"), ("clip-by-value", "errored")])
+def test_silence_is_wrong_where_a_clause_says_so(clause: str, outcome: str) -> None:
+    assert verdict_on(clause, runner.Result(broken="no answer within 60 s", silent=True)).outcome == outcome
+
+
+@pytest.mark.parametrize(("whole", "said"), [
+    ({}, "the weights are not in the answer"), ({"weights": {}}, "have no 'dense/kernel'"),
+    ({"weights": {"dense/kernel": 1.0}}, "have the shape ()"), ({"weights": {"dense/kernel": "much"}}, "not numbers")])
+def test_an_answer_that_lacks_something_is_errored_and_says_what(whole: Any, said: str) -> None:
+    verdict = verdict_on("clip-by-value", runner.Result(whole=whole))
+    assert verdict.outcome == "errored" and said in verdict.message
+
+
+@pytest.mark.parametrize("value", ["nan", float("inf")])
+def test_a_weight_that_is_not_finite_is_wrong(value: Any) -> None:
+    assert verdict_on("clip-by-value", runner.Result(whole={"weights": {"dense/kernel": [[value]]}})).outcome == "WRONG"
 
 
 # What is expected, computed three ways: by hand, by differences, and by a strategy of refdist
