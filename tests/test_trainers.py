@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import doctest
 import importlib
 import json
 import re
@@ -20,7 +21,7 @@ from schemas import fault
 import refdist
 import refdist.conformance
 from refdist.conformance.__main__ import main
-from refdist.conformance.trainers import clauses, jobs, reference, runner, verdicts
+from refdist.conformance.trainers import checks, clauses, jobs, reference, runner, sources, verdicts
 
 TESTEES = Path(refdist.conformance.__file__).parent / "trainers" / "testees"
 
@@ -193,7 +194,8 @@ def test_an_answer_that_lacks_something_is_errored_and_says_what(whole: Any, sai
 
 @pytest.mark.parametrize("value", ["nan", float("inf")])
 def test_a_weight_that_is_not_finite_is_wrong(value: Any) -> None:
-    assert verdict_on("clip-by-value", runner.Result(whole={"weights": {"dense/kernel": [[value]]}})).outcome == "WRONG"
+    verdict = verdict_on("clip-by-value", runner.Result(whole={"weights": {"dense/kernel": [[value]]}}))
+    assert verdict.outcome == "WRONG" and verdict.message.endswith(f"is {value}, and 0.5 is right")
 
 
 # What is expected, computed three ways: by hand, by differences, and by a strategy of refdist
@@ -263,6 +265,12 @@ def test_refdist_computes_what_is_expected(
         results[answer["id"]].take(answer)
     judged = verdicts.judge(survived, todo, results)
     assert [verdict for verdict in judged if verdict.outcome != "right"] == []
+
+
+@pytest.mark.parametrize("module", [checks, jobs, runner, sources], ids=lambda module: module.__name__)
+def test_examples_of_docstrings_run(module: Any) -> None:
+    failed, attempted = doctest.testmod(module)
+    assert attempted and not failed
 
 
 # The files

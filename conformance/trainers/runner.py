@@ -122,7 +122,7 @@ def in_folder(job: Job, folder: str) -> Job:
 def answers(line: bytes) -> Iterator[dict[str, Any]]:
     """The answer that a printed line is, if it is one: a JSON object with the number of a job.
 
-    >>> list(answers(b'50 % \\\\r{"id": 7, "done": true}')), list(answers(b"{'loss': 0.5}"))
+    >>> list(answers(b'50 % \\r{"id": 7, "done": true}')), list(answers(b"{'loss': 0.5}"))
     ([{'id': 7, 'done': True}], [])
     """
     text = line.decode(errors="replace").strip().rpartition("\r")[2]
