@@ -178,6 +178,38 @@ def test_a_tensor_of_a_variable_that_was_written_in_place_is_an_error() -> None:
         assert numbers(weight) == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("writer", [0, 1])
+def test_a_replica_that_writes_a_tensor_in_place_is_told_by_the_next_read(writer: int) -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        weight = keras.Variable([1.0, 2.0])
+
+    def step() -> None:
+        weight.value.sum()
+        if refdist.get_replica_context().replica_id_in_sync_group == writer:
+            with torch.no_grad():
+                weight.value.add_(1.0)
+        weight.value.sum()
+    with pytest.raises(errors.UnsupportedError, match=r"RD20.*in place.*assign"):
+        strategy.run(step)
+
+
+def test_a_step_reads_what_code_outside_replicas_may_write_into() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        weight, adam = keras.Variable([1.0, 2.0]), keras.optimizers.Adam(0.5)
+        adam.build([weight])
+    strategy.run(lambda: adam.apply([torch.ones(2)], [weight]))
+    slot = adam.variables[2]
+    before = numbers(slot)
+    with strategy.scope(), torch.no_grad():
+        slot.value.add_(1.0)
+    strategy.run(lambda: adam.apply([torch.zeros(2)], [weight]))
+    with pytest.raises(errors.UnsupportedError, match="RD20.*in place"):
+        numbers(slot)
+    assert numbers(slot) == pytest.approx([0.9 * number for number in before])
+
+
 def test_what_was_made_outside_the_scope_is_not_written_in_replicas() -> None:
     metric = keras.metrics.Mean()
     strategy = mirrored(2)

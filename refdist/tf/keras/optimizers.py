@@ -27,7 +27,7 @@ from refdist.core import call_site, context_stack
 from refdist.core.rules.options import ReduceOp
 from refdist.strategies.replica_context import has_strategy
 from refdist.tf.keras.seams import replace
-from refdist.tf.keras.variables import HeldVariable, StrategyVariable, of_strategy
+from refdist.tf.keras.variables import HeldVariable, StrategyVariable, in_step, of_strategy
 from refdist.variables.variable import Variable
 
 _CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
@@ -95,6 +95,7 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
         def step(strategy: Any, total: Mapping[str, Any]) -> None:
             if clipped:
                 _compare(self, list(total.values()), clipped)
+            in_step.set(True)  # at a rendezvous, in a context of its own
             with torch.no_grad():
                 original(self, [total.get(str(i)) for i in range(len(grads))], variables)
 

@@ -2,7 +2,10 @@
 
 A strategy's Keras variable is a subclass of Keras's own, which Keras makes where a strategy's scope is open.  `value`
 in a replica is a tensor of that replica alone, of which PyTorch records gradients.  It stays the same tensor until the
-variable is written: the gradient is asked of the object with which the loss was computed.
+variable is written: the gradient is asked of the object with which the loss was computed.  Its numbers lie where those
+of the variable lie, and so do those of the other replicas' tensors: a copy for each would cost as much as the step of
+the optimizer.  Whoever writes into one has changed them all, and is told so at the next read.  What code outside
+replicas reads is a copy.
 
 Keras says of few variables what becomes of the copies, so who makes them decides (`_POLICIES`).
 """
@@ -10,6 +13,7 @@ Keras says of few variables what becomes of the copies, so who makes them decide
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -37,6 +41,10 @@ _POLICIES: dict[str, tuple[Synchronization, Aggregation]] = {
     "a generator of seeds": (Synchronization.ON_READ, Aggregation.ONLY_FIRST_REPLICA),
     "anything else": (Synchronization.AUTO, Aggregation.NONE),
 }
+
+
+# Whether an optimizer's step runs, which reads variables and writes into none of the tensors that it gets.
+in_step: ContextVar[bool] = ContextVar("in a step of an optimizer", default=False)
 
 
 class StrategyVariable(keras.Variable):  # type: ignore[misc]
@@ -72,8 +80,8 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         self._is_sharded = isinstance(variable, ShardedVariable)
         self._has_parts = not self._is_sharded and self._value._kind is Kind.ON_READ  # a part of each replica's own
         self._is_statistic = self._has_parts and isinstance(self._maker, keras.Layer)
-        # By the replica that reads, None outside: the array that the variable had, the tensor made of it, and how often
-        # that had been written.
+        # By the replica that reads, None outside and -1 in a step of an optimizer: the array that the variable had, the
+        # tensor made of it, and how often that had been written.
         self._tensors: dict[int | None, tuple[Any, Any, int]] = {}
 
     @property
@@ -91,6 +99,8 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         variable = self._value
         stored = None if self._is_sharded else variable._stored()
         replica = context_stack.frame().replica_id
+        if replica is None and in_step.get():
+            replica = -1
         array, tensor, written = self._tensors.get(replica, (None, None, 0))
         if tensor is not None and tensor._version != written:
             del self._tensors[replica]
@@ -99,7 +109,8 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
                                "not see that", "Call `variable.assign(value)`, or an optimizer of Keras.")
         if stored is None or array is not stored:
             array = variable._read() if stored is None else stored
-            tensor = self._tensor(core.convert_to_tensor(array, dtype=self._dtype).detach().clone())
+            tensor = core.convert_to_tensor(array, dtype=self._dtype).detach()
+            tensor = self._tensor(tensor.clone() if replica is None else tensor)
             if stored is not None:
                 self._tensors[replica] = stored, tensor, tensor._version
         for watcher in watchers.get():
@@ -128,7 +139,9 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         if in_stateless_scope() or self._value is None or self._has_parts:
             getattr(super(), operation)(value)
             return
-        change = self._convert_to_tensor(value, dtype=self._dtype).detach()
+        if type(value) is not torch.Tensor or value.dtype is not core.to_torch_dtype(self._dtype):
+            value = self._convert_to_tensor(value, dtype=self._dtype)
+        change = value.detach()
         if not change.ndim:
             change = change.expand(self._shape)
         getattr(self._value, operation)(change, read_value=False)
