@@ -24,6 +24,7 @@ if __name__ == "__main__":
     interrupts.end()
 
 import argparse
+import json
 import os
 import runpy
 import signal
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import refdist
-from refdist.backends.mpi import alone
+from refdist.backends.mpi import alone, hosts
 from refdist.backends.mpi.supervisor import ENDING
 from refdist.insight import explorer
 from refdist.tf import programs
@@ -60,6 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
     launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
     launch.add_argument("--max-restarts", type=int, default=0, metavar="N",
                         help="start the job again up to N times when it has lost a worker (default 0)")
+    launch.add_argument("--min-workers", type=int, metavar="N", help="start it again with as few as N workers, where "
+                        "hosts are gone (default: only with all)")
+    launch.add_argument("--hosts", metavar="HOST:N,...", help="start N processes on each of these hosts (default: on "
+                        "this one, or in a job of Slurm on its hosts)")
+    launch.add_argument("--hostfile", type=Path, metavar="FILE", help="the same hosts in a file, one on each line")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
     explore.add_argument("--faults", metavar="FAULTS", help=f'lose workers, too: "{explorer.ANY_WORKER}" or '
@@ -103,7 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error("write -n for workers alone, or --workers and --ps")
         if options.max_restarts < 0:
             parser.error(f"--max-restarts is {options.max_restarts}; write how often a lost job is started again")
-        _launch(options)
+        try:
+            wanted = _wanted(options)
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
+        _launch(options, wanted)
     interrupts.are_raised()
     if "counts" in options:
         return _compare(options)
@@ -188,18 +198,41 @@ def _compare(options: argparse.Namespace) -> int:
     return report.status
 
 
-def _launch(options: argparse.Namespace) -> NoReturn:
-    processes = 2 if options.processes is None else options.processes
+def _wanted(options: argparse.Namespace) -> dict[str, object]:
+    """What the launch command is told, as `backends.mpi.launch.main` takes it, but for the command."""
+    if options.hosts is not None and options.hostfile is not None:
+        raise ValueError("write --hosts or --hostfile")
+    listed = (hosts.of_list(options.hosts) if options.hosts is not None else
+              hosts.of_file(options.hostfile.read_text()) if options.hostfile is not None else
+              hosts.of_slurm(os.environ))
+    room = sum(host.room for host in listed)
+    size = (room or 2) if options.processes is None else options.processes
+    if options.ps:
+        size = 1 + (2 if options.workers is None else options.workers) + options.ps
+    if listed and size > room:
+        raise ValueError(f"the hosts {', '.join(map(str, listed))} have room for {room} processes, and {size} are "
+                         "wanted")
+    fewest = size if options.min_workers is None else options.min_workers
+    if options.min_workers is not None:
+        if options.ps:
+            raise ValueError("--min-workers is for workers alone; those of --ps are lost one by one")
+        if not 1 <= fewest <= size:
+            raise ValueError(f"--min-workers is {fewest}; write 1 to {size}, the number of all workers")
+        if not (listed and options.max_restarts):
+            raise ValueError("--min-workers needs --max-restarts and several hosts, by --hosts, --hostfile or Slurm; "
+                             "on this host a job is started again with all workers")
+    return {"size": size, "restarts_at_most": options.max_restarts, "listed": listed, "fewest": fewest}
+
+
+def _launch(options: argparse.Namespace, wanted: dict[str, object]) -> NoReturn:
     if options.ps:
         os.environ[SERVERS_VARIABLE] = str(options.ps)
-        processes = 1 + (2 if options.workers is None else options.workers) + options.ps
     if options.record:
         os.environ[refdist.insight.VARIABLE] = str(options.record)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until that is ready for them
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
-    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", str(processes),
-                              str(options.max_restarts), *python,
+    os.execv(sys.executable, [sys.executable, "-I", "-S", alone.__file__, "launch", json.dumps(wanted), *python,
                               *(["-m", "refdist.tf"] if options.tensorflow else []), str(options.script),
                               *options.arguments])
 

@@ -33,6 +33,7 @@ class Namespaces:
     Attributes:
         names: of the hosts.
         head: the name of the head.
+        enter: what runs a command on one of them, as ssh does.
     """
 
     def __init__(self, hosts: int, folder: Path) -> None:
@@ -40,6 +41,7 @@ class Namespaces:
         self.names = [f"rfd{os.getpid()}{'abcdefgh'[i]}" for i in range(hosts)]
         self.head = f"rfd{os.getpid()}h"
         self._folder = folder
+        self.enter = folder / "enter"
 
     def why_not(self) -> str | None:
         """Builds the namespaces; why that is not possible here, or None."""
@@ -77,13 +79,19 @@ class Namespaces:
             ip("-n", host, "link", "set", "eth0", "up")
         # What the launcher calls instead of ssh: options, the host, then a quoted command.  OpenMPI keeps files in
         # TMPDIR that hosts do not share.
-        enter = self._folder / "enter"
-        enter.write_text(
+        self.enter.write_text(
             '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
+            f"[ -e {self._folder}/gone.$host ] && exit 255\n"
             f"export TMPDIR={self._folder}/$host OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
             'mkdir -p $TMPDIR\nexec ip netns exec $host unshare --uts --ipc sh -c '
             f'"hostname $host; {"" if openmpi() else "exec "}$*"\n')
-        enter.chmod(0o755)
+        self.enter.chmod(0o755)
+
+    def gone(self, name: str, when: Path) -> None:
+        """From when this file exists, nothing can be started on the host, as if it were switched off."""
+        link = self._folder / f"gone.{name}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(when)
 
     def inside(self, name: str) -> list[str]:
         """The words before a command that is to run on one of the hosts."""
@@ -100,11 +108,11 @@ class Namespaces:
         placed = ",".join(f"{host}:{n}" for host, n in zip(self.names, ranks.split(","), strict=False))
         total = sum(map(int, ranks.split(",")))
         if openmpi():
-            options = (f"--prtemca plm_ssh_agent {self._folder / 'enter'} --prtemca prte_if_include {_NETWORK} "
+            options = (f"--prtemca plm_ssh_agent {self.enter} --prtemca prte_if_include {_NETWORK} "
                        f"--mca btl_tcp_if_include {_NETWORK} --mca pml ob1 --mca btl tcp,self,sm --with-ft ulfm "
                        f"--bind-to none -x PYTHONPATH -x REFDIST_TIMEOUT -x SECONDS --host {placed}")
         else:
-            options = f"-launcher ssh -launcher-exec {self._folder / 'enter'} -hosts {placed} -iface br0"
+            options = f"-launcher ssh -launcher-exec {self.enter} -hosts {placed} -iface br0"
         inner = (f"hostname {self.head}; export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
                  f"exec {_LAUNCHER} {options} -n {total} {command}")
         return ["ip", "netns", "exec", self.head, "unshare", "--uts", "sh", "-c", inner]

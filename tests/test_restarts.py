@@ -35,7 +35,7 @@ class Starts:
     def __init__(self, *ends: Ended) -> None:
         self.left = list(ends)
 
-    def __call__(self) -> Ended:
+    def __call__(self, again: bool) -> Ended:
         return self.left.pop(0)
 
 
@@ -44,11 +44,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts, "BACKOFF_SECONDS", 0.0)
 
 
-def lost(step: int | None, path: str = "ckpt", status: int = 137, told: bool = False) -> Ended:
-    return Ended(status, KILLED, told, None if step is None else Saved(path, step))
+def lost(step: int | None, path: str = "ckpt", status: int = 137, told: bool = False, workers: int = 2) -> Ended:
+    return Ended(status, KILLED, told, None if step is None else Saved(path, step), workers)
 
 
-WELL = Ended(0, "", False, Saved("ckpt-9", 90))
+WELL = Ended(0, "", False, Saved("ckpt-9", 90), 2)
 # How the starts end, how often it is started again at most, the exit status, the restarts, and why it ends.
 ENDS: dict[str, tuple[list[Ended], int, int, int, str]] = {
     "well at once": ([WELL], 3, 0, 0, ""),
@@ -59,6 +59,13 @@ ENDS: dict[str, tuple[list[Ended], int, int, int, str]] = {
     "never saved anything": ([lost(None), lost(None)], 3, 137, 1, "failed again before it had saved a checkpoint"),
     "too often": ([lost(10), lost(20), lost(30)], 2, 137, 2, "as often as --max-restarts=2 allows"),
     "told to end": ([lost(10), lost(20, status=143, told=True)], 3, 143, 1, "the job was told to end"),
+    "again, with fewer workers": ([lost(10), lost(None, workers=1), WELL], 3, 0, 2, "came to its end;"),
+    "twice with fewer workers": ([lost(10), lost(None, workers=1), lost(None, workers=1)], 3, 137, 2, "failed again"),
+    "no host for a while": ([lost(10), lost(None, workers=0), lost(20), WELL], 3, 0, 3, "came to its end;"),
+    "no host before the same again": ([lost(10), lost(None, workers=0), lost(None)], 3, 137, 2, "failed again before"),
+    "no host": ([lost(10), lost(None, workers=0), lost(None, workers=0, status=70)], 2, 70, 2,
+                "could not be started again, as often as --max-restarts=2 allows"),
+    "fewer at the end": ([lost(10), WELL._replace(workers=1)], 3, 0, 1, "to its end, with 1 of 2 workers; last"),
     "without restarts": ([lost(10)], 0, 137, 0, ""),
 }
 

@@ -9,6 +9,7 @@ import signal
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt of what follows ends it without a traceback
 
+import json
 import os
 import sys
 from importlib.machinery import ModuleSpec
@@ -36,7 +37,7 @@ def main() -> None:
 
     program, *arguments = sys.argv[1:]
     if program == "launch":
-        sys.exit(launch.main(int(arguments[0]), int(arguments[1]), arguments[2:]))
+        sys.exit(launch.main(command=arguments[1:], **json.loads(arguments[0])))
     elif program == "serve":
         pmi.serve(arguments[0])
     elif program == "supervise":

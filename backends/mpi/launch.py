@@ -25,6 +25,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import secrets
 import select
 import shutil
@@ -33,11 +34,20 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 
-from refdist.backends.mpi import processes, restarts
+from refdist.backends.mpi import hosts, processes, restarts
 from refdist.backends.mpi.reports import Line, Message, task
-from refdist.backends.mpi.supervisor import ENDING, HOLD_SECONDS, LAUNCHER_VARIABLE, died, seconds_to_wait, write
+from refdist.backends.mpi.supervisor import (
+    ENDING,
+    FAILED,
+    HOLD_SECONDS,
+    LAUNCHER_VARIABLE,
+    died,
+    seconds_to_wait,
+    write,
+)
 from refdist.workers.launcher import Task, named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
@@ -49,8 +59,18 @@ _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
-def main(size: int, restarts_at_most: int, command: list[str]) -> int:
-    """Starts as many workers with this command, and again as often as that (`restarts`); returns the exit status."""
+def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[tuple[str, int]] = (),
+         fewest: int | None = None) -> int:
+    """Starts workers with a command, and again when one was lost (`restarts`); returns the exit status.
+
+    Args:
+        size: how many processes.
+        restarts_at_most: how often the job is started again.
+        command: the words that start a worker.
+        listed: the hosts, each with its room; none for this host, or what mpiexec finds by itself.
+        fewest: how few workers may go on when hosts are gone; None for all.
+    """
+    all_hosts = [hosts.Host(*host) for host in listed]
     woken = processes.woken_by(*ENDING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # which the command has blocked, so that none comes too early
     program = mpiexec()
@@ -59,13 +79,27 @@ def main(size: int, restarts_at_most: int, command: list[str]) -> int:
         return 2
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
-    # OpenMPI's counts cores.
-    words = [program, *(["--oversubscribe"] if is_openmpi(program) else []), "-n", str(size), *supervised]
+    of_openmpi = is_openmpi(program)
 
-    def start() -> restarts.Ended:
+    def start(again: bool) -> restarts.Ended:
+        there = hosts.there(program, of_openmpi, all_hosts) if again else all_hosts
+        workers, where = size, hosts.placed(there, size)
+        if len(there) < len(all_hosts):
+            workers = sum(host.room for host in where)
+            gone = [host.name for host in all_hosts if host not in there]
+            text = f"{', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not answer; "
+            if workers < (size if fewest is None else fewest):
+                text += f"there is room for {_counted(workers)}, and at least {fewest or size} are needed"
+                write(prefixed("launcher", text))
+                return restarts.Ended(FAILED, prefixed("launcher", text).rstrip(), False, None, 0)
+            write(prefixed(
+                "launcher", f"{text}{_counted(workers)} of {size} start on {', '.join(map(str, where))}"))
+        # OpenMPI's counts cores.
+        words = [program, *(["--oversubscribe"] if of_openmpi else []), *hosts.words(where, of_openmpi), "-n",
+                 str(workers), *supervised]
         key = secrets.token_hex(16)
         after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
-        launch = _Launch(size, words, key, woken, after)
+        launch = _Launch(workers, words, key, woken, after)
         ended = launch.ended(launch.run())
         with after, contextlib.suppress(OSError):
             after.send(processes.OVER)
@@ -73,6 +107,10 @@ def main(size: int, restarts_at_most: int, command: list[str]) -> int:
         return ended
 
     return restarts.run(restarts_at_most, start, woken)
+
+
+def _counted(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
@@ -161,16 +199,16 @@ class _Launch:
         first = self._desk.first
         lost = f"mpiexec ended with exit status {status}" if first is None else ""
         if first is not None and "text" in first:
-            # The last line of a traceback, the first one of another text.
-            lines = first["text"].strip().splitlines() or [""]
-            lost = lines[-1 if lines[0].startswith("Traceback") else 0]
+            # The line of the exception, where there is a traceback before it, the last of several.
+            text = re.split(r"^Traceback .*\n(?: .*\n)*", first["text"].strip(), flags=re.MULTILINE)[-1]
+            lost = (text.splitlines() or [""])[0]
         elif first is not None:
             lost = f"ended with exit status {first['status']}"
         label = "launcher" if first is None else first.get("label") or str(task(first))
         saved = [restarts.Saved(*state["saved"]) for state in self._desk.states.values() if "saved" in state]
         return restarts.Ended(
             status, prefixed(*(("launcher", self._cause) if self._cause else (label, lost))).rstrip(),
-            self._told or bool(self._ended_by), max(saved, key=lambda one: one.step or 0, default=None))
+            self._told or bool(self._ended_by), max(saved, key=lambda one: one.step or 0, default=None), self._size)
 
     def _step(self) -> None:
         now = time.monotonic()

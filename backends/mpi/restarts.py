@@ -60,12 +60,14 @@ class Ended(NamedTuple):
         lost: the line that says who was lost first, with its label; "" for nobody.
         told: whether a signal to the launch command has ended it.
         saved: the last checkpoint that it saved.
+        workers: how many processes it had; 0 if there were not enough hosts to start it.
     """
 
     status: int
     lost: str
     told: bool
     saved: Saved | None
+    workers: int
 
 
 class Loss(NamedTuple):
@@ -84,19 +86,21 @@ class Loss(NamedTuple):
     saved: Saved | None
 
 
-def run(most: int, start: Callable[[], Ended], woken: socket.socket) -> int:
+def run(most: int, start: Callable[[bool], Ended], woken: socket.socket) -> int:
     """Starts a job, and again when it has lost a worker; returns the exit status, that of the last start.
 
     Args:
         most: how often it is started again at most; for 0 nothing is said of restarts.
-        start: starts it once, and returns when it has ended.
+        start: starts it once, for the first time or again, and returns when it has ended.
         woken: readable when a signal has come, with its number.
     """
-    began, losses, last = time.monotonic(), list[Loss](), None
+    began, losses, last, workers, all_of_them = time.monotonic(), list[Loss](), None, 0, 0
     for restarts in itertools.count():
-        ended = start()
-        progress = is_beyond(ended.saved, last)
-        last = ended.saved if progress else last
+        ended = start(restarts > 0)
+        progress = is_beyond(ended.saved, last) or ended.workers != workers
+        workers = ended.workers or workers
+        all_of_them = all_of_them or workers
+        last = ended.saved if is_beyond(ended.saved, last) else last
         if ended.status:
             losses.append(Loss(time.monotonic() - began, time.strftime("%H:%M:%S"), ended.lost, last))
         status, why = ended.status, why_it_ends(ended, restarts, most, progress)
@@ -108,6 +112,8 @@ def run(most: int, start: Callable[[], Ended], woken: socket.socket) -> int:
                 status, why = 128 + number, f"was ended by {signal.Signals(number).name} before it was started again"
         if why:
             if losses and most:
+                if workers < all_of_them:
+                    why += f", with {workers} of {all_of_them} workers"
                 _say(summary(why, restarts, time.monotonic() - began, losses, last))
             return status
     raise AssertionError("it ends")
@@ -131,7 +137,8 @@ def why_it_ends(ended: Ended, restarts: int, most: int, progress: bool) -> str:
         ended: how it has ended.
         restarts: how often it was started again before.
         most: how often it may be.
-        progress: whether it has saved a checkpoint that was not there when it was started.
+        progress: whether it has saved a checkpoint that was not there when it was started, or had another number of
+            workers than before.
     """
     if not ended.status:
         return "came to its end"
@@ -139,6 +146,8 @@ def why_it_ends(ended: Ended, restarts: int, most: int, progress: bool) -> str:
         return "was told to end"
     if restarts and not progress:
         return "failed again before it had saved a checkpoint, and is not started any more"
+    if restarts == most and not ended.workers:
+        return f"could not be started again, as often as --max-restarts={most} allows"
     if restarts == most:
         return f"failed, and was started again as often as --max-restarts={most} allows"
     return ""

@@ -40,17 +40,24 @@ _several_hosts = False
 _launched = False  # whether the supervisor has started this program
 
 
+def attach() -> bool:
+    """Whether a supervisor has started this program, which then is its supervisor."""
+    global _supervisor, _launched
+    parent, _, number = os.environ.get(VARIABLE, "").partition(" ")
+    if not _launched and parent and int(parent) == os.getppid():
+        _supervisor = socket.socket(fileno=int(number))
+        _supervisor.set_inheritable(False)
+        _launched = True
+    return _launched
+
+
 def start() -> None:
     """Finds the supervisor of this process, or forks so that it gets one.
 
     Under MPICH the launcher watches the parent, and kills all workers when a process of its own dies by a signal.
     """
-    global _supervisor, _launched
-    parent, _, number = os.environ.get(VARIABLE, "").partition(" ")
-    if parent and int(parent) == os.getppid():
-        _supervisor = socket.socket(fileno=int(number))
-        _supervisor.set_inheritable(False)
-        _launched = True
+    global _supervisor
+    if attach():
         return
     found = launched()
     if found is None or found.launcher != "Hydra" or "mpi4py.MPI" in sys.modules:

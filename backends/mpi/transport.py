@@ -54,7 +54,7 @@ from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
 from refdist.backends.mpi.start import limit, started
 from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
 from refdist.backends.mpi.watch import Watch
-from refdist.core import agreement, history
+from refdist.core import agreement, history, saved
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.workers.connection import ConnectableTransport, Group
 from refdist.workers.launcher import Task, launched
@@ -135,6 +135,11 @@ class MPITransport(ConnectableTransport):
             transport._ends_mpi = ends_here
         atexit.register(transport.finish)
         return transport
+
+    @classmethod
+    def alone(cls) -> None:
+        if supervised.attach():
+            saved.hand_over(supervised.saved)
 
     @classmethod
     def gather(cls, rank: int, tasks: Mapping[Task, str], timeout: float | None) -> bool:

@@ -140,6 +140,8 @@ def _transport(resolver: ClusterResolver, options: CommunicationOptions) -> Tran
     transport: Transport = LoneWorker()
     if launcher is not None and (member is None or member.size > 1):
         transport = connection.connect(launcher, options.timeout_seconds or None)
+    elif launcher is not None:
+        launcher.alone()
     if member is not None and (member.size, member.number) != (transport.size, transport.rank):
         described = f"worker {member.number} of {member.size}"
         if transport.size == 1:

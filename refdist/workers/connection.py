@@ -71,6 +71,10 @@ class ConnectableTransport(Transport):
         """
 
     @classmethod
+    def alone(cls) -> None:
+        """Called instead of `connect` in a process that is the only worker of its cluster, where there is a group."""
+
+    @classmethod
     def gather(cls, rank: int, tasks: Mapping[Task, str], timeout: float | None) -> bool:
         """Meets workers that no launcher has started, so that `group` has them from then on; False where it cannot.
 

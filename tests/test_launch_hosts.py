@@ -1,0 +1,149 @@
+"""On which hosts the launch command starts a job, and what it does when one of them is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from limits import HANG
+from namespaces import Namespaces, openmpi
+from workers import restarted
+
+from refdist import __main__ as command
+from refdist.backends.mpi import hosts
+from refdist.backends.mpi.hosts import Host
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = str(ROOT / "tests" / "workers" / "restarted.py")
+
+
+@pytest.mark.parametrize(("nodes", "tasks", "expected"), [
+    ("tux[1-3]", "2(x3)", ["tux1:2", "tux2:2", "tux3:2"]),
+    ("tux[08-10,12]", "1(x4)", ["tux08:1", "tux09:1", "tux10:1", "tux12:1"]),
+    ("a,b[1-2],c", "2,1(x2),4", ["a:2", "b1:1", "b2:1", "c:4"]),
+    ("rack[0-1]n[07-08]", "1(x4)", ["rack0n07:1", "rack0n08:1", "rack1n07:1", "rack1n08:1"]),
+    ("one,two", None, ["one:1", "two:1"]),
+    ("one", "4", []),  # which mpiexec finds by itself
+    (None, None, []),
+])
+def test_slurms_lists_are_read(nodes: str | None, tasks: str | None, expected: list[str]) -> None:
+    pairs = {"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks}
+    found = hosts.of_slurm({name: value for name, value in pairs.items() if value is not None})
+    assert list(map(str, found)) == expected
+
+
+@pytest.mark.parametrize(("nodes", "tasks", "says"), [
+    ("tux[1-3", "2(x3)", "tux"), ("tux[x-y],b", "1(x2)", r"tux\[x-y\]"), ("one,two", "1(y2)", r"1\(y2\)"),
+    ("one,two", "1(x3)", "2 hosts, and SLURM_TASKS_PER_NODE numbers for 3"),
+])
+def test_what_is_no_list_of_slurm_is_named(nodes: str, tasks: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        hosts.of_slurm({"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks})
+
+
+@pytest.mark.parametrize("text", ["", "one:0", "one,one", "one:two", "one two"])
+def test_what_is_no_list_of_hosts_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="host"):
+        hosts.of_list(text)
+
+
+def test_the_first_hosts_are_filled_first() -> None:
+    listed = [Host("one", 2), Host("two", 2), Host("three", 2)]
+    assert hosts.placed(listed, 5) == [Host("one", 2), Host("two", 2), Host("three", 1)]
+    assert hosts.placed(listed, 9) == listed
+
+
+# The words after `launch`, and what is started; or what is said of them.
+WORDS: dict[str, tuple[list[str], Any]] = {
+    "nothing": ([], {"size": 2, "fewest": 2, "listed": [], "restarts_at_most": 0}),
+    "as many as there is room": (["--hosts", "one:2,two:1"], {"size": 3, "fewest": 3, "restarts_at_most": 0}),
+    "a host to spare": (["--hosts", "one:2,two:2", "-n", "2", "--max-restarts", "3", "--min-workers", "1"],
+                        {"size": 2, "fewest": 1, "restarts_at_most": 3}),
+    "no room": (["--hosts", "one:2", "-n", "3"], "the hosts one:2 have room for 2 processes, and 3 are wanted"),
+    "no hosts": (["--min-workers", "1", "--max-restarts", "1"], "--min-workers needs --max-restarts and several hosts"),
+    "no restarts": (["--hosts", "one,two", "--min-workers", "1"], "--min-workers needs --max-restarts"),
+    "more than all": (["--hosts", "one,two", "--max-restarts", "1", "--min-workers", "3"], "write 1 to 2"),
+    "servers": (["--hosts", "one:9", "--ps", "1", "--min-workers", "1", "--max-restarts", "1"], "for workers alone"),
+    "two lists": (["--hosts", "one", "--hostfile", "hosts"], "write --hosts or --hostfile"),
+    "no file": (["--hostfile", "/nowhere/hosts"], "/nowhere/hosts"),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected = WORDS[name]
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    monkeypatch.setattr("signal.pthread_sigmask", lambda *_: None)
+    started: list[str] = []
+
+    def execute(_: str, given: list[str]) -> None:
+        started.extend(given)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execv", execute)
+    with pytest.raises(SystemExit):
+        command.main(["launch", *words, PROGRAM])
+    if isinstance(expected, str):
+        assert expected in capsys.readouterr().err and not started
+        return
+    wanted = json.loads(started[started.index("launch") + 1])
+    assert {name: wanted[name] for name in expected} == expected
+
+
+# In processes, on hosts that are network namespaces.
+
+@pytest.fixture(scope="module")
+def namespaces(tmp_path_factory: Any) -> Iterator[Namespaces]:
+    made = Namespaces(2, tmp_path_factory.mktemp("hosts"))
+    why = "OpenMPI has no options in the environment for this" if openmpi() else made.why_not()
+    if why is not None:
+        pytest.skip(why)
+    yield made
+    made.remove()
+
+
+def launch(namespaces: Namespaces, *words: object) -> subprocess.CompletedProcess[str]:
+    """Runs the launch command on the first host."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", "HYDRA_LAUNCHER": "ssh",
+           "HYDRA_LAUNCHER_EXEC": str(namespaces.enter), "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp",
+           "FI_TCP_IFACE": "eth0"}
+    env.pop("TF_CONFIG", None)
+    return subprocess.run([*namespaces.inside(namespaces.names[0]), sys.executable, "-m", "refdist", "launch",
+                           *map(str, words)], env=env, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
+
+
+def read_once_each_epoch(folder: Path) -> bool:
+    _, _, read, step, _ = np.load(folder / "values 0.npz").values()
+    return read.tolist() == [restarted.EPOCHS] * restarted.ROWS and step == restarted.STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+def test_a_job_whose_host_is_gone_goes_on_with_fewer_workers(namespaces: Namespaces, tmp_path: Path) -> None:
+    one, two = namespaces.names
+    namespaces.gone(two, when=tmp_path / "fault 9")
+    done = launch(namespaces, "--hosts", f"{one}:1,{two}:1", "--max-restarts", 3, "--min-workers", 1, PROGRAM, tmp_path,
+                  9)
+    assert done.returncode == 0, done.stderr
+    assert f"[launcher] {two} does not answer; 1 worker of 2 start on {one}:1\n" in done.stderr
+    assert re.search(r"1 restart the job came to its end, with 1 of 2 workers; .*\(step 28\)", done.stderr), done.stderr
+    assert read_once_each_epoch(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+def test_a_job_without_room_for_enough_workers_ends(namespaces: Namespaces, tmp_path: Path) -> None:
+    one, two = namespaces.names
+    namespaces.gone(two, when=tmp_path / "fault 9")
+    done = launch(namespaces, "--hosts", f"{one}:1,{two}:1", "--max-restarts", 1, PROGRAM, tmp_path, 9)
+    assert done.returncode == 70, done.stderr
+    assert f"[launcher] {two} does not answer; there is room for 1 worker, and at least 2 are needed\n" in done.stderr
+    assert "the job could not be started again, as often as --max-restarts=1 allows" in done.stderr
