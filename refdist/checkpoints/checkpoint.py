@@ -27,12 +27,13 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from refdist import errors
+from refdist import data, errors
 from refdist.array.convert import short
 from refdist.checkpoints import files
 from refdist.checkpoints.files import State, file_of, path_of
@@ -56,8 +57,8 @@ class Checkpoint:
 
     Args:
         root: an object whose attributes are tracked; None for this object's own.
-        kwargs: attributes to set: variables, other objects with variables, lists, tuples and dicts of them, and
-            objects with `state_dict` and `load_state_dict`, whose state must be what JSON can hold.
+        kwargs: attributes to set: variables, other objects with variables, lists, tuples and dicts of them, iterators
+            of datasets, and objects with `state_dict` and `load_state_dict`, whose state must be what JSON can hold.
 
     >>> import os, tempfile, refdist
     >>> with refdist.MirroredStrategy(["GPU:0", "GPU:1"]).scope():
@@ -143,8 +144,9 @@ class Checkpoint:
                 seen.update(met)
         return tracked
 
-    def _variables(self) -> list[Saved]:
-        return [tracked for tracked in self._tracked().values() if isinstance(tracked, Saved)]
+    def _shared(self) -> list[Saved | data.Iterator]:
+        # What workers may have together.
+        return [tracked for tracked in self._tracked().values() if isinstance(tracked, Saved | data.Iterator)]
 
     def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes the variables into a file and returns `file_prefix`; creates the folder if necessary.
@@ -168,7 +170,7 @@ class Checkpoint:
     def _begin(self, path: str, attempted: str) -> tuple[bool, bool]:
         """Whether this worker writes what is saved to the path, and the index of its folder."""
         _outside_replicas(attempted)
-        transport = transport_of(self._variables())
+        transport = transport_of(self._shared())
         file = os.path.abspath(path)
         before = transport.all_gather_object(transport.call(attempted), file)[:transport.rank]
         return file not in before, os.path.dirname(file) not in map(os.path.dirname, before)
@@ -191,7 +193,7 @@ class Checkpoint:
                                    kind=errors.InvalidTypeError)
             arrays[key] = array
         content = files.packed(arrays, aliases, states)
-        by_writers(self._variables(), attempted, writes, lambda: files.write(file_of(path), content))
+        by_writers(self._shared(), attempted, writes, lambda: files.write(file_of(path), content))
         step = arrays.get("step")
         return int(step.item()) if step is not None and step.size == 1 and step.dtype.kind in "iu" else None
 
@@ -251,7 +253,7 @@ class Checkpoint:
         step = self._write(path, attempted, writes)
         folder, name = os.path.split(path)
         # Only this one: a manager of the folder may delete all checkpoints that are in the index.
-        by_writers(self._variables(), attempted, indexes,
+        by_writers(self._shared(), attempted, indexes,
                    lambda: files.write_index(folder, {"latest": name, "all": [name]}))
         saved.tell(path, step)
         return path
@@ -357,8 +359,8 @@ def _by_object(tracked: Mapping[str, Tracked]) -> list[tuple[list[str], Tracked]
     return [(sorted(keys, key=lambda key: (key.count("/"), key)), shared) for keys, shared in by_id.values()]
 
 
-def _state_of(holder: Stateful, key: str, attempted: str) -> object:
-    state = holder.state_dict()
+def _state_of(holder: Stateful | data.Iterator, key: str, attempted: str) -> object:
+    state = holder._place() if isinstance(holder, data.Iterator) else holder.state_dict()
     try:
         # What JSON would change, such as tuples and keys that are ints, cannot be restored.
         fits = repr(json.loads(json.dumps(state))) == repr(state)
@@ -374,7 +376,7 @@ def _state_of(holder: Stateful, key: str, attempted: str) -> object:
 def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
     variables: list[tuple[Saved, npt.NDArray[np.generic]]] = []
-    states: list[tuple[Stateful, object]] = []
+    states: list[tuple[Stateful | data.Iterator, object]] = []
     for (key, *_), target in _by_object(tracked):
         value = values[key]
         if isinstance(target, Saved) and not isinstance(value, State):
@@ -391,14 +393,19 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
             raise errors.error("RD31", attempted, f"{key} is a {'state' if isinstance(value, State) else 'variable'} "
                                f"in the file and {errors.type_of(target)} here", _SAME_NAMES,
                                kind=errors.InvalidValueError)
-    before = [target.state_dict() for target, _ in states]
+    undo: list[Callable[[], object]] = []
     try:
-        for target, content in states:
-            target.load_state_dict(content)
+        # Iterators first: a function of a dataset may draw numbers of a generator whose state comes after.
+        for target, content in sorted(states, key=lambda pair: not isinstance(pair[0], data.Iterator)):
+            if isinstance(target, data.Iterator):
+                undo.append(target._go_to(content))
+            else:
+                undo.append(partial(target.load_state_dict, target.state_dict()))
+                target.load_state_dict(content)
     except Exception:
-        # Variables have not been assigned yet; the objects that were restored get their old states back.
-        for (target, _), state in zip(states, before, strict=True):
-            target.load_state_dict(state)
+        # Variables have not been assigned yet; what was restored is again as it was.
+        for back in reversed(undo):
+            back()
         raise
     for variable, array in variables:
         variable.assign(array)
@@ -432,14 +439,15 @@ def counter() -> Variable:
         return Variable(np.int64(0), trainable=False)
 
 
-def transport_of(variables: Iterable[Saved]) -> Transport:
-    """The transport between the workers that have these variables."""
-    return widest(variable._strategy.extended.transport for variable in variables if variable._strategy)
+def transport_of(shared: Iterable[Saved | data.Iterator]) -> Transport:
+    """The transport between the workers that have these variables and iterators."""
+    return widest(value._strategy.extended.transport for value in shared if value._strategy)
 
 
-def by_writers(variables: Iterable[Saved], attempted: str, writes: bool, act: Callable[[], None]) -> None:
+def by_writers(shared: Iterable[Saved | data.Iterator], attempted: str, writes: bool,
+               act: Callable[[], None]) -> None:
     """The workers that write call `act`; the others wait for them, and all of them raise if one raised."""
-    transport = transport_of(variables)
+    transport = transport_of(shared)
     failed: Exception | None = None
     if writes:
         try:

@@ -142,7 +142,7 @@ class CheckpointManager:
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
-        by_writers(self._checkpoint._variables(), attempted, indexes, lambda: self._write_index_and_delete(too_old))
+        by_writers(self._checkpoint._shared(), attempted, indexes, lambda: self._write_index_and_delete(too_old))
         saved.tell(path, saved_step)
         return path
 

@@ -37,7 +37,7 @@ class Stateful(Protocol):
 
 # What is saved as one array; of a sharded variable that is the whole, so that it fits any number of shards.
 Saved = Variable | ShardedVariable
-Tracked = Saved | Stateful
+Tracked = Saved | Stateful | data.Iterator
 # By `id`: the path and the object.
 Seen = dict[int, tuple[str, object]]
 
@@ -65,7 +65,7 @@ def is_plain(value: object) -> bool:
 
 
 def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
-    """Yields (name, object) for every variable and every object with `state_dict` that a value leads to.
+    """Yields (name, object) for all variables, iterators of datasets, and objects with `state_dict` below a value.
 
     It follows the items of dicts, lists and tuples and the public attributes of other objects, each object once.
 
@@ -75,7 +75,7 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         seen: collects the objects that were visited, so that a second path, or a circle, ends there.
 
     Raises:
-        RD25: the iterator of a dataset; its position would be lost, and the program would begin again.
+        RD34: the iterator of a dataset whose position cannot be saved.
     """
     if isinstance(value, Saved):
         if not isinstance(value, ResourceVariable) or value._owner is None:
@@ -87,9 +87,12 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         yield path, value
         return
     if isinstance(value, data.Iterator):
-        raise errors.error("RD34", "Checkpoint", f"{path} is {errors.type_of(value)}, whose position would not be "
-                           "saved", "Count the elements that are read in a variable, and begin again with "
-                           "`dataset.skip(count)`.")
+        if obstacle := value._obstacle():
+            raise errors.error("RD34", "Checkpoint", f"{path} is {errors.type_of(value)}, whose position cannot be "
+                               f"saved: {obstacle}", "Count the elements that are read in a variable, and begin again "
+                               "with `dataset.skip(count)`.")
+        yield path, value
+        return
     if id(value) in seen:
         return
     seen[id(value)] = (path, value)

@@ -142,7 +142,7 @@ class PreemptionCheckpointHandler:
                 self._told.is_set() and time.monotonic() - self._told_at >= (self._config.grace_period or 0),
                 _pickled(failure) if failure else b"")
         # Found each time, because variables may be created in the first step.
-        transport = transport_of(self._manager.checkpoint._variables())
+        transport = transport_of(self._manager.checkpoint._shared())
         return transport.all_gather_object(transport.call("asking whether a worker is to end"), state)
 
     def _note(self) -> None:

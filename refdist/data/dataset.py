@@ -20,6 +20,7 @@ from refdist.data.functions import Functions
 from refdist.data.generator import generated, signature, spec_of_first
 from refdist.data.origin import Origin, Read
 from refdist.data.pipeline import Numbered
+from refdist.data.position import Seeds, Source, together
 from refdist.data.spec import TensorSpec, spec_of, unbatched
 from refdist.data.transformations import AUTOTUNE
 
@@ -38,7 +39,7 @@ class Dataset(Functions):
     """
 
     def _of(self, read: Read, known: Facts, numbered: Numbered | None, origin: Origin | None) -> Dataset:
-        return Dataset(read, known, self._options, numbered, origin)
+        return Dataset(read, known, self._options, numbered, origin, self._sources)
 
     def __repr__(self) -> str:
         # Never calls a function of the program.
@@ -134,7 +135,8 @@ class Dataset(Functions):
         wanted = signature(output_types, output_shapes, output_signature)
         given = () if args is None else tuple(args)
         return Dataset(lambda _: generated(generator, given, wanted),
-                       Facts(spec=(lambda: spec_of_first(generator, given)) if wanted is None else wanted))
+                       Facts(spec=(lambda: spec_of_first(generator, given)) if wanted is None else wanted),
+                       sources=["Dataset.from_generator, whose position only its generator knows"])
 
     @staticmethod
     def list_files(file_pattern: object, shuffle: bool | None = None, seed: int | None = None,
@@ -183,7 +185,8 @@ class Dataset(Functions):
         structure = datasets if not args else args[0] if len(args) == 1 else args
         if isinstance(structure, list):  # in an element, a list is an array
             raise errors.error("RD25", "Dataset.zip", "got a list", "Pass a tuple, or the datasets themselves.")
-        return Dataset(*mixing.side_by_side(structure, _datasets(nest.flatten(structure), "zip")))
+        datasets = _datasets(nest.flatten(structure), "zip")
+        return _combined(mixing.side_by_side(structure, datasets), datasets)
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """The elements of this dataset and then those of another.
@@ -193,7 +196,8 @@ class Dataset(Functions):
 
         Source: tf.data.Dataset.concatenate.
         """
-        return Dataset(*mixing.one_after_another(_datasets([self, dataset], "concatenate")))
+        datasets = _datasets([self, dataset], "concatenate")
+        return _combined(mixing.one_after_another(datasets), datasets)
 
     @staticmethod
     def sample_from_datasets(datasets: Sequence[Dataset], weights: npt.ArrayLike | None = None, seed: int | None = None,
@@ -220,8 +224,10 @@ class Dataset(Functions):
 
         Source: tf.data.Dataset.sample_from_datasets.
         """
-        return Dataset(*mixing.sampled(_datasets(datasets, "sample_from_datasets"), weights, seed,
-                                       stop_on_empty_dataset, rerandomize_each_iteration))
+        given = _datasets(datasets, "sample_from_datasets")
+        first = None if seed is None else integer(seed, "seed", "Dataset.sample_from_datasets")
+        seed_of = Seeds(first, seed is None if rerandomize_each_iteration is None else rerandomize_each_iteration)
+        return _combined(mixing.sampled(given, weights, seed_of, stop_on_empty_dataset), given, seed_of)
 
     @staticmethod
     def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
@@ -246,7 +252,8 @@ class Dataset(Functions):
         Source: tf.data.Dataset.choose_from_datasets.
         """
         [choices] = _datasets([choice_dataset], "choose_from_datasets")
-        return Dataset(*mixing.chosen(_datasets(datasets, "choose_from_datasets"), choices, stop_on_empty_dataset))
+        given = _datasets(datasets, "choose_from_datasets")
+        return _combined(mixing.chosen(given, choices, stop_on_empty_dataset), [*given, choices])
 
 
 class TextLineDataset(Dataset):
@@ -268,7 +275,8 @@ class TextLineDataset(Dataset):
 
     def __init__(self, filenames: object, compression_type: str | None = None, buffer_size: int | None = None,
                  num_parallel_reads: int | None = None, name: str | None = None) -> None:
-        super().__init__(*_of_files("TextLineDataset", filenames, files.lines, compression_type, num_parallel_reads))
+        super().__init__(*_of_files("TextLineDataset", filenames, files.lines, compression_type, num_parallel_reads),
+                         sources=_of_names(filenames))
 
 
 class TFRecordDataset(Dataset):
@@ -295,7 +303,8 @@ class TFRecordDataset(Dataset):
 
     def __init__(self, filenames: object, compression_type: str | None = None, buffer_size: int | None = None,
                  num_parallel_reads: int | None = None, name: str | None = None) -> None:
-        super().__init__(*_of_files("TFRecordDataset", filenames, files.records, compression_type, num_parallel_reads))
+        super().__init__(*_of_files("TFRecordDataset", filenames, files.records, compression_type, num_parallel_reads),
+                         sources=_of_names(filenames))
 
 
 def _of_files(kind: str, filenames: object, read: Callable[[str, str | None], Iterable[bytes]],
@@ -307,6 +316,17 @@ def _of_files(kind: str, filenames: object, read: Callable[[str, str | None], It
         raise errors.error("RD34", kind, f"num_parallel_reads is {at_once}", "Pass 1 or more, or AUTOTUNE.")
     return (lambda reading: files.read_each(names, reading, read, compression, at_once),
             Facts(spec=TensorSpec((), object), files=len(names)))
+
+
+def _of_names(filenames: object) -> list[Source]:
+    # Names are read at once, so their order is that of this process.
+    sources = filenames._sources if isinstance(filenames, Dataset) else ()
+    return [source if isinstance(source, str) else "a shuffle of file names without a seed" for source in sources
+            if isinstance(source, str) or not source.chosen]
+
+
+def _combined(made: mixing.Made, datasets: list[Dataset], *own: Seeds) -> Dataset:
+    return Dataset(*made, sources=together([*(dataset._sources for dataset in datasets), own]))
 
 
 def _of_rows(rows: Rows | Numbers, spec: object) -> Dataset:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from refdist import nest
 from refdist.data.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from refdist.data.position import Tape
 
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
@@ -53,12 +56,14 @@ class Reading(NamedTuple):
         num_shards, shard: every `num_shards`-th file is read, beginning with file number `shard`.
         seed: for shuffles without a seed of their own; None lets each draw one.
         peek: whether this is only a look, after which the next reading is shuffled as if it had not happened.
+        tape: notes, or says, which seeds its shuffles draw.
     """
 
     num_shards: int = 1
     shard: int = 0
     seed: int | None = None
     peek: bool = False
+    tape: Tape | None = None
 
     @property
     def whole(self) -> Reading:

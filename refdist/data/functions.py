@@ -186,7 +186,8 @@ class Functions(Transformations):
             # Workers divide the files of the outer dataset, or else its elements, for each of which a file is opened.
             outer = self._read(reading) if reading.num_shards == 1 or self._facts.file_count else iterators.part(
                 self._read(reading.whole), reading.shard, None, reading.num_shards)
-            streams = (inner._read(reading.whole) for inner in iterators.call(method, dataset, outer))
+            streams = (inner._read(reading.whole) for inner in map(
+                partial(_noted, reading), iterators.call(method, dataset, outer)))
             return self._alike(method, iterators.interleave(streams, cycle, block))
 
         def files() -> int:
@@ -251,6 +252,13 @@ class Functions(Transformations):
         if leaf.dtype == object:
             return np.full([n or 1 for n in leaf.shape or ()], b"", object)[()]
         return np.zeros([1 if n is None else n for n in leaf.shape or ()], leaf.dtype)
+
+
+def _noted(reading: Reading, inner: Any) -> Any:
+    # What keeps the position of an iterator from being saved, where the dataset that a function returned has it.
+    if reading.tape is not None:
+        reading.tape.obstruct(inner._sources)
+    return inner
 
 
 def _dataset(method: str, returned: object) -> Any:

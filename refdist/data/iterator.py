@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Iterator as PythonIterator
 from contextlib import AbstractContextManager
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from refdist import errors
 from refdist.data.elements import arrays
+from refdist.data.position import Tape, go_on, played_from
 from refdist.data.spec import HasSpec, spec_of
 
 BUSY = "generator already executing"  # what Python says of a second reader
@@ -104,9 +107,12 @@ class Optional:
 class Iterator:
     """Reads a dataset once, from its beginning.
 
+    A checkpoint saves its position (`position`), and restores it.
+
     Args:
         dataset: the dataset.
-        elements: its elements, in order.
+        opened: reads the elements from the first one on, with a tape for each reading.
+        tapes: those of the first reading.
 
     >>> import refdist
     >>> iterator = iter(refdist.data.Dataset.range(2))
@@ -116,9 +122,15 @@ class Iterator:
     Source: tf.data.Iterator.
     """
 
-    def __init__(self, dataset: HasSpec, elements: PythonIterator[object]) -> None:
+    _strategy: Any = None  # whose replicas it reads for
+
+    def __init__(self, dataset: HasSpec, opened: Callable[[Sequence[Tape]], PythonIterator[Any]],
+                 tapes: Sequence[Tape]) -> None:
         self._dataset = dataset
-        self._elements = elements
+        self._opened = opened
+        self._tapes = tapes
+        self._elements = opened(tapes)
+        self._count = 0  # elements that were read
         # Of several threads each gets elements of its own, one after another.  In a forked process nobody ends the turn
         # that a thread had there, so each process has its own lock.  The thread that reads may enter again: a signal
         # handler does, or the dataset's own function, and gets an error.
@@ -134,11 +146,86 @@ class Iterator:
     def __next__(self) -> Any:
         with self._turn:
             try:
-                return next(self._elements)
+                element = next(self._elements)
             except ValueError as error:
                 if str(error) != BUSY:
                     raise
                 raise self._busy() from error
+            self._count += 1
+            return element
+
+    def _obstacle(self) -> str:
+        """Why the position cannot be saved; "" if it can."""
+        for tape in self._tapes:
+            if tape.obstacles:
+                return f"it reads {tape.obstacles[0]}"
+            if tape.stray:
+                return "a function of flat_map or interleave returns a dataset that is shuffled by chance, or again"
+        return ""
+
+    def _position(self) -> dict[str, Any]:
+        """Where it is, of values that JSON can hold."""
+        with self._turn:
+            return {"read": self._count, "readings": [tape.state() for tape in self._tapes]}
+
+    def _place(self) -> dict[str, Any]:
+        """What a checkpoint saves: the positions of all that read together."""
+        return {"workers": [self._position()]}
+
+    def _go_to(self, place: Any) -> Callable[[], None]:
+        """Goes to a place that was saved; returns what goes back to where it was.
+
+        Raises:
+            RD31: the dataset has no such place, or it is none; then nothing has changed.
+        """
+        with self._turn:
+            try:
+                return self._read_again(self._here(place["workers"]))
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+                raise errors.error("RD31", "Checkpoint.read", f"the position of {errors.type_of(self)} does not fit: "
+                                   f"{why}", "Restore an iterator of the same dataset, made by the same calls.",
+                                   kind=errors.InvalidValueError) from error
+
+    def _here(self, positions: Sequence[Any]) -> Any:
+        """Which of the positions is this iterator's.
+
+        Raises:
+            ValueError: none.
+        """
+        if len(positions) != 1:
+            raise ValueError(f"{len(positions)} workers have read together")
+        return positions[0]
+
+    def _read_again(self, position: Any) -> Callable[[], None]:
+        count, states = position["read"], position["readings"]
+        if len(states) != len(self._tapes):
+            raise ValueError(f"{len(states)} pipelines were read, and here are {len(self._tapes)}")
+        sources = [tape.sources for tape in self._tapes]
+        tapes = list(map(played_from, states, sources))
+        for tape, before in zip(tapes, self._tapes, strict=True):
+            tape.obstacles = before.obstacles
+        back = partial(self._back, self._elements, self._tapes, self._count, [tape.state() for tape in self._tapes])
+        try:
+            for state, own in zip(states, sources, strict=True):
+                go_on(state, own)
+            stream = self._opened(tapes)
+            passed = sum(1 for _ in islice(stream, count))
+            if passed < count:
+                raise ValueError(f"{count} elements were read, and the dataset has {passed}")
+            if any(tape.stray for tape in tapes):
+                raise ValueError("a function returns a dataset that is shuffled again")
+        except BaseException:
+            back()
+            raise
+        self._elements, self._tapes, self._count = stream, tapes, count
+        return back
+
+    def _back(self, stream: PythonIterator[Any], tapes: Sequence[Tape], count: int,
+              states: Sequence[Mapping[str, Any]]) -> None:
+        self._elements, self._tapes, self._count = stream, tapes, count
+        for state, tape in zip(states, tapes, strict=True):
+            go_on(state, tape.sources)
 
     def _busy(self) -> errors.RefdistError:
         return errors.error("RD09", f"next of {type(self).__name__}", "its next element is being made: by the code "

@@ -6,12 +6,10 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from typing import Any, TypeVar
 
 from refdist import errors, nest
 from refdist.data import elements
-from refdist.data.facts import Reading
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -272,24 +270,6 @@ def chosen(streams: list[Iterator[_T]], choices: Iterable[Any], stop: bool) -> I
             left.pop(int(choice), None)
             if stop or not left:
                 return
-
-
-def seeds(seed: int | None, fresh: bool) -> Callable[[Reading], int]:
-    """A function that returns a seed for each reading: always the same one, or, if `fresh`, one after the other."""
-    sources: dict[int | None, random.Random] = {}
-    fixed = random.Random(seed).randrange(1 << 62)
-
-    def draw_seed(reading: Reading) -> int:
-        # Workers that agreed on a seed draw the same order, so that each row is read by one of them.
-        agreed = seed if seed is not None else reading.seed
-        source = sources.setdefault(agreed, random.Random(agreed))
-        if reading.peek:
-            source = copy(source)
-        drawn = source.randrange(1 << 62)
-        if fresh:
-            return drawn
-        return fixed if agreed == seed else agreed or 0
-    return draw_seed
 
 
 def draw(weights: list[float], seed: int) -> Iterator[int]:

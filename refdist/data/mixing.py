@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
-from refdist.core.integers import integer
 from refdist.data import facts, iterators
 from refdist.data.facts import Facts, Reading
 from refdist.data.options import Options, merged
@@ -57,8 +56,8 @@ def one_after_another(datasets: list[Dataset]) -> Made:
     return read, known, _options(datasets)
 
 
-def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed: int | None, stop: bool,
-            rerandomize: bool | None) -> Made:
+def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed_of: Callable[[Reading], int],
+            stop: bool) -> Made:
     """The next element of a dataset that is drawn each time.
 
     Raises:
@@ -69,8 +68,6 @@ def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed: int | 
         raise errors.error("RD34", "Dataset.sample_from_datasets", f"weights is {weights!r}",
                            f"Pass one float for each dataset ({len(datasets)} in all), or None.")
     drawn = [(dataset, float(share)) for dataset, share in zip(datasets, shares, strict=True) if share > 0]
-    first = None if seed is None else integer(seed, "seed", "Dataset.sample_from_datasets")
-    seed_of = iterators.seeds(first, seed is None if rerandomize is None else rerandomize)
 
     def choices(reading: Reading) -> Iterator[int]:
         return iterators.draw([share for _, share in drawn], seed_of(reading)) if drawn else iter(())

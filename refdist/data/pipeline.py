@@ -30,7 +30,8 @@ itself with the sources.  A method that returns a new dataset calls `_then` or `
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
 from refdist.data.iterator import Iterator as Reader
 from refdist.data.options import Options, kept, merged
 from refdist.data.origin import Change, Origin, Read
+from refdist.data.position import Source, Tape
 
 if TYPE_CHECKING:
     from refdist.data.dataset import Dataset
@@ -72,15 +74,17 @@ class Pipeline:
         options: those of the dataset; None for the defaults.
         numbered: the rows and numbers that `read` combines; None if the elements are not rows of arrays.
         origin: the numbers that the rows of each element have in the source; None if they cannot be followed.
+        sources: what reading draws seeds from, and what keeps the position of an iterator from being saved.
     """
 
     def __init__(self, read: Read, known: Facts, options: Options | None = None, numbered: Numbered | None = None,
-                 origin: Origin | None = None) -> None:
+                 origin: Origin | None = None, sources: Sequence[Source] = ()) -> None:
         self._read = read
         self._facts = known
         self._options = options or Options()
         self._numbered = numbered
         self._origin = origin
+        self._sources = tuple(sources)
 
     def _of(self, read: Read, known: Facts, numbered: Numbered | None, origin: Origin | None) -> Dataset:
         # A dataset with the options of this one.
@@ -108,8 +112,12 @@ class Pipeline:
         return self._facts._replace(spec=self._spec(lambda spec: spec))
 
     def __iter__(self) -> Iterator[Any]:
-        stream = iter(self._read(WHOLE))
-        return Reader(self, map(elements.as_the_backend_s, stream) if current_backend().makes_all else stream)
+        as_the_backend_s = elements.as_the_backend_s if current_backend().makes_all else None
+        return Reader(self, partial(self._opened, as_the_backend_s), [Tape(self._sources)])
+
+    def _opened(self, convert: Callable[[Any], object] | None, tapes: Sequence[Tape]) -> Iterator[Any]:
+        stream = self._read(WHOLE._replace(tape=tapes[0]))
+        return iter(stream) if convert is None else map(convert, stream)
 
     def __bool__(self) -> bool:
         return True
@@ -134,7 +142,7 @@ class Pipeline:
 
         Source: tf.data.Dataset.as_numpy_iterator.
         """
-        return Reader(self, map(elements.as_numpy_s, self._read(WHOLE)))
+        return Reader(self, partial(self._opened, elements.as_numpy_s), [Tape(self._sources)])
 
     def cardinality(self) -> np.int64:
         """The number of elements, or INFINITE_CARDINALITY (-1) or UNKNOWN_CARDINALITY (-2).

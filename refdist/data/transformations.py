@@ -19,6 +19,7 @@ from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import count_of, handed
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
 from refdist.data.pipeline import Pipeline
+from refdist.data.position import Drawn, Seeds, Tape
 from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
 
 if TYPE_CHECKING:
@@ -206,9 +207,11 @@ class Transformations(Pipeline):
             size = count_of("shuffle", "buffer_size", buffer_size, 1)
         drawn = None if seed is None else count_of("shuffle", "seed", seed)
         fresh = reshuffle_each_iteration is None or reshuffle_each_iteration
-        seed_of = iterators.seeds(drawn, fresh)
-        return self._select(lambda read, reading: iterators.shuffle(read(reading), size, seed_of(reading)),
-                            self._facts.cardinality)
+        seed_of = Seeds(drawn, fresh)
+        shuffled = self._select(lambda read, reading: iterators.shuffle(read(reading), size, seed_of(reading)),
+                                self._facts.cardinality)
+        shuffled._sources = (*self._sources, seed_of)
+        return shuffled
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """The elements `count` times over; None and negative numbers mean without end.
@@ -273,17 +276,20 @@ class Transformations(Pipeline):
             raise errors.error("RD20", "Dataset.cache", f"filename is {filename!r}",
                                "Keep the elements in memory, `cache()`, or write them with `np.save` or a "
                                "`TFRecordWriter`.")
-        kept: dict[Reading, list[object]] = {}
+        kept: dict[Reading, tuple[list[object], Drawn]] = {}
 
         def read(reading: Reading) -> Iterator[object]:
-            if reading in kept:
-                yield from map(handed, kept[reading])
+            tape, key = reading.tape or Tape(()), reading._replace(tape=None)
+            if key in kept and tape.takes(kept[key][1]):
+                yield from map(handed, kept[key][0])
                 return
-            elements_read = []
+            elements_read, mark = [], tape.mark()
             for element in self._read(reading):
                 elements_read.append(element)
                 yield handed(element)
-            kept[reading] = elements_read
+            kept[key] = elements_read, tape.since(mark)
+            for source, number in kept[key][1].taken:
+                source.cached(reading.seed, number)
         return self._then(read, self._same())
 
     def prefetch(self, buffer_size: int | None, name: str | None = None) -> Dataset:

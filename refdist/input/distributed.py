@@ -5,7 +5,8 @@ How the rows are divided is chosen in `sharding.py`; elements become PerReplica 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence, Sized
 from collections.abc import Iterator as PythonIterator
 from contextlib import suppress
 from functools import cached_property
@@ -30,6 +31,7 @@ from refdist.data.dataset import Dataset
 from refdist.data.facts import UNKNOWN_CARDINALITY
 from refdist.data.iterator import BUSY, Iterator
 from refdist.data.origin import Origin
+from refdist.data.position import Tape
 from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.input import sharding
 from refdist.input.explanation import Explanation, pairs
@@ -51,15 +53,54 @@ class DistributedIterator(Iterator):
     _dataset: DistributedDataset
 
     def __init__(self, dataset: DistributedDataset) -> None:
-        super().__init__(dataset, iter(()))
         self._strategy = dataset._strategy
         extended = dataset._strategy.extended
         self._devices = extended.layout.devices
         self._fetches = dataset._options.experimental_fetch_to_device
-        # Opened before the rows, which draw an order that a look would come too late for.
-        self._numbers = None if journal.recording.value is None else dataset._numbers()
-        self._steps = dataset._steps()
+        self._numbers: PythonIterator[list[Any]] | None = None
+        super().__init__(dataset, self._read_steps, dataset._split.tapes())
         self._like: object = None  # the spec of elements without rows, once a worker needs one
+
+    def _read_steps(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]]:
+        # The numbers are opened before the rows, which draw an order that a look would come too late for.
+        self._numbers = None if journal.recording.value is None else self._dataset._numbers(tapes)
+        return self._dataset._steps(tapes)
+
+    def _position(self) -> dict[str, Any]:
+        return {**super()._position(), "replicas": self._strategy.extended.layout.total,
+                "step": self._dataset._split.covers}
+
+    def _place(self) -> dict[str, Any]:
+        # All workers are here: they save together.
+        transport = self._strategy.extended.transport
+        return {"workers": transport.all_gather_object(transport.call("saving an iterator's position"),
+                                                       self._position())}
+
+    def _here(self, positions: Sequence[Any]) -> Any:
+        layout = self._strategy.extended.layout
+        first = positions[0]
+        if len(positions) == layout.workers and first["replicas"] == layout.total:
+            return positions[layout.worker]
+        # Step n has the same rows on any replicas if all workers read alike.
+        if first["step"] and first["step"] == self._dataset._split.covers:
+            return first
+        raise ValueError(f"{first['replicas']} replicas on {len(positions)} workers have read, here are {layout.total} "
+                         f"on {layout.workers}, and steps are not whole batches of one dataset on both")
+
+    def _read_again(self, position: Any) -> Callable[[], None]:
+        numbers = self._numbers
+        try:
+            back = super()._read_again(position)
+        except BaseException:
+            self._numbers = numbers
+            raise
+        if self._numbers is not None:
+            deque(islice(self._numbers, position["read"]), maxlen=0)
+
+        def back_with_numbers() -> None:
+            back()
+            self._numbers = numbers
+        return back_with_numbers
 
     def __next__(self) -> Any:
         require(self._strategy, Call.GET_NEXT)
@@ -69,6 +110,7 @@ class DistributedIterator(Iterator):
             try:
                 numbers = None if self._numbers is None else next(self._numbers, None)
                 step = self._next_of_all(extended.transport)
+                self._count += 1
             except ValueError as error:
                 if str(error) != BUSY:
                     raise
@@ -88,7 +130,7 @@ class DistributedIterator(Iterator):
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker that has read all its rows returns empty elements until every worker has.  Their lengths are those of
         # another worker's element, because it may have had none itself, and no spec tells what a function returns.
-        step = next(self._steps, None)
+        step: list[Any] | None = next(self._elements, None)
         left = transport.all_gather_object(transport.call("next element of a distributed dataset"), step is not None)
         if not any(left):
             raise StopIteration
@@ -114,16 +156,17 @@ class DistributedDataset:
         for text in split.warnings:
             call_site.warn(text)
 
-    def _steps(self) -> PythonIterator[list[Any]]:
-        return self._split.steps(self._split.open(), self._strategy.extended.layout.worker)
+    def _steps(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]]:
+        return self._split.steps(self._split.open(tapes), self._strategy.extended.layout.worker)
 
-    def _numbers(self) -> PythonIterator[list[Any]] | None:
+    def _numbers(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]] | None:
         # The numbers of the rows of each step; None where reading them would call functions of the program once more,
         # or they cannot be followed.
         origins = self._origins()
         numbers: list[Iterable[Any]] = [
-            map(np.asarray, origin.read(reading._replace(peek=True)))
-            for origin, reading in zip(origins, self._split.readings, strict=True) if origin and not origin.calls]
+            map(np.asarray, origin.read(reading._replace(peek=True, seed=tape.seed, tape=tape.played())))
+            for origin, reading, tape in zip(origins, self._split.readings, tapes, strict=True)
+            if origin and not origin.calls]
         if len(numbers) < len(origins):
             return None
         return _until_error(self._split.steps(numbers, self._strategy.extended.layout.worker))

@@ -33,8 +33,10 @@ from refdist.core.rules.input import (
 )
 from refdist.core.rules.options import AutoShardPolicy, UnevenEnd
 from refdist.core.rules.table import Refusal
+from refdist.data import position
 from refdist.data.dataset import Dataset
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
+from refdist.data.position import Tape
 from refdist.data.spec import TensorSpec, with_rows
 from refdist.input.split import even_out, piece_sizes, split_batch, split_stream
 from refdist.variables.interfaces import Extended
@@ -74,10 +76,22 @@ class Split:
         """Whether the steps of other workers can be told from this worker's pipelines."""
         return False
 
-    def open(self, *, peek: bool = False) -> list[Iterable[Any]]:
-        """The pipelines from their beginning."""
-        return [pipeline._read(reading._replace(peek=peek)) if isinstance(pipeline, Dataset) else pipeline
+    @property
+    def covers(self) -> str:
+        """What a step covers, in words that are the same where step n has the same rows on other replicas; else ""."""
+        return ""
+
+    def tapes(self) -> list[Tape]:
+        """What notes the draws of a reading of each pipeline."""
+        return [Tape(_sources(pipeline), reading.seed)
                 for pipeline, reading in zip(self.pipelines, self.readings, strict=True)]
+
+    def open(self, tapes: Sequence[Tape] = (), *, peek: bool = False) -> list[Iterable[Any]]:
+        """The pipelines from their beginning, with a tape for each, or none."""
+        readings = [reading._replace(tape=tape, seed=tape.seed)
+                    for reading, tape in zip(self.readings, tapes, strict=True)] if tapes else self.readings
+        return [pipeline._read(reading._replace(peek=peek)) if isinstance(pipeline, Dataset) else pipeline
+                for pipeline, reading in zip(self.pipelines, readings, strict=True)]
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         """The steps of a worker, each a list with the element of every replica of that worker."""
@@ -124,6 +138,13 @@ class _OfBatches(Split):
     def others(self) -> bool:
         return self.reads is not Reads.ITS_FILES
 
+    @property
+    def covers(self) -> str:
+        alone = self.layout.workers * self.hosts == 1
+        if self.uneven is Step.DROP or not (alone or self.reads is Reads.ITS_SHARE):
+            return ""
+        return f"{self.size} rows" if self.cut is Cut.ROW_STREAM else "a batch"
+
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         first, readers = worker * self.hosts, self.layout.workers * self.hosts
         if self.reads is Reads.ITS_SHARE:
@@ -166,6 +187,13 @@ class _OfBatches(Split):
         if self.cut is Cut.ROW_STREAM and rows != self.size:
             rows = None
         return component.with_rows(rows // total if rows is not None and rows % total == 0 else None)
+
+
+def _sources(pipeline: Iterable[object]) -> tuple[position.Source, ...]:
+    if isinstance(pipeline, Dataset):
+        return pipeline._sources
+    return () if isinstance(pipeline, (list, tuple)) else (
+        f"{errors.type_of(pipeline)}, of which nobody knows whether it yields the same again",)
 
 
 def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd) -> Split:

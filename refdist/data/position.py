@@ -1,0 +1,280 @@
+"""Where an iterator of a dataset is, so that a checkpoint can hold it and another process can go on from there.
+
+A dataset is a function: read again, it yields the same elements, but for what reading takes from elsewhere.  So the
+position of an iterator is how many elements it has read, together with what its reading has taken: the seeds that each
+`shuffle` drew.  To restore it, the dataset is read again with these seeds, and as many elements are passed over.  No
+buffer of rows is saved; the price is that functions of `map` are called again for the elements that are passed over.
+
+A `shuffle` draws a seed whenever it is read: once for each iterator, and once more for each turn of a `repeat`; several
+iterators draw in turn.  `Seeds` is such a source, and a `Tape` notes the draws of one iterator, by their numbers: the
+same number of the same seed is the same draw.  While a tape is played, sources return what it has noted; then they go
+on after the last draw that there was when the position was taken, for all iterators.
+
+What cannot be read again in another process is an obstacle (`str`), in the place of a source: a generator, whose
+position only Python knows.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from refdist.data.facts import Reading
+
+_SEEDS = 1 << 62
+_MOST = 1 << 22  # draws of one iterator, in a file that may be of a stranger
+_lock = threading.Lock()  # of all sources: each is held for some microseconds
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Seeds:
+    """Draws a seed for each reading: always the same one, or, if `fresh`, one after the other.
+
+    Args:
+        seed: from which they follow; None for one that is drawn by chance.
+        fresh: whether each reading gets another one.
+    """
+
+    def __init__(self, seed: int | None, fresh: bool) -> None:
+        self.chosen = seed is not None
+        self._fresh = fresh
+        self._sources: dict[int, tuple[random.Random, int]] = {}  # what draws next, and the number of that draw
+        self._cached: dict[int, int] = {}  # the draw from which a cache was filled, so that no more are drawn
+        self.own = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
+
+    def __call__(self, reading: Reading) -> int:
+        """The seed for this reading, which is noted on its tape or comes from there."""
+        with _lock:
+            if reading.tape is not None and (noted := reading.tape.due(self)) is not None:
+                return noted
+            # Workers that agreed on a seed draw the same order, so that each row is read by one of them.
+            agreed = self.agreed(reading.seed)
+            source, number = self._sources.get(agreed) or (random.Random(agreed), 0)
+            if reading.peek:
+                return self._from(copy(source), agreed)
+            drawn = self._from(source, agreed)
+            self._sources[agreed] = source, number + 1
+            if reading.tape is not None:
+                reading.tape.note(self, number)
+            return drawn
+
+    def agreed(self, seed: int | None) -> int:
+        """From which seed the draws follow for readings on whose seed workers have agreed, or not."""
+        return self.own if self.chosen or seed is None else seed
+
+    def _from(self, source: random.Random, agreed: int) -> int:
+        drawn = source.randrange(_SEEDS)
+        if self._fresh:
+            return drawn
+        return random.Random(agreed).randrange(_SEEDS) if agreed == self.own else agreed
+
+    def next(self, seed: int | None) -> int:
+        """The number of the next draw of readings with this seed; in another process a cache is filled anew."""
+        agreed = self.agreed(seed)
+        return self._cached.get(agreed, self._sources.get(agreed, (None, 0))[1])
+
+    def cached(self, seed: int | None, number: int) -> None:
+        """What a cache keeps, for readings with this seed, was drawn from this number on."""
+        self._cached.setdefault(self.agreed(seed), number)
+
+    def set(self, first: int, seed: int | None, number: int) -> None:
+        """From now on readings with `seed` get what follows from `first`, beginning with this draw."""
+        with _lock:
+            self.own = first if seed is None else self.own
+            agreed = self.agreed(seed)
+            source = random.Random(agreed)
+            for _ in range(number):
+                source.randrange(_SEEDS)
+            self._sources[agreed] = source, number
+            self._cached.pop(agreed, None)
+
+    def drawn(self, first: int, seed: int | None, numbers: Sequence[int]) -> list[int]:
+        """The draws with these numbers that readings with `seed` get, of a source like this whose draws follow from
+        `first`."""
+        source = Seeds(self.own if self.chosen or seed is not None else first, self._fresh)
+        source.chosen = self.chosen
+        agreed = source.agreed(seed)
+        following = random.Random(agreed)
+        draws = [source._from(following, agreed) for _ in range(max(numbers, default=-1) + 1)]
+        return [draws[number] for number in numbers]
+
+
+Source = Seeds | str
+
+
+def together(several: Iterable[Sequence[Source]]) -> tuple[Source, ...]:
+    """The sources of several datasets, each once."""
+    return tuple(dict.fromkeys(source for sources in several for source in sources))
+
+
+class Taken(NamedTuple):
+    """A draw that is noted on a tape."""
+
+    source: Seeds
+    number: int
+
+
+class Drawn(NamedTuple):
+    """What some elements took: the draws of the dataset's sources, and whether there were stray ones."""
+
+    taken: Sequence[Taken]
+    stray: bool
+
+
+class Mark(NamedTuple):
+    """How much was noted on a tape: how many draws of the dataset's sources, and how many stray ones."""
+
+    taken: int
+    strays: int
+
+
+class Tape:
+    """What one reading of a dataset has drawn.
+
+    Args:
+        sources: all sources of the dataset, in an order that is the same in every process.
+        seed: on which workers agreed for this reading; None for none.
+        noted: by source, the numbers of draws that are played first.
+        first: by source, the seed from which these follow.
+
+    Attributes:
+        sources, obstacles: those of the dataset, by their kind.
+    """
+
+    def __init__(self, sources: Sequence[Source], seed: int | None = None,
+                 noted: Sequence[Sequence[int]] = (), first: Sequence[int] = ()) -> None:
+        self.sources = [source for source in sources if isinstance(source, Seeds)]
+        self.obstacles = [source for source in sources if isinstance(source, str)]
+        self.seed = seed
+        self._taken: list[Taken] = []
+        self._strays = 0  # only their number, since a function may return datasets without end
+        self._due: dict[int, deque[tuple[int, int]]] = {
+            id(source): deque(zip(numbers, source.drawn(begin, seed, numbers), strict=True))
+            for source, numbers, begin in zip(self.sources, noted, first, strict=bool(noted))}
+
+    def due(self, source: Seeds) -> int | None:
+        """What the source has to draw next, where that is noted; else None."""
+        waiting = self._due.get(id(source))
+        if not waiting:
+            return None
+        number, drawn = waiting.popleft()
+        self.note(source, number)
+        return drawn
+
+    def note(self, source: Seeds, number: int) -> None:
+        """Notes a draw."""
+        if any(source is known for known in self.sources):
+            self._taken.append(Taken(source, number))
+        # Of a dataset that a function has made: the next process makes it anew, and it begins with draw 0.
+        elif number or not source.chosen:
+            self._strays += 1
+
+    @property
+    def stray(self) -> bool:
+        """Whether something was drawn that the next process would draw in another way."""
+        return self._strays > 0
+
+    def obstruct(self, sources: Iterable[Source]) -> None:
+        """Notes the obstacles among the sources of a dataset that a function has returned."""
+        self.obstacles += [source for source in sources if isinstance(source, str) and source not in self.obstacles]
+
+    def mark(self) -> Mark:
+        """How much was noted."""
+        return Mark(len(self._taken), self._strays)
+
+    def since(self, mark: Mark) -> Drawn:
+        """What was noted after that."""
+        return Drawn(self._taken[mark.taken:], self._strays > mark.strays)
+
+    def takes(self, drawn: Drawn) -> bool:
+        """Notes draws once more that were made for elements which are kept; False where others are due."""
+        with _lock:
+            for source in {taken.source for taken in drawn.taken}:
+                numbers = [taken.number for taken in drawn.taken if taken.source is source]
+                waiting = self._due.get(id(source))
+                if waiting and [number for number, _ in waiting][:len(numbers)] != numbers:
+                    return False
+            for source, number in drawn.taken:
+                if self._due.get(id(source)):
+                    self._due[id(source)].popleft()
+                self.note(source, number)
+            self._strays += drawn.stray
+            return True
+
+    def played(self) -> Tape:
+        """A tape that plays what is due on this one."""
+        copied = Tape(self.sources, self.seed)
+        copied._due = {key: deque(waiting) for key, waiting in self._due.items()}
+        return copied
+
+    def state(self) -> dict[str, Any]:
+        """What `played_from` takes, of values that JSON can hold."""
+        with _lock:
+            return {"seed": self.seed, "shuffles": [
+                {"seed": source.agreed(self.seed), "next": source.next(self.seed), "drawn": _runs(
+                    [taken.number for taken in self._taken if taken.source is source]
+                    + [number for number, _ in self._due.get(id(source), ())])}
+                for source in self.sources]}
+
+
+def played_from(state: Mapping[str, Any], sources: Sequence[Source]) -> Tape:
+    """The tape with this state.
+
+    Raises:
+        ValueError: the state is that of another dataset.
+    """
+    own = [source for source in sources if isinstance(source, Seeds)]
+    saved = state["shuffles"]
+    if len(saved) != len(own):
+        raise ValueError(f"the dataset is shuffled or sampled {len(own)} times, that of the file {len(saved)} times")
+    for source, shuffle in zip(own, saved, strict=True):
+        if source.chosen and shuffle["seed"] != source.own:
+            raise ValueError(f"the dataset is shuffled with seed {source.own}, that of the file with "
+                             f"{shuffle['seed']}")
+        if type(shuffle["seed"]) is not int or type(state["seed"]) not in (int, NoneType):
+            raise ValueError(f"its shuffles have seeds {shuffle['seed']!r} and {state['seed']!r}")
+        if type(shuffle["next"]) is not int or not 0 <= shuffle["next"] < _MOST:
+            raise ValueError(f"its shuffles draw number {shuffle['next']!r} next")
+    noted = [_numbers(shuffle["drawn"]) for shuffle in saved]
+    return Tape(sources, state["seed"], noted, [shuffle["seed"] for shuffle in saved])
+
+
+def go_on(state: Mapping[str, Any], sources: Sequence[Source]) -> None:
+    """From now on the sources draw what comes after the position with this state."""
+    own = [source for source in sources if isinstance(source, Seeds)]
+    for source, shuffle in zip(own, state["shuffles"], strict=True):
+        source.set(shuffle["seed"], state["seed"], shuffle["next"])
+
+
+def _runs(numbers: Iterable[int]) -> list[list[int]]:
+    # First and last of each run of numbers one after the other.
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return runs
+
+
+def _numbers(runs: Iterable[Sequence[int]]) -> list[int]:
+    numbers: list[int] = []
+    for first, last in runs:
+        if not 0 <= first <= last < _MOST or len(numbers) + last - first >= _MOST:
+            raise ValueError(f"its shuffles have draws {first} to {last}")
+        numbers += range(first, last + 1)
+    return numbers
