@@ -1,7 +1,7 @@
 """A training job that saves all that it has, for tests that start it again: restarted.py FOLDER [STEP ...].
 
 A softmax model with momentum and dropout is trained for EPOCHS epochs; a checkpoint holds its variables, the momentum,
-the generator, the step, and how often each row was read.  At each of these steps worker 1 does to itself, once, what
+the generator, the step, the iterator, and how often each row was read.  At each of these steps worker 1 does to itself, once, what
 FAULT says: KILL or another signal, EXIT, RAISE, or PREEMPT, which has a handler of preemption save.  At the end each
 worker writes its values into FOLDER.
 """
@@ -38,17 +38,16 @@ def train(folder: Path, at: set[int], fault: str = "KILL", pause: float = 0.0) -
                                 aggregation=refdist.VariableAggregation.SUM, trainable=False)
         generator = refdist.random.Generator.from_seed(7)
     step = refdist.Variable(np.int64(0), trainable=False)
+    rows = refdist.data.Dataset.from_tensor_slices((x, labels, np.arange(ROWS)))
+    batches = iter(strategy.experimental_distribute_dataset(rows.shuffle(ROWS, seed=3).batch(BATCH).repeat(EPOCHS)))
     checkpoint = refdist.train.Checkpoint(model=[weights], optimizer=[momentum], generator=generator, step=step,
-                                          read=read)
+                                          iterator=batches, read=read)
     manager = refdist.train.CheckpointManager(checkpoint, folder / "checkpoints", max_to_keep=2)
     handler = None
     if fault == "PREEMPT":
         handler = refdist.experimental.PreemptionCheckpointHandler(strategy.cluster_resolver, manager)
     else:
         manager.restore_or_initialize()
-    rows = refdist.data.Dataset.from_tensor_slices((x, labels, np.arange(ROWS)))
-    batches = rows.shuffle(ROWS, seed=3).batch(BATCH).repeat(EPOCHS).skip(int(step))
-
     def training_step(x: Any, labels: Any, numbers: Any) -> None:
         keep = np.asarray(generator.uniform(x.shape)) < 0.8
         x = np.where(keep, x, 0).astype(np.float32)
@@ -59,7 +58,7 @@ def train(folder: Path, at: set[int], fault: str = "KILL", pause: float = 0.0) -
         weights.assign_sub(np.float32(0.1) * np.asarray(momentum))
         read.assign_add(np.bincount(numbers, minlength=ROWS))
 
-    for batch in strategy.experimental_distribute_dataset(batches):
+    for batch in batches:
         strategy.run(training_step, args=batch)
         step.assign_add(np.int64(1))
         if int(step) % EVERY == 0:
