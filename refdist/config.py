@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from refdist import errors
+from refdist.core import checks as asked_checks
 from refdist.core import context_stack, devices
 from refdist.core.integers import as_integer, integer
 from refdist.core.scaled import scale
@@ -392,70 +393,44 @@ def _random() -> random.Random | None:
     return _machine.value.random
 
 
-CHECKS_VARIABLE = "REFDIST_CHECKS"
-
-
-# How workers compare their calls; the first is that of a program that says nothing.
-CHECK_LEVELS = ("all", "first", "off")
-_TYPES = "types"
-
-
-def asked_checks() -> tuple[bool, str]:
-    """Whether the environment asks for types, and how workers compare their calls: "types", "first", "types,first".
-
-    Raises:
-        RD34: it asks for something else.
-    """
-    text = os.environ.get(CHECKS_VARIABLE, "")
-    words = [word for word in text.split(",") if word]
-    levels = [word for word in words if word != _TYPES]
-    if len(levels) > 1 or not {*levels} <= {*CHECK_LEVELS}:
-        raise errors.error("RD34", f"environment variable {CHECKS_VARIABLE}={text!r}", "it is not a level of checks",
-                           f"Write one of {', '.join(CHECK_LEVELS)}, or {_TYPES}, or both with a comma between.")
-    return _TYPES in words, levels[0] if levels else CHECK_LEVELS[0]
-
-
-def _asked_types() -> bool:
-    return asked_checks()[0]
-
-
-types: Field[bool] = Field("whether values know what they are to the other replicas", _asked_types)
-
-
 class checks:  # noqa: N801 - used like a function
     """Switches checks on and off that take time; used as a context manager it is undone at the end of the block.
 
     Args:
         types: whether every value knows what it is to the other replicas (the same, a sum over the replica's rows, a
-            mean over them), and what is reduced as if it were something else is warned of.  docs/checks.md has more.
+            mean over them), and what is reduced as if it were something else is warned of.
+        watch: whether it is warned of what is rarely meant: two calls of one line that replicas make in different
+            orders, an iterator for each step, one array that all replicas add.
+
+    None leaves a check as it is.  docs/checks.md has more.
 
     >>> import refdist
-    >>> with refdist.config.checks(types=True):
+    >>> with refdist.config.checks(types=True, watch=True):
     ...     pass
 
     Raises:
         RD09: a replica calls it, while others go on.
-        RD25: `types` is not a bool.
+        RD25: an argument is neither a bool nor None.
     """
 
-    def __init__(self, *, types: bool) -> None:
-        if not isinstance(types, bool):
-            raise errors.error("RD25", "checks", f"types is {types!r}", "Pass True or False.")
+    def __init__(self, *, types: bool | None = None, watch: bool | None = None) -> None:
+        for name, value in (("types", types), ("watch", watch)):
+            if value is not None and not isinstance(value, bool):
+                raise errors.error("RD25", "checks", f"{name} is {value!r}", "Pass True or False.")
         if context_stack.frame().run is not None:
             raise errors.error("RD09", f"config.checks {context_stack.describe()}", "it holds for all replicas",
                                "Call it around `strategy.run`; a comment `# refdist: ignore[RD38]` silences one line.")
-        self._before = _types.value
-        _types.value = types
+        self._before = asked_checks.types.value, asked_checks.watch.value
+        for check, wanted in ((asked_checks.types, types), (asked_checks.watch, watch)):
+            if wanted is not None:
+                check.value = wanted
 
     def __enter__(self) -> checks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        _types.value = self._before
-
-
-_types = types
+        asked_checks.types.value, asked_checks.watch.value = self._before
 
 
 def order(count: int) -> Sequence[int]:

@@ -347,6 +347,43 @@ CATALOGUE: dict[str, Code] = {
         "The sum of the replicas' integers has their dtype, and wraps around where it does not fit. The warning comes "
         "once for a line.",
         "Sum a wider dtype: `x.astype(np.int64)`."),
+    "RD44": Code(
+        "a variable is made in every step", DifferenceWarning,
+        "A variable keeps its value from one run to the next only where it is made once. Three runs one after another "
+        "that make one at the same line are remarked on.",
+        "Make it in `strategy.scope()` before the first step, or keep it where the step finds it again."),
+    "RD45": Code(
+        "there is no step", DifferenceWarning,
+        "A distributed dataset without an element trains nothing: no batch is full and the remainder is dropped, a "
+        "filter leaves nothing, a generator has been read before, or an iterator has come to its end in an earlier "
+        "loop.",
+        "Look at what `print(distributed.explain())` says; begin every epoch with the dataset, `for x in dataset`."),
+    "RD46": Code(
+        "a replica gets no row of a full batch", DifferenceWarning,
+        "Every batch is cut into pieces of the same rounded-up size, so that the last replicas may get nothing where "
+        "the number of rows is no multiple of the number of replicas. The mean of nothing is NaN.",
+        "Batch by a multiple of `strategy.num_replicas_in_sync`: `dataset.batch(global_batch_size)`."),
+    "RD47": Code(
+        "a loop without an end", DifferenceWarning,
+        "A dataset that repeats without end has no last step. The warning comes after ten epochs of a `for` statement "
+        "that has no `break` and whose file catches no error.",
+        "Leave `repeat()` out, or say how long: `dataset.repeat(epochs)`, `dataset.take(steps)`."),
+    "RD48": Code(
+        "two calls of one line in different orders", DifferenceWarning,
+        "Replicas meet at a line, whatever a loop calls what they contribute there. Where each goes over the same "
+        "names in an order of its own, as over a set, the sums mix what has different names. Found with "
+        "`REFDIST_CHECKS=watch`.",
+        "Go over the names in one order, `for name in sorted(names)`, or reduce them together, as one dict."),
+    "RD49": Code(
+        "a new iterator in every step", DifferenceWarning,
+        "An iterator begins at the first element. A line that makes one for each step reads the first batch again and "
+        "again. Found with `REFDIST_CHECKS=watch`.",
+        "Go over the dataset, `for x in dataset`, or make the iterator once, before the loop."),
+    "RD50": Code(
+        "rows that are seen several times, or never", DifferenceWarning,
+        "The workers' pipelines together read each row once: by AutoShardPolicy, or by `shard` in an input function, "
+        "and not by both.",
+        "Shard the dataset once."),
 }
 
 

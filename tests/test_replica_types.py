@@ -22,6 +22,7 @@ from silent_mistakes import CONSTANT, MISTAKES, Aggregation, Mistake, batches, e
 import refdist
 from refdist.array import replica_checks
 from refdist.array.replica_types import UNKNOWN, ReplicaType, type_of, typed
+from refdist.core import checks as asked_checks
 from refdist.core.rules.replica_types import (
     ADDING,
     ALONG,
@@ -341,7 +342,7 @@ def test_a_replica_does_not_switch_checks_for_the_others() -> None:
 
     with pytest.raises(refdist.errors.RefdistError, match=r"RD09.*around `strategy.run`"):
         four().run(step)
-    assert refdist.config.types.value
+    assert asked_checks.types.value
 
 
 def test_checks_takes_a_bool() -> None:

@@ -461,12 +461,12 @@ def test_the_picture_of_an_explanation_is_no_wider_than_its_steps() -> None:
 def test_a_dataset_that_is_sharded_over_the_workers_twice_is_warned_of() -> None:
     sharded = Dataset.range(8).shard(2, 0).map(lambda x: x).batch(4)
     for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
-        [warning] = sharding.of_dataset(worker(0, 2, 1), with_policy(sharded, policy), UnevenEnd.EMPTY).warnings
-        assert "one of 2 shards already" in warning
+        [warning] = sharding.of_dataset(worker(0, 2, 1), with_policy(sharded, policy), UnevenEnd.EMPTY).problems
+        assert "one of 2 shards already" in warning.found
     for dataset, workers in ((with_policy(sharded, AutoShardPolicy.OFF), 2), (sharded, 1), (sharded, 3),
                              (Dataset.range(8).batch(4), 2)):
-        found = sharding.of_dataset(worker(0, workers, 1), dataset, UnevenEnd.EMPTY).warnings
-        assert not any("shards already" in text for text in found)
+        found = sharding.of_dataset(worker(0, workers, 1), dataset, UnevenEnd.EMPTY).problems
+        assert not any("shards already" in problem.found for problem in found)
 
 
 def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> None:
@@ -479,7 +479,7 @@ def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> No
             lambda c: Dataset.range(4).shard(c.num_input_pipelines, c.input_pipeline_id).batch(2), options)
     assert "replica 1  1, 3" in str(sharded.explain())
     off = with_policy(Dataset.range(4).batch(2), AutoShardPolicy.OFF)
-    assert "seen 2 times" in sharding.of_dataset(worker(0, 2, 1), off, UnevenEnd.EMPTY).warnings[0]
+    assert "seen 2 times" in sharding.of_dataset(worker(0, 2, 1), off, UnevenEnd.EMPTY).problems[0].found
 
 
 def test_only_a_dataset_per_replica_is_placed_on_a_device_and_then_not_fetched_to_it() -> None:

@@ -42,7 +42,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from refdist import config, errors, journal
+from refdist import errors, journal
 from refdist.array.convert import frozen
 from refdist.array.float_errors import Noted, Reported, report
 from refdist.array.ordered_sum import ordered_sum
@@ -54,7 +54,7 @@ from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
 from refdist.backends.mpi.start import limit, started
 from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
 from refdist.backends.mpi.watch import Watch
-from refdist.core import agreement, history, saved
+from refdist.core import agreement, checks, history, saved
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
 from refdist.workers.connection import ConnectableTransport, Group
 from refdist.workers.launcher import Task, launched
@@ -402,7 +402,7 @@ def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np
 
 
 def _level() -> str:
-    return config.asked_checks()[1]
+    return checks.asked()[2]
 
 
 def _sent() -> bool:

@@ -112,10 +112,8 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
         return
     of = _as_means(kinds)
     if of is Of.UNKNOWN:
-        if reducing is Reducing.SUM and len(values) == total and _is_shared(values):
-            _warn("RD37", attempted, f"all {total} replicas contribute one and the same array, which is counted "
-                  f"{total} times (TensorFlow counts it once)", kinds[0],
-                  "Make an array in each replica where each has one to add; to count, pass a number such as 1.0.")
+        if reducing is Reducing.SUM:
+            check_shared(values, attempted, total)
         return
     cell = REPLICAS[of][reducing]
     if not isinstance(cell, Refusal):
@@ -146,6 +144,15 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
                       "alike: the result is not the mean over the batch", kinds[0])
         case _:
             _warn("RD41", attempted, f"only replica 0's part is used of {total}: {kinds[0].meaning}", kinds[0])
+
+
+def check_shared(values: Sequence[object], attempted: str, total: int) -> None:
+    """Warns where what all replicas contribute to a sum is one array."""
+    if len(values) == total > 1 and _is_shared(values):
+        _warn("RD37", attempted, f"all {total} replicas contribute one and the same array, which is counted {total} "
+              "times (TensorFlow counts it once)", UNKNOWN,
+              "Make an array in each replica where each has one to add; to count, pass a number such as 1.0.",
+              scaled=total)
 
 
 def check_part(kind: ReplicaType, attempted: str, own: str, total: int) -> None:

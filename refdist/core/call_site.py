@@ -148,9 +148,11 @@ def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
     return place
 
 
-def warn(text: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warns at the user's line that led here, however many frames of refdist lie between."""
-    level, place = _outwards(sys._getframe(1))
+def warn(text: str | Warning, category: type[Warning] = UserWarning, place: Place | None = None) -> None:
+    """Warns at `place`, or at the user's line that led here, however many frames of refdist lie between."""
+    level = 0
+    if place is None:
+        level, place = _outwards(sys._getframe(1))
     if place is None:
         warnings.warn(text, category, stacklevel=level + 1)
     else:

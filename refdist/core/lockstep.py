@@ -53,7 +53,7 @@ import greenlet as greenlets
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from refdist import errors, journal
-from refdist.core import call_site, context_stack, history, inherited, jax
+from refdist.core import call_site, checks, context_stack, history, inherited, jax, turns
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.rules.calls import Difference
 from refdist.core.states import States
@@ -258,6 +258,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
     together = f"{count} replicas"
     own_context = inherited.contexts()
     waiting = 0
+    watched = turns.Turns() if compared and checks.watch.value else None
     current = LockstepRun(scheduler, count, frame, states, first, unit_name, compared)
     place.runs += 1
     try:
@@ -286,6 +287,8 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 compare(calls, first, unit_name)
                 call = calls[0]
                 journal.history.value.append((together, call.kind, call.signature, call.call_site))
+                if watched is not None:
+                    watched.look(calls, [replica.gr_frame for replica in replicas], first)
             waiting = 0
             answers = replicas[0].gr_context.copy().run(_carry_out, current, calls)
             following: list[Any] = [None] * count

@@ -12,7 +12,7 @@ from refdist import errors
 from refdist.core import call_site
 from refdist.runtime import Field
 
-_made: Field[set[tuple[str, str]]] = Field("the remarks that were made: code, and file:line", set)
+_made: Field[set[tuple[str, str]]] = Field("the remarks that were made: code, and file:line", set, per_worker=True)
 
 
 def is_due(code: str, site: call_site.Site) -> bool:
@@ -32,7 +32,7 @@ def make(code: str, site: call_site.Site, attempted: str, found: str, fix: str =
         _made.value.add((code, _line(site)))
         remark = errors.error(code, attempted, found, fix)
         assert isinstance(remark, Warning)
-        call_site.warn(remark)
+        call_site.warn(remark, place=None if site == call_site.that_led_here() else site[0])
 
 
 def _line(site: call_site.Site) -> str:

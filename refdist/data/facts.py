@@ -28,6 +28,8 @@ class Facts(NamedTuple):
         files: the number of files that are read, for AutoShardPolicy.FILE, or a function that returns it if that takes
             reading.
         shards: the product of the `num_shards` of every `Dataset.shard` that was applied.
+        epoch: of a dataset that repeats without end, about how many elements it has until it does; 0 where that is
+            not known.
     """
 
     cardinality: int = UNKNOWN_CARDINALITY
@@ -37,6 +39,7 @@ class Facts(NamedTuple):
     certain: bool = True
     files: int | Callable[[], int] = 0
     shards: int = 1
+    epoch: int = 0
 
     @property
     def file_count(self) -> int:

@@ -58,7 +58,7 @@ class Transformations(Pipeline):
         known = self._facts
         known = known._replace(
             cardinality=facts.batches(known.cardinality, batch_size, drop_remainder), batch_size=batch_size,
-            static=drop_remainder, certain=True,
+            static=drop_remainder, certain=True, epoch=facts.batches(known.epoch, batch_size, False),
             spec=self._spec(lambda spec: batched(spec, batch_size if drop_remainder else None)))
         origin = self._origin and self._origin.batched(batch_size, drop_remainder)
         if self._numbered is not None:
@@ -98,6 +98,7 @@ class Transformations(Pipeline):
         known = self._facts
         known = known._replace(cardinality=facts.batches(known.cardinality, batch_size, drop_remainder),
                                batch_size=batch_size, static=drop_remainder, certain=True,
+                               epoch=facts.batches(known.epoch, batch_size, False),
                                spec=self._spec(lambda spec: padded(spec, shapes, rows)))
 
         def stack(chunk: list[object], start: int) -> object:
@@ -223,6 +224,8 @@ class Transformations(Pipeline):
         times = None if count is None or count < 0 else count
         repeated = self._select(lambda read, reading: iterators.repeat(partial(read, reading), times),
                                 facts.repeated(self._facts.cardinality, times))
+        if times is None and self._facts.cardinality > 0:
+            repeated._facts = repeated._facts._replace(epoch=self._facts.cardinality)
         repeated._origin = None  # a look draws one order, but every repetition has another
         return repeated
 

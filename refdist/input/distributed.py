@@ -5,20 +5,22 @@ How the rows are divided is chosen in `sharding.py`; elements become PerReplica 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from collections.abc import Iterator as PythonIterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
+from opcode import opmap
 from typing import Any, TypeVar
 
 import numpy as np
 
-from refdist import config, errors, journal, nest, notebook
+from refdist import errors, journal, nest, notebook
 from refdist.array import replica_checks
 from refdist.array.convert import has_dtype
-from refdist.core import call_site, devices
+from refdist.core import call_site, checks, devices, loops, remarks
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
 from refdist.core.rules.calls import Call
@@ -28,7 +30,7 @@ from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Result
 from refdist.data import elements
 from refdist.data.dataset import Dataset
-from refdist.data.facts import UNKNOWN_CARDINALITY
+from refdist.data.facts import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from refdist.data.iterator import BUSY, Iterator
 from refdist.data.origin import Origin
 from refdist.data.position import Tape
@@ -42,6 +44,10 @@ from refdist.workers.transport import Transport
 
 _State = TypeVar("_State")
 _Element = TypeVar("_Element")
+# A loop over so many epochs of a dataset that repeats without end is looked at.
+_EPOCHS = 10
+# So many iterators that each give one element are no habit.
+_BEGUN = 2
 
 
 class DistributedIterator(Iterator):
@@ -60,6 +66,10 @@ class DistributedIterator(Iterator):
         self._numbers: PythonIterator[list[Any]] | None = None
         super().__init__(dataset, self._read_steps, dataset._split.tapes())
         self._like: object = None  # the spec of elements without rows, once a worker needs one
+        self._given = 0
+        self._ended = False
+        # At which step it is looked whether the loop ever ends: -1 for never.
+        self._long = _EPOCHS * dataset._epoch() or -1
 
     def _read_steps(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]]:
         # The numbers are opened before the rows, which draw an order that a look would come too late for.
@@ -94,6 +104,7 @@ class DistributedIterator(Iterator):
         except BaseException:
             self._numbers = numbers
             raise
+        self._ended = False
         if self._numbers is not None:
             deque(islice(self._numbers, position["read"]), maxlen=0)
 
@@ -111,10 +122,18 @@ class DistributedIterator(Iterator):
                 numbers = None if self._numbers is None else next(self._numbers, None)
                 step = self._next_of_all(extended.transport)
                 self._count += 1
+            except StopIteration:
+                if not self._count:
+                    self._remark_on_no_step()
+                self._ended = True
+                raise
             except ValueError as error:
                 if str(error) != BUSY:
                     raise
                 raise self._busy() from error
+            self._given += 1
+            if self._given == self._long:
+                self._remark_on_no_end()
             journal.rows.value = counts = list(map(_count, step))
             if journal.recording.value is not None:
                 journal.recording.value.write(
@@ -123,9 +142,30 @@ class DistributedIterator(Iterator):
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
         step = list(map(elements.handed, step))
-        if config.types.value and extended.layout.total > 1:
+        if checks.types.value and extended.layout.total > 1:
             step = replica_checks.element(step)
         return regroup(step, self._devices, "dataset element", Result.ELEMENT, extended.value_container)
+
+    def __iter__(self) -> PythonIterator[Any]:
+        caller = sys._getframe(1)
+        if self._ended and caller.f_code.co_code[caller.f_lasti] == opmap["GET_ITER"] and not call_site.is_ours(
+                caller.f_globals.get("__name__", "")):
+            remarks.make("RD45", call_site.that_led_here(), "iterating over a distributed dataset",
+                         "this iterator has come to its end before, so there is no step")
+        return self
+
+    def _remark_on_no_step(self) -> None:
+        problems = self._dataset._split.problems
+        if not any(problem.code == "RD45" for problem in problems):
+            remarks.make("RD45", call_site.that_led_here(), "iterating over a distributed dataset",
+                         "it has no element, so there is no step")
+
+    def _remark_on_no_end(self) -> None:
+        site = call_site.that_led_here()
+        if site and loops.never_ends(site[0]):
+            remarks.make("RD47", site, "iterating over a distributed dataset",
+                         f"this is step {self._given}, an epoch has about {self._given // _EPOCHS}, the dataset "
+                         "repeats without end, and nothing else ends the loop")
 
     def _next_of_all(self, transport: Transport) -> list[Any]:
         # A worker that has read all its rows returns empty elements until every worker has.  Their lengths are those of
@@ -153,8 +193,10 @@ class DistributedDataset:
         self._strategy = strategy
         self._split = split
         self._options = options
-        for text in split.warnings:
-            call_site.warn(text)
+        self._begun: dict[call_site.Site, list[DistributedIterator]] = {}
+        site = call_site.that_led_here()
+        for code, found, fix in split.problems:
+            remarks.make(code, site, "a distributed dataset", found, f"{fix[0].upper()}{fix[1:]}.")
 
     def _steps(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]]:
         return self._split.steps(self._split.open(tapes), self._strategy.extended.layout.worker)
@@ -171,9 +213,27 @@ class DistributedDataset:
             return None
         return _until_error(self._split.steps(numbers, self._strategy.extended.layout.worker))
 
+    def _epoch(self) -> int:
+        # How many steps it takes until it repeats, of a dataset that does so without end; 0 where that is not known.
+        known = [pipeline._facts for pipeline in self._split.pipelines if isinstance(pipeline, Dataset)]
+        return max((one.epoch for one in known if one.cardinality == INFINITE_CARDINALITY), default=0)
+
     def __iter__(self) -> DistributedIterator:
         self._strategy.extended.check_reader("iterating over a distributed dataset")
-        return DistributedIterator(self)
+        iterator = DistributedIterator(self)
+        if checks.watch.value:
+            self._remark_on_another(iterator)
+        return iterator
+
+    def _remark_on_another(self, iterator: DistributedIterator) -> None:
+        # Whether this line has begun the dataset again and again, each time for one step.
+        site = call_site.that_led_here()
+        before = self._begun.setdefault(site, [])
+        if len(before) == _BEGUN and all(one._given == 1 and not one._ended for one in before):
+            remarks.make("RD49", site, "iterating over a distributed dataset",
+                         "this line begins it in every step: each iterator before this one has given one element")
+        before.append(iterator)
+        del before[:-_BEGUN]
 
     def reduce(self, initial_state: _State, reduce_func: Callable[..., _State]) -> _State:
         """`reduce_func(state, element)` over all elements, beginning with `initial_state`."""
@@ -253,7 +313,7 @@ class DistributedDataset:
             shares += [(f"replica {worker * local + i}{of}", [_rows_of(step[i]) for step in read])
                        for i in range(local)]
         explanation = Explanation(f"{type(self._strategy).__name__}: {layout}", self._split.policy, shares,
-                                  self._split.warnings)
+                                  list(map(str, self._split.problems)))
         if None in origins and any(isinstance(pipeline, Dataset) for pipeline in self._split.pipelines):
             positions = "positions in the stream that is shared out, as its rows cannot be followed from their source"
             return explanation._replace(numbers=positions)
@@ -368,12 +428,12 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
     datasets = [dataset_fn(context) for context in contexts]
     for dataset in datasets:
         check(dataset, options, f"the dataset_fn of {attempted}")
-    problems = []
-    if pipelines > 1 and not any(context._asked for context in contexts):
-        problems.append(f"dataset_fn did not ask for input_pipeline_id, so all {pipelines} pipelines may read the same "
-                        "rows; use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`")
     split = sharding.of_pipelines(extended, datasets, feeds, options.uneven_end)
-    split.warnings += problems
+    if pipelines > 1 and not any(context._asked for context in contexts):
+        split.problems.append(sharding.Problem(
+            "RD50", f"dataset_fn did not ask for input_pipeline_id, so all {pipelines} pipelines may read the same "
+            "rows",
+            "use `dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`"))
     return DistributedDataset(strategy, split, options)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,17 @@ from refdist.input.split import even_out, piece_sizes, split_batch, split_stream
 from refdist.variables.interfaces import Extended
 
 
+class Problem(NamedTuple):
+    """What is remarked on where a dataset is distributed: the code, what was found, and what to do instead."""
+
+    code: str
+    found: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.found}; {self.fix}"
+
+
 @dataclass(kw_only=True)
 class Split:
     """How the pipelines of a worker become steps.
@@ -50,7 +61,7 @@ class Split:
         pipelines: what is read; one for each worker, for each of its hosts, or for each replica.
         layout: of the replicas.
         policy: in words, and why it was chosen.
-        warnings: what is lost or seen twice.
+        problems: what is lost, seen twice, or missing on a replica.
         readings: for each pipeline which part of the files is read, and the seed that the workers agreed upon.
         uneven: what becomes of a step in which replicas have different numbers of rows, a cell of UNEVEN.
         rows: to how many rows each element of such a step is padded; None for the longest of the step.
@@ -60,7 +71,7 @@ class Split:
     pipelines: Sequence[Iterable[object]]
     layout: Layout
     policy: str
-    warnings: list[str]
+    problems: list[Problem]
     readings: Sequence[Reading]
     uneven: Step | Refusal
     rows: int | None
@@ -226,14 +237,14 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
         readings = [Reading(seed=extended.agreed_seed())]
     shared = ROWS_OF_A_BATCH[uneven]
     sizes = None if size is None else _sizes(size, count, cut, shared)
-    warnings = _problems(policy, reads, known, readers, noun, size)
+    problems = _problems(policy, reads, known, readers, noun, size)
     if size is not None and sizes is not None and cut is not Cut.WHOLE:
         owners = _owners(layout, places) if reads is Reads.ITS_SHARE else list(range(count))
-        warnings = _empty_shares(sizes, size, owners) + warnings
+        problems = _empty_shares(sizes, size, owners) + problems
     full = hosts > 1 and known.static
     return _OfBatches(
         pipelines=[dataset] * len(readings), layout=layout,
-        policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, files, readers, noun)}", warnings=warnings,
+        policy=f"{policy.name}: {_HOW[cut]}, {_why(policy, files, readers, noun)}", problems=problems,
         readings=readings, uneven=UNEVEN_STEP[uneven], rows=max(sizes) if sizes else None,
         waits=readers > 1 and not full and known.cardinality != INFINITE_CARDINALITY, hosts=hosts, places=places,
         ends=full and FULL_BATCHES[uneven] is Step.DROP, reads=reads, cut=cut,
@@ -301,16 +312,18 @@ def _sizes(size: int, count: int, cut: Cut, shared: Shared) -> list[int]:
 
 
 def _problems(policy: AutoShardPolicy, reads: Reads, known: Facts, readers: int, noun: str,
-              size: int | None) -> list[str]:
+              size: int | None) -> list[Problem]:
     problems = []
     if readers > 1 and reads is Reads.ALL_ROWS:
-        problems.append(f"with {policy.name} each of the {readers} {noun}s reads all rows, so every row is seen "
-                     f"{readers} times; use DATA, or shard the dataset")
+        problems.append(Problem("RD50", f"with {policy.name} each of the {readers} {noun}s reads all rows, so every "
+                                f"row is seen {readers} times", "use DATA, or shard the dataset"))
     elif readers > 1 and known.shards == readers:
-        problems.append(f"the dataset is one of {readers} shards already and is shared out between the {noun}s once "
-                     "more, so rows are lost; leave out `shard`, or use AutoShardPolicy.OFF")
+        problems.append(Problem("RD50", f"the dataset is one of {readers} shards already and is shared out between the "
+                                f"{noun}s once more, so rows are lost",
+                                "leave out `shard`, or use AutoShardPolicy.OFF"))
     if known.cardinality == 0 and known.static:
-        problems.append(f"there is no step: no batch has all of its {size} rows, and the remainder is dropped")
+        problems.append(Problem("RD45", f"there is no step: no batch has all of its {size} rows, and the remainder is "
+                                "dropped", "take smaller batches, or keep the remainder"))
     return problems
 
 
@@ -329,7 +342,7 @@ def _check_rows(known: Facts, count: int) -> None:
                            f"cannot be split over {count} replicas")
 
 
-def _empty_shares(sizes: list[int], size: int, owners: list[int]) -> list[str]:
+def _empty_shares(sizes: list[int], size: int, owners: list[int]) -> list[Problem]:
     if not any(sizes):
         raise errors.error("RD18", "experimental_distribute_dataset", f"a batch has {size} rows, so none of the "
                            f"{len(sizes)} replicas has a row when the uneven end is dropped",
@@ -339,8 +352,8 @@ def _empty_shares(sizes: list[int], size: int, owners: list[int]) -> list[str]:
         return []
     which = f"replica {empty[0]} gets" if len(empty) == 1 else f"replicas {', '.join(map(str, empty))} get"
     evenly = ", or AutoShardPolicy.OFF for pieces that differ by at most one" if size >= len(sizes) else ""
-    return [f"{which} no row of a full batch: {errors.counted(size, 'row')} on {len(sizes)} replicas make pieces of "
-            f"{sizes}; take a multiple of {len(sizes)}{evenly}"]
+    return [Problem("RD46", f"{which} no row of a full batch: {errors.counted(size, 'row')} on {len(sizes)} replicas "
+                    f"make pieces of {sizes}", f"take a multiple of {len(sizes)}{evenly}")]
 
 
 @dataclass(kw_only=True)
@@ -384,7 +397,7 @@ def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Se
     fixed = alone and any(array.shape and array.shape[0] for array in first.arrays)
     return _OfPipelines(
         pipelines=datasets, readings=[WHOLE] * len(datasets), layout=layout,
-        policy=f"{how}, as a function made it", warnings=[],
+        policy=f"{how}, as a function made it", problems=[],
         uneven=ends[uneven], rows=first.batch_size,
         waits=not alone and first.cardinality != INFINITE_CARDINALITY, feeds=feeds, fixed=fixed)
 

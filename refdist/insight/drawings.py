@@ -160,7 +160,7 @@ def _distributed_dataset(dataset: DistributedDataset) -> str:
     # A picture of the rows, where no function of the program has to be called for it.
     if all(origin is not None and not origin.calls for origin in dataset._origins()):
         return table(title, facts) + dataset.explain().svg()
-    return table(title, [("rows", split.policy), *(("warning", text) for text in split.warnings), *facts])
+    return table(title, [("rows", split.policy), *(("warning", str(problem)) for problem in split.problems), *facts])
 
 
 @drawing.register

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from refdist import config, errors, nest, notebook
+from refdist import errors, nest, notebook
 from refdist.array import collectives, replica_checks
 from refdist.array.replica_types import type_of
-from refdist.core import call_site, context_stack, devices
+from refdist.core import call_site, checks, context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import integer
 from refdist.core.rules.calls import Call
@@ -230,7 +230,7 @@ class Strategy(OneOfAKind):
     def _reduce_leaf(self, op: ReduceOp, value: object, axes: tuple[int, ...] | None) -> Any:
         reduction = self._extended.reduction
         if axes is None:
-            if config.types.value and isinstance(value, PerReplica):
+            if checks.types.value and isinstance(value, PerReplica):
                 kinds = [type_of(part) for part in value.values]
                 replica_checks.check(replica_checks.reducing_of(op), kinds, f"Strategy.reduce {op.name}",
                                      self.num_replicas_in_sync)

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from refdist import config, errors, journal, nest
 from refdist.array import replica_checks
 from refdist.array.backend import Backend, current_backend
-from refdist.core import context_stack, devices, inherited, lockstep
+from refdist.core import call_site, checks, context_stack, devices, inherited, lockstep
 from refdist.core.callers import require
 from refdist.core.drafts import Drafts
 from refdist.core.rules.calls import Call
@@ -77,6 +77,8 @@ class StrategyExtended(OneOfAKind):
         # What is reduced or gathered may be a guest's arrays, which go through the memory of the host.
         self._reduction = reduction = Reduction(cross_device_ops, through or self.transport, devices,
                                                 self._current_backend, self._ordered, self._lengths_may_differ)
+        self.runs = 0
+        self.created: dict[tuple[call_site.Site, str], tuple[int, int]] = {}
         self._contexts = [self._context._of(container_strategy, layout.first + i, reduction)
                           for i in range(layout.count)]
 
@@ -188,6 +190,7 @@ class StrategyExtended(OneOfAKind):
         return self._strategy.run(fn, args, kwargs)
 
     def _run(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+        self.runs += 1
         strategy, contexts, layout = self._strategy, self._contexts, self.layout
         names, first = layout.devices, layout.first
         if args or kwargs:
@@ -213,7 +216,7 @@ class StrategyExtended(OneOfAKind):
             my_args = args if args_of is None else args_of(i)
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
             function = fn
-            if config.types.value and layout.total > 1:
+            if checks.types.value and layout.total > 1:
                 my_args, my_kwargs = nest.map_structure(replica_checks.argument, (my_args, my_kwargs))
                 function = replica_checks.followed(fn)
             if places:

@@ -114,7 +114,7 @@ class Reduction:
             # A replica context that was entered by hand is alone.
             sources = self._devices if len(calls) == len(self._devices) else self._devices[:len(calls)]
             results = plan.carry_out(self._backend(), op, leaves, sources, self._everywhere, calls[0])
-        watch.look(leaves, results, calls[0], self._first)
+        watch.look(leaves, results, calls[0], self._first, self._total)
         return results[0] if single else list(zip(*results, strict=True))
 
     def once(self, calls: Sequence[CollectiveCall]) -> list[Any]:
@@ -157,7 +157,7 @@ class Reduction:
             return self._through_hooks(op, [contributions], target, sources, options)[0]
         sources = sources or self._devices[:len(contributions)]
         results = self._plan.carry_out(self._backend(), op, [contributions], sources, target, call)
-        watch.look([contributions], results, call, self._first)
+        watch.look([contributions], results, call, self._first, self._total)
         return results[0]
 
     def _through_hooks(self, op: ReduceOp, leaves: Sequence[Sequence[Part]], target: Destinations,

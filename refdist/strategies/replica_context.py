@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from refdist import config, errors, journal, nest
+from refdist import errors, journal, nest
 from refdist.array import collectives, replica_checks
 from refdist.array.collectives import Part
 from refdist.array.convert import contributed, to_array
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.operators import ArrayOperators
-from refdist.core import context_stack, lockstep
+from refdist.core import checks, context_stack, lockstep
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.callers import default_strategy, rule
 from refdist.core.integers import integer
@@ -215,7 +215,7 @@ class ReplicaContext(context_stack.Scope):
         if options is not None:
             check_options(options, "all_reduce")
             execute = functools.partial(execute, options=options)
-        if config.types.value:
+        if checks.types.value:
             execute = replica_checks.Contributing(execute, replica_checks.reducing_of(op), f"all_reduce {op.name}",
                                                   self.num_replicas_in_sync, value)
         if type(value) is np.ndarray:

@@ -19,19 +19,28 @@ from typing import Any
 import numpy as np
 
 from refdist import journal
-from refdist.core import call_site, remarks
+from refdist.array import replica_checks
+from refdist.core import call_site, checks, remarks
 from refdist.core.agreement import CollectiveCall
+from refdist.core.rules.options import ReduceOp
 
 
-def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call: CollectiveCall, first: int) -> None:
+def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call: CollectiveCall, first: int,
+         replicas: int) -> None:
     """Warns of numbers that are infinite or NaN, and of integers that have overflowed.
+
+    Where the check `watch` is on, also of one array that all replicas add.
 
     Args:
         leaves: for every leaf the contributions of this worker's replicas.
         results: for every leaf its copies.
         call: what led here.
         first: the number of the first replica.
+        replicas: how many there are.
     """
+    if checks.watch.value and call.signature.op is ReduceOp.SUM:
+        for parts in leaves:
+            replica_checks.check_shared(parts, _attempted(call), replicas)
     for parts, copies in zip(leaves, results, strict=True):
         total = copies[0]
         if type(total) is np.ndarray:
@@ -90,6 +99,9 @@ def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
 
 
 def _remark(code: str, call: CollectiveCall, found: str) -> None:
+    remarks.make(code, call_site.that_led_here(), _attempted(call), found)
+
+
+def _attempted(call: CollectiveCall) -> str:
     # A worker that is alone makes one call for all that it does outside replicas.
-    attempted = call.kind if call.call_site else "a reduction outside replicas"
-    remarks.make(code, call_site.that_led_here(), attempted, found)
+    return call.kind if call.call_site else "a reduction outside replicas"

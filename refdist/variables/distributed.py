@@ -24,14 +24,14 @@ from typing import Any, Final, Literal, assert_never
 
 import numpy as np
 
-from refdist import config, errors, journal
+from refdist import errors, journal
 from refdist.array import collectives, replica_checks
 from refdist.array.backend import beside, current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, source, type_of, typed
 from refdist.array.types import Array
-from refdist.core import context_stack, lockstep
+from refdist.core import checks, context_stack, lockstep
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.cell import Cell
 from refdist.core.context_stack import Situation
@@ -111,7 +111,7 @@ class _Shared(Variable):
 
     def _read(self) -> Any:
         cell = self._reads[context_stack.situation(self._strategy)]
-        if config.types.value:
+        if checks.types.value:
             return self._typed_read(cell)
         return self._read_as(cell)
 
@@ -174,7 +174,7 @@ class _Shared(Variable):
         cell = (self._writes[OPERATIONS[operation].of].get(situation)
                 or FOREIGN_WRITES[self._kind][situation])
         kind = UNKNOWN
-        if config.types.value:
+        if checks.types.value:
             value, kind = self._checked(cell, value, attempted)
         if cell is _WRITE_OWN_COPY:
             own = self._local_copy()
@@ -267,7 +267,7 @@ class _Shared(Variable):
     def _rendezvous(self, operation: str, cell: _Together, attempted: str, value: Array | IndexedSlices,
                     kind: ReplicaType) -> Any:
         execute: Any = functools.partial(self._update_from_replicas, operation, cell)
-        if config.types.value and cell in _REDUCING:
+        if checks.types.value and cell in _REDUCING:
             execute = replica_checks.Contributing(execute, _REDUCING[cell], f"{attempted} with the aggregation "
                                                   f"{self._aggregation.name}", self._strategy.extended.layout.total,
                                                   typed(value, kind), result=False)

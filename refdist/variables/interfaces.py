@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from refdist.array.backend import Backend
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
-from refdist.core import interfaces
+from refdist.core import call_site, interfaces
 from refdist.core.agreement import CollectiveCall
 from refdist.core.interfaces import Layout
 from refdist.core.rules.options import ReduceOp
@@ -52,6 +52,14 @@ class Extended(Protocol):
     @property
     def kinds(self) -> Mapping[Kind, Any]:
         """The class of each of its kinds of variables."""
+
+    @property
+    def runs(self) -> int:
+        """How many times `run` was called."""
+
+    @property
+    def created(self) -> dict[tuple[call_site.Site, str], tuple[int, int]]:
+        """Of variables that replicas have made: where, and the name; the last run that made one, and how many have."""
 
     def value_container(self, value: object) -> Any:
         """The variable that a copy belongs to; anything else is returned as it is."""

@@ -1,0 +1,100 @@
+"""The loops of a program, read from its text: whether one ever ends, and what its variables are called."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+
+from refdist.core.call_site import Place
+
+_LOOPS = (ast.For, ast.AsyncFor)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+# They go over all of what they get, and a loop over them ends when that does.
+_WHOLE = {"enumerate", "iter", "tqdm"}
+_ENDING = {"exit", "_exit", "quit", "abort", "kill"}
+
+
+def never_ends(place: Place) -> bool:
+    """Whether a `for` statement goes on as long as what it goes over: it has no `break`, and no error ends it.
+
+    A file that catches errors may end a loop from anywhere inside it.
+
+    Args:
+        place: of the instruction that takes the next item; its columns are those of the loop, or of what it goes over.
+    """
+    tree = _parsed(place.file)
+    if tree is None or any(map(_catches, ast.walk(tree))):
+        return False
+    return any(place[2:6] in (_span(loop), _span(loop.iter)) and _is_whole(loop.iter)
+               and not any(map(_may_end, loop.body)) for loop in ast.walk(tree) if isinstance(loop, _LOOPS))
+
+
+@functools.lru_cache(maxsize=256)
+def variables(place: Place) -> tuple[str, ...]:
+    """The names that the loops around a place give values to, in this function or around it."""
+    tree = _parsed(place.file)
+    if tree is None:
+        return ()
+    names = []
+    for node in ast.walk(tree):
+        targets = ([node.target] if isinstance(node, _LOOPS) and node.body[0].lineno <= place.line <= _end(node)
+                   else [generator.target for generator in node.generators]
+                   if isinstance(node, _COMPREHENSIONS) and node.lineno <= place.line <= _end(node) else [])
+        names += [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return tuple(dict.fromkeys(names))
+
+
+def _end(node: ast.AST) -> int:
+    return int(getattr(node, "end_lineno", 0) or 0)
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _parsed(file: str) -> ast.Module | None:
+    source = "".join(linecache.getlines(file))
+    return _tree(source) if source else None
+
+
+def _span(node: ast.stmt | ast.expr) -> tuple[int, int | None, int | None, int | None]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _catches(node: ast.AST) -> bool:
+    if isinstance(node, ast.ExceptHandler):
+        return not (isinstance(node.type, ast.Name) and node.type.id in ("ImportError", "ModuleNotFoundError"))
+    return isinstance(node, ast.Call) and _called(node) in ("suppress", "raises")
+
+
+def _is_whole(over: ast.expr) -> bool:
+    # Whether the loop goes over all of the dataset, and not over what another function makes of it.
+    if isinstance(over, (ast.Name, ast.Attribute)):
+        return True
+    return isinstance(over, ast.Call) and bool(over.args) and _called(over) in _WHOLE and _is_whole(over.args[0])
+
+
+def _may_end(node: ast.AST, inner: bool = False) -> bool:
+    # Whether a statement may end the loop that it stands in; `inner` inside another loop, whose `break` is its own.
+    if isinstance(node, _FUNCTIONS):
+        return False
+    if isinstance(node, (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await, ast.Assert)):
+        return True
+    if isinstance(node, ast.Break):
+        return not inner
+    if isinstance(node, ast.Call) and _called(node) in _ENDING:
+        return True
+    inside = inner or isinstance(node, (*_LOOPS, ast.While))
+    return any(_may_end(child, inside) for child in ast.iter_child_nodes(node))
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) \
+        else ""

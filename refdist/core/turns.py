@@ -1,0 +1,62 @@
+"""Two calls of one line that replicas make in different orders.
+
+A line in a loop is one place, so replicas that go over the same names in different orders, as a loop over a set does,
+meet there with calls that belong to different names, and nothing else tells them apart.  Their loops' own variables do:
+of each replica that waits they are read from its frames.  A remark is due when they have differed, and every replica
+has by then come there with the same names as the others, each as often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from types import FrameType
+
+from refdist.core import call_site, loops, remarks
+from refdist.core.agreement import CollectiveCall, grouped
+
+_Names = tuple[tuple[str, object], ...]
+_PLAIN = (str, bytes, int)
+
+
+class Turns:
+    """Which names the replicas of one run have come to each of its calls with."""
+
+    def __init__(self) -> None:
+        self._counts: dict[call_site.Site, list[Counter[_Names]]] = {}
+        self._differing: dict[call_site.Site, list[_Names]] = {}
+
+    def look(self, calls: Sequence[CollectiveCall], frames: Sequence[FrameType | None], first: int) -> None:
+        """Remarks on this rendezvous, if it is the one that ends a swap.
+
+        Args:
+            calls: of all replicas, which meet.
+            frames: of each the innermost one.
+            first: the number of the first replica.
+        """
+        site = calls[0].call_site
+        names = list(map(_names, frames))
+        if not any(names):
+            return
+        counts = self._counts.setdefault(site, [Counter() for _ in names])
+        for count, name in zip(counts, names, strict=True):
+            count[name] += 1
+        if any(name != names[0] for name in names):
+            self._differing.setdefault(site, names)
+        if site in self._differing and all(count == counts[0] for count in counts):
+            shown = [f"with {', '.join(f'{name} = {value!r}' for name, value in one)}" for one in self._differing[site]]
+            remarks.make("RD48", site, str(calls[0]), f"{grouped(shown, first, 'replica')}; and later each with what "
+                         "the others had")
+
+
+def _names(frame: FrameType | None) -> _Names:
+    names: dict[str, object] = {}
+    while frame is not None:
+        if not call_site.is_between(frame.f_globals.get("__name__", "")):
+            variables = loops.variables(call_site.of_one(frame.f_code, frame.f_lasti))
+            here = frame.f_locals if variables else {}
+            for variable in variables:
+                if isinstance(here.get(variable), _PLAIN):
+                    names.setdefault(variable, here[variable])
+        frame = frame.f_back
+    return tuple(names.items())
