@@ -288,7 +288,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 call = calls[0]
                 journal.history.value.append((together, call.kind, call.signature, call.call_site))
                 if watched is not None:
-                    watched.look(calls, [replica.gr_frame for replica in replicas], first)
+                    watched.look(calls, (replica.gr_frame for replica in replicas), first)
             waiting = 0
             answers = replicas[0].gr_context.copy().run(_carry_out, current, calls)
             following: list[Any] = [None] * count

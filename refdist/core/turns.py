@@ -9,7 +9,7 @@ has by then come there with the same names as the others, each as often.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import FrameType
 
 from refdist.core import call_site, loops, remarks
@@ -23,10 +23,11 @@ class Turns:
     """Which names the replicas of one run have come to each of its calls with."""
 
     def __init__(self) -> None:
+        self._loops: dict[call_site.Site, bool] = {}
         self._counts: dict[call_site.Site, list[Counter[_Names]]] = {}
         self._differing: dict[call_site.Site, list[_Names]] = {}
 
-    def look(self, calls: Sequence[CollectiveCall], frames: Sequence[FrameType | None], first: int) -> None:
+    def look(self, calls: Sequence[CollectiveCall], frames: Iterable[FrameType | None], first: int) -> None:
         """Remarks on this rendezvous, if it is the one that ends a swap.
 
         Args:
@@ -35,9 +36,11 @@ class Turns:
             first: the number of the first replica.
         """
         site = calls[0].call_site
-        names = list(map(_names, frames))
-        if not any(names):
+        if site not in self._loops:
+            self._loops[site] = any(map(loops.variables, site))
+        if not self._loops[site]:
             return
+        names = [_names(site, frame) for frame in frames]
         counts = self._counts.setdefault(site, [Counter() for _ in names])
         for count, name in zip(counts, names, strict=True):
             count[name] += 1
@@ -49,14 +52,19 @@ class Turns:
                          "the others had")
 
 
-def _names(frame: FrameType | None) -> _Names:
+def _names(site: call_site.Site, frame: FrameType | None) -> _Names:
+    # What the variables of the loops around each place of the site are, in the frames outwards from this one.
     names: dict[str, object] = {}
-    while frame is not None:
-        if not call_site.is_between(frame.f_globals.get("__name__", "")):
-            variables = loops.variables(call_site.of_one(frame.f_code, frame.f_lasti))
+    places = iter(site)
+    place = next(places, None)
+    while frame is not None and place is not None:
+        code = frame.f_code
+        if (code.co_filename, code.co_qualname) == (place.file, place.function):
+            variables = loops.variables(place)
             here = frame.f_locals if variables else {}
             for variable in variables:
                 if isinstance(here.get(variable), _PLAIN):
                     names.setdefault(variable, here[variable])
+            place = next(places, None)
         frame = frame.f_back
     return tuple(names.items())
