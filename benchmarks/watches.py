@@ -31,7 +31,8 @@ def nothing(*_: Any) -> None:
     """In the place of a function that looks."""
 
 
-def both(call: Callable[[], Any], without: Context, beside: Context, times: int, rounds: int = 15) -> tuple[float, float]:
+def both(call: Callable[[], Any], without: Context, beside: Context, times: int,
+         rounds: int = 15) -> tuple[float, float]:
     """Microseconds of a call without and with what is measured, at best."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
@@ -77,12 +78,14 @@ def main() -> None:
     variables: Context = lambda: mock.patch.object(creation, "_remark_on_another", nothing)  # noqa: E731
     asked: Context = lambda: refdist.config.checks(watch=True)  # noqa: E731
     measured: list[tuple[str, Callable[[], Any], Context, Context, int]] = [
-        ("numbers: a scalar all_reduce, 8 replicas", lambda: strategy.run(all_reduce, (1.0,)), numbers, nullcontext, 300),
+        ("numbers: a scalar all_reduce, 8 replicas", lambda: strategy.run(all_reduce, (1.0,)), numbers, nullcontext,
+         300),
         ("numbers: an all_reduce of 4 MiB each, 8 replicas", lambda: strategy.run(all_reduce, (parts,)), numbers,
          nullcontext, 10),
-        ("a variable made in a run of 8 replicas", lambda: one.run(lambda: refdist.Variable(0.0)), variables, nullcontext,
-         100),
-        ("asked for: a scalar all_reduce, 8 replicas", lambda: strategy.run(all_reduce, (1.0,)), nullcontext, asked, 300),
+        ("a variable made in a run of 8 replicas", lambda: one.run(lambda: refdist.Variable(0.0)), variables,
+         nullcontext, 100),
+        ("asked for: a scalar all_reduce, 8 replicas", lambda: strategy.run(all_reduce, (1.0,)), nullcontext, asked,
+         300),
         ("asked for: ten of them in a loop", lambda: strategy.run(in_a_loop), nullcontext, asked, 50),
         ("asked for: an all_reduce of 4 MiB each, 8 replicas", lambda: strategy.run(all_reduce, (parts,)), nullcontext,
          asked, 10),
