@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import linecache
 import os
 import re
 import subprocess
@@ -29,8 +30,11 @@ def test_the_programs_of_a_page_run_one_after_another(page: Path) -> None:
         pytest.importorskip(LIBRARIES[page.stem], reason="`make interop` installs it")
     names: dict[str, Any] = {}
     try:
-        for program in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
-            exec(compile(program, str(page), "exec"), names)
+        for number, program in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
+            # Each program is a file of its own, whose loops can be read.
+            file = f"{page.name}, program {number}"
+            linecache.cache[file] = len(program), None, program.splitlines(keepends=True), file
+            exec(compile(program, file, "exec"), names)
     finally:
         refdist.config.reset_simulated_devices()
 
