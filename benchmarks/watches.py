@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import refdist
 from refdist.strategies import watch
-from refdist.variables import creation
+from refdist.variables import habits
 
 Context = Callable[[], AbstractContextManager[Any]]
 
@@ -75,7 +75,7 @@ def main() -> None:
         next(iter(batches))
 
     numbers: Context = lambda: mock.patch.object(watch, "look", nothing)  # noqa: E731
-    variables: Context = lambda: mock.patch.object(creation, "_remark_on_another", nothing)  # noqa: E731
+    variables: Context = lambda: mock.patch.object(habits.Habits, "look", nothing)  # noqa: E731
     asked: Context = lambda: refdist.config.checks(watch=True)  # noqa: E731
     measured: list[tuple[str, Callable[[], Any], Context, Context, int]] = [
         ("numbers: a scalar all_reduce, 8 replicas", lambda: strategy.run(all_reduce, (1.0,)), numbers, nullcontext,

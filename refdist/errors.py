@@ -350,13 +350,13 @@ CATALOGUE: dict[str, Code] = {
     "RD44": Code(
         "a variable is made in every step", DifferenceWarning,
         "A variable keeps its value from one run to the next only where it is made once. Three runs one after another "
-        "that make one at the same line are remarked on.",
+        "that make one at the same line and keep none are remarked on.",
         "Make it in `strategy.scope()` before the first step, or keep it where the step finds it again."),
     "RD45": Code(
         "there is no step", DifferenceWarning,
         "A distributed dataset without an element trains nothing: no batch is full and the remainder is dropped, a "
-        "filter leaves nothing, a generator has been read before, or an iterator has come to its end in an earlier "
-        "loop.",
+        "filter leaves nothing, a generator has been read before, or the same loop has been at the end of its "
+        "iterator before.",
         "Look at what `print(distributed.explain())` says; begin every epoch with the dataset, `for x in dataset`."),
     "RD46": Code(
         "a replica gets no row of a full batch", DifferenceWarning,
@@ -366,7 +366,7 @@ CATALOGUE: dict[str, Code] = {
     "RD47": Code(
         "a loop without an end", DifferenceWarning,
         "A dataset that repeats without end has no last step. The warning comes after ten epochs of a `for` statement "
-        "that has no `break` and whose file catches no error.",
+        "that has no `break`, in a program that catches no error.",
         "Leave `repeat()` out, or say how long: `dataset.repeat(epochs)`, `dataset.take(steps)`."),
     "RD48": Code(
         "two calls of one line in different orders", DifferenceWarning,

@@ -1,4 +1,4 @@
-"""The loops of a program, read from its text: whether one ever ends, and what its variables are called."""
+"""The loops of a program, read from its text: whether one ever ends, how its variables are called, what it uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ast
 import functools
 import linecache
 
-from refdist.core.call_site import Place
+from refdist.core import scaling
+from refdist.core.call_site import Place, Site
 
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -16,17 +17,19 @@ _WHOLE = {"enumerate", "iter", "tqdm"}
 _ENDING = {"exit", "_exit", "quit", "abort", "kill"}
 
 
-def never_ends(place: Place) -> bool:
+def never_ends(site: Site) -> bool:
     """Whether a `for` statement goes on as long as what it goes over: it has no `break`, and no error ends it.
 
-    A file that catches errors may end a loop from anywhere inside it.
+    A file that catches errors may end a loop from anywhere inside it, also where it only calls what has the loop.
 
     Args:
-        place: of the instruction that takes the next item; its columns are those of the loop, or of what it goes over.
+        site: of the instruction that takes the next item; its columns are those of the loop, or of what it goes over.
     """
-    tree = _parsed(place.file)
-    if tree is None or any(map(_catches, ast.walk(tree))):
+    trees = [_parsed(file) for file in {place.file for place in site} if not file.startswith(scaling.INSTALLED)]
+    if any(tree is None or any(map(_catches, ast.walk(tree))) for tree in trees):
         return False
+    place, tree = site[0], _parsed(site[0].file)
+    assert tree is not None
     return any(place[2:6] in (_span(loop), _span(loop.iter)) and _is_whole(loop.iter)
                and not any(map(_may_end, loop.body)) for loop in ast.walk(tree) if isinstance(loop, _LOOPS))
 
@@ -44,6 +47,23 @@ def variables(place: Place) -> tuple[str, ...]:
                    if isinstance(node, _COMPREHENSIONS) and node.lineno <= place.line <= _end(node) else [])
         names += [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
     return tuple(dict.fromkeys(names))
+
+
+def uses_in_a_loop(place: Place) -> bool:
+    """Whether what the statement at a place gives a name to is used in a loop further down in the same function."""
+    tree = _parsed(place.file)
+    if tree is None:
+        return False
+    around = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, *_FUNCTIONS))
+              and getattr(node, "lineno", 0) <= place.line <= (_end(node) or place.line)]
+    function = max(around, key=lambda node: getattr(node, "lineno", 0))
+    made = {name.id for node in ast.walk(function)
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.lineno <= place.line <= _end(node)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return any(isinstance(used, ast.Name) and used.id in made
+               for node in ast.walk(function) if isinstance(node, (*_LOOPS, ast.While)) and node.lineno > place.line
+               for used in ast.walk(node))
 
 
 def _end(node: ast.AST) -> int:

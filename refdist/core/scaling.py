@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 _COUNTS = re.compile(r"_*(n|num|number_of|count|total)?_*(replica|worker|device|gpu|rank)s?(_in_sync|_count)?"
                      r"|world_?size", re.IGNORECASE)
 _DIVIDING = {"divide", "true_divide", "truediv", "div"}
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+# The folders of Python and of installed packages, which are no part of the program.
+INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _CONVERTING = {"float", "int", "float16", "float32", "float64", "asarray", "array", "constant"}
 
 
@@ -29,7 +30,7 @@ def by_replicas(files: Iterable[str], count: int, multiplied: bool) -> bool:
         multiplied: whether to multiply by it counts, too.
     """
     return any(_scales("".join(linecache.getlines(file)), count, multiplied) for file in files
-               if not file.startswith(_INSTALLED))
+               if not file.startswith(INSTALLED))
 
 
 @functools.lru_cache(maxsize=64)

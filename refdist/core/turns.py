@@ -3,20 +3,23 @@
 A line in a loop is one place, so replicas that go over the same names in different orders, as a loop over a set does,
 meet there with calls that belong to different names, and nothing else tells them apart.  Their loops' own variables do:
 of each replica that waits they are read from its frames.  A remark is due when they have differed, and every replica
-has by then come there with the same names as the others, each as often.
+has by then come there with the same names as the others, each as often.  Names are text: what is numbered may be a
+replica's own, such as its rows in an order of their own; and so may files be that it reads.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import FrameType
 
 from refdist.core import call_site, loops, remarks
 from refdist.core.agreement import CollectiveCall, grouped
 
-_Names = tuple[tuple[str, object], ...]
-_PLAIN = (str, bytes, int)
+_Names = tuple[tuple[str, str | bytes], ...]
+_TEXT = (str, bytes)
 
 
 class Turns:
@@ -46,7 +49,8 @@ class Turns:
             count[name] += 1
         if any(name != names[0] for name in names):
             self._differing.setdefault(site, names)
-        if site in self._differing and all(count == counts[0] for count in counts):
+        if site in self._differing and all(count == counts[0] for count in counts) and not any(
+                Path(os.fsdecode(text)).exists() for one in self._differing[site] for _, text in one):
             shown = [f"with {', '.join(f'{name} = {value!r}' for name, value in one)}" for one in self._differing[site]]
             remarks.make("RD48", site, str(calls[0]), f"{grouped(shown, first, 'replica')}; and later each with what "
                          "the others had")
@@ -54,7 +58,7 @@ class Turns:
 
 def _names(site: call_site.Site, frame: FrameType | None) -> _Names:
     # What the variables of the loops around each place of the site are, in the frames outwards from this one.
-    names: dict[str, object] = {}
+    names: dict[str, str | bytes] = {}
     places = iter(site)
     place = next(places, None)
     while frame is not None and place is not None:
@@ -63,7 +67,7 @@ def _names(site: call_site.Site, frame: FrameType | None) -> _Names:
             variables = loops.variables(place)
             here = frame.f_locals if variables else {}
             for variable in variables:
-                if isinstance(here.get(variable), _PLAIN):
+                if isinstance(here.get(variable), _TEXT):
                     names.setdefault(variable, here[variable])
             place = next(places, None)
         frame = frame.f_back

@@ -235,8 +235,10 @@ class Transformations(Pipeline):
         Source: tf.data.Dataset.take.
         """
         count = count_of("take", "count", count)
-        return self._select(lambda read, reading: iterators.part(read(reading), 0, None if count < 0 else count),
-                            facts.taken(self._facts.cardinality, count))
+        taken = self._select(lambda read, reading: iterators.part(read(reading), 0, None if count < 0 else count),
+                             facts.taken(self._facts.cardinality, count))
+        taken._facts = taken._facts._replace(part=True)
+        return taken
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
         """All but the first `count` elements; a negative number skips all.
@@ -245,8 +247,10 @@ class Transformations(Pipeline):
         """
         count = count_of("skip", "count", count)
         start, stop = (count, None) if count >= 0 else (0, 0)
-        return self._select(lambda read, reading: iterators.part(read(reading), start, stop),
+        rest = self._select(lambda read, reading: iterators.part(read(reading), start, stop),
                             facts.skipped(self._facts.cardinality, count))
+        rest._facts = rest._facts._replace(part=True)
+        return rest
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.

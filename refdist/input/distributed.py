@@ -5,6 +5,7 @@ How the rows are divided is chosen in `sharding.py`; elements become PerReplica 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
@@ -48,6 +49,8 @@ _Element = TypeVar("_Element")
 _EPOCHS = 10
 # So many iterators that each give one element are no habit.
 _BEGUN = 2
+# A step calls `run` a few times at most.
+_RUNS_OF_A_STEP = 3
 
 
 class DistributedIterator(Iterator):
@@ -67,6 +70,9 @@ class DistributedIterator(Iterator):
         super().__init__(dataset, self._read_steps, dataset._split.tapes())
         self._like: object = None  # the spec of elements without rows, once a worker needs one
         self._given = 0
+        self._first: list[Any] = []  # its first step, while that is watched
+        # The line that went over it to its end.
+        self._went: call_site.Site = ()
         self._ended = False
         # At which step it is looked whether the loop ever ends: -1 for never.
         self._long = _EPOCHS * dataset._epoch() or -1
@@ -132,6 +138,8 @@ class DistributedIterator(Iterator):
                     raise
                 raise self._busy() from error
             self._given += 1
+            if self._given == 1 and checks.watch.value:
+                self._first = step
             if self._given == self._long:
                 self._remark_on_no_end()
             journal.rows.value = counts = list(map(_count, step))
@@ -148,21 +156,26 @@ class DistributedIterator(Iterator):
 
     def __iter__(self) -> PythonIterator[Any]:
         caller = sys._getframe(1)
-        if self._ended and caller.f_code.co_code[caller.f_lasti] == opmap["GET_ITER"] and not call_site.is_ours(
+        if caller.f_code.co_code[caller.f_lasti] == opmap["GET_ITER"] and not call_site.is_ours(
                 caller.f_globals.get("__name__", "")):
-            remarks.make("RD45", call_site.that_led_here(), "iterating over a distributed dataset",
-                         "this iterator has come to its end before, so there is no step")
+            site = call_site.that_led_here()
+            if self._ended and self._went == site:
+                remarks.make("RD45", site, "iterating over a distributed dataset",
+                             "this line has come to the end of this iterator before, so there is no step")
+            self._went = site
         return self
 
     def _remark_on_no_step(self) -> None:
-        problems = self._dataset._split.problems
-        if not any(problem.code == "RD45" for problem in problems):
+        # What `take` and `skip` leave may be nothing: of an epoch that a checkpoint has the end of.
+        split = self._dataset._split
+        asked = any(isinstance(pipeline, Dataset) and pipeline._facts.part for pipeline in split.pipelines)
+        if not asked and not any(problem.code == "RD45" for problem in split.problems):
             remarks.make("RD45", call_site.that_led_here(), "iterating over a distributed dataset",
                          "it has no element, so there is no step")
 
     def _remark_on_no_end(self) -> None:
         site = call_site.that_led_here()
-        if site and loops.never_ends(site[0]):
+        if site and loops.never_ends(site):
             remarks.make("RD47", site, "iterating over a distributed dataset",
                          f"this is step {self._given}, an epoch has about {self._given // _EPOCHS}, the dataset "
                          "repeats without end, and nothing else ends the loop")
@@ -193,7 +206,7 @@ class DistributedDataset:
         self._strategy = strategy
         self._split = split
         self._options = options
-        self._begun: dict[call_site.Site, list[DistributedIterator]] = {}
+        self._begun: dict[call_site.Site, list[tuple[DistributedIterator, int]]] = {}
         site = call_site.that_led_here()
         for code, found, fix in split.problems:
             remarks.make(code, site, "a distributed dataset", found, f"{fix[0].upper()}{fix[1:]}.")
@@ -226,13 +239,18 @@ class DistributedDataset:
         return iterator
 
     def _remark_on_another(self, iterator: DistributedIterator) -> None:
-        # Whether this line has begun the dataset again and again, each time for one step.
-        site = call_site.that_led_here()
+        # Whether this line has begun the dataset again and again, each time for one step, and that the same one; a
+        # look at it once in an epoch is no mistake.
+        site, runs = call_site.that_led_here(), self._strategy.extended.runs
         before = self._begun.setdefault(site, [])
-        if len(before) == _BEGUN and all(one._given == 1 and not one._ended for one in before):
+        before.append((iterator, runs))
+        if len(before) > _BEGUN and all(
+                one._given == 1 and not one._ended and _equal(one._first, before[0][0]._first)
+                and later - earlier <= _RUNS_OF_A_STEP
+                for (one, earlier), (_, later) in itertools.pairwise(before)):
             remarks.make("RD49", site, "iterating over a distributed dataset",
-                         "this line begins it in every step: each iterator before this one has given one element")
-        before.append(iterator)
+                         "this line begins it in every step: each iterator before this one has given one element, and "
+                         "the same")
         del before[:-_BEGUN]
 
     def reduce(self, initial_state: _State, reduce_func: Callable[..., _State]) -> _State:
@@ -464,6 +482,13 @@ def _rows_of(element: object) -> Any:
         rows, mask = element
         return rows[mask]
     return element
+
+
+def _equal(step: list[Any], other: list[Any]) -> bool:
+    # Whether two steps have the same arrays; those of a device would have to be waited for.
+    arrays, others = nest.flatten(step), nest.flatten(other)
+    return len(arrays) == len(others) and all(
+        isinstance(array, np.ndarray) and np.array_equal(array, its) for array, its in zip(arrays, others, strict=True))
 
 
 def _until_error(steps: PythonIterator[list[_Element]]) -> PythonIterator[list[_Element]]:

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from refdist import config, errors, journal, nest
 from refdist.array import replica_checks
 from refdist.array.backend import Backend, current_backend
-from refdist.core import call_site, checks, context_stack, devices, inherited, lockstep
+from refdist.core import checks, context_stack, devices, inherited, lockstep
 from refdist.core.callers import require
 from refdist.core.drafts import Drafts
 from refdist.core.rules.calls import Call
@@ -31,6 +31,7 @@ from refdist.strategies.replica_context import ReplicaContext, call_arguments, f
 from refdist.variables import creation
 from refdist.variables.access import different, foreign
 from refdist.variables.distributed import KIND_CLASS
+from refdist.variables.habits import Habits
 from refdist.variables.values import (
     DistributedValues,
     PerReplica,
@@ -78,7 +79,7 @@ class StrategyExtended(OneOfAKind):
         self._reduction = reduction = Reduction(cross_device_ops, through or self.transport, devices,
                                                 self._current_backend, self._ordered, self._lengths_may_differ)
         self.runs = 0
-        self.created: dict[tuple[call_site.Site, str], tuple[int, int]] = {}
+        self.habits = Habits()
         self._contexts = [self._context._of(container_strategy, layout.first + i, reduction)
                           for i in range(layout.count)]
 

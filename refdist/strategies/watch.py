@@ -12,7 +12,9 @@ wait for them.
 
 from __future__ import annotations
 
+import linecache
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +25,8 @@ from refdist.array import replica_checks
 from refdist.core import call_site, checks, remarks
 from refdist.core.agreement import CollectiveCall
 from refdist.core.rules.options import ReduceOp
+
+_ASKING = re.compile(r"\b(isfinite|isinf|nan_to_num|GradScaler|LossScaleOptimizer|mixed_float16)\b")
 
 
 def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call: CollectiveCall, first: int,
@@ -65,7 +69,7 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
         return  # the sum has overflowed, which NumPy warns of, or another worker contributes it
     part = dense[having[0]]
     nan = bool(np.isnan(part).any())
-    if np.geterr()["invalid" if nan else "over"] == "ignore":
+    if np.geterr()["invalid" if nan else "over"] == "ignore" or _asks_for_finite(call_site.that_led_here()):
         return
     index = [int(i) for i in np.argwhere(np.isnan(part) if nan else ~np.isfinite(part))[0]]
     where = f", the first at {index} of replica {first + having[0]}'s array" if index else ""
@@ -76,6 +80,11 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     others = "" if len(having) == len(parts) else "; what the other replicas contribute is finite"
     _remark("RD42", call, f"{who} {'contributes' if len(having) == 1 else 'contribute'} {'NaN' if nan else 'infinity'}"
                           f"{where}{no_rows}{others}")
+
+
+def _asks_for_finite(site: call_site.Site) -> bool:
+    # Whether one of the files asks whether numbers are finite, or scales a loss: it skips such steps itself.
+    return any(_ASKING.search("".join(linecache.getlines(file))) for file in {place.file for place in site})
 
 
 def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:

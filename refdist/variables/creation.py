@@ -33,7 +33,7 @@ from refdist.array import collectives
 from refdist.array.backend import beside, current_backend
 from refdist.array.convert import aliases, converted, copied, dtype_of, frozen, has_dtype, kind_of, to_array
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import call_site, context_stack, devices, lockstep, remarks
+from refdist.core import call_site, context_stack, devices, lockstep
 from refdist.core.agreement import CollectiveCall, Signature
 from refdist.core.context_stack import Creator
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization, settled
@@ -145,8 +145,9 @@ def new_variable(*args: Any, **kwargs: Any) -> Any:
     if isinstance(made, Variable) and made._primary._made is None:
         site = call_site.of(sys._getframe(1))
         made._primary._made = site[0] if site else None
-        if context_stack.frame().kind == context_stack.REPLICA:
-            _remark_on_another(made, site)
+        if context_stack.frame().kind == context_stack.REPLICA and made._strategy is not None:
+            extended = made._strategy.extended
+            extended.habits.look(made, site, extended.runs)
         sink = journal.recording.value
         if sink is not None:
             strategy = made._strategy
@@ -159,21 +160,6 @@ def new_variable(*args: Any, **kwargs: Any) -> Any:
 
 
 Variable._create = new_variable
-# So many runs one after another that make a variable at one line are a habit.
-_RUNS = 3
-
-
-def _remark_on_another(made: Variable, site: call_site.Site) -> None:
-    # Whether each run has made one of this name here.
-    strategy = made._strategy
-    if strategy is not None:
-        extended = strategy.extended
-        run, before = extended.runs, extended.created.get((site, made.name))
-        count = 1 if before is None or before[0] not in (run, run - 1) else before[1] + (before[0] < run)
-        extended.created[site, made.name] = run, count
-        if count == _RUNS:
-            remarks.make("RD44", site, f"Variable(name={made.name!r})", f"each of the last {_RUNS} runs has made one "
-                         "at this line, which begins with its initial value")
 
 
 def default_creator(distribute_strategy: Strategy | None = None, **kwargs: object) -> ResourceVariable:

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 from refdist.array.backend import Backend
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
-from refdist.core import call_site, interfaces
+from refdist.core import interfaces
 from refdist.core.agreement import CollectiveCall
 from refdist.core.interfaces import Layout
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.variables import Kind
+from refdist.variables.habits import Habits
 from refdist.workers.transport import Transport
 
 
@@ -58,8 +59,8 @@ class Extended(Protocol):
         """How many times `run` was called."""
 
     @property
-    def created(self) -> dict[tuple[call_site.Site, str], tuple[int, int]]:
-        """Of variables that replicas have made: where, and the name; the last run that made one, and how many have."""
+    def habits(self) -> Habits:
+        """Which variables replicas have made."""
 
     def value_container(self, value: object) -> Any:
         """The variable that a copy belongs to; anything else is returned as it is."""
