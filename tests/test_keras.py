@@ -205,7 +205,7 @@ def test_a_step_reads_what_code_outside_replicas_may_write_into() -> None:
     with strategy.scope(), torch.no_grad():
         slot.value.add_(1.0)
     strategy.run(lambda: adam.apply([torch.zeros(2)], [weight]))
-    with pytest.raises(errors.UnsupportedError, match="RD20.*in place"):
+    with pytest.raises(errors.UnsupportedError, match=r"RD20.*in place"):
         numbers(slot)
     assert numbers(slot) == pytest.approx([0.9 * number for number in before])
 

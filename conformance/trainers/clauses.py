@@ -106,7 +106,7 @@ CLAUSES: tuple[Clause, ...] = (
            jobs=(job(ledger(11), [dense(zeros(11))], batch=8),),
            caveats=(sources.EXTRA_INDICES, sources.EVEN_BATCHES)),
     Clause("uneven-end", "SHOULD",
-           rule="A last batch that is smaller is a step by the mean of its rows, however many of them each replica has.",
+           rule="A last batch that is smaller is a step by the mean of its rows, however many each replica has.",
            mistake="The means of replicas that have different numbers of rows are averaged, or the sum is divided by "
                    "the size of a full batch.",
            sources=(sources.GLOBAL_BATCH, sources.AVERAGE_LOSS),

@@ -138,7 +138,7 @@ class Reduction:
                 plan.record(leaves, sources, target)
             else:
                 results = plan.carry_out(self._backend(), op, leaves, sources, target, calls[0])
-        watch.look(leaves, results, calls[0], self._first)
+        watch.look(leaves, results, calls[0], self._first, self._total)
         return [copies[0] for copies in results]
 
     def reduce(self, op: ReduceOp, contributions: Sequence[Part], target: Destinations, call: CollectiveCall,

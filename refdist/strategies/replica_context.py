@@ -171,7 +171,7 @@ class ReplicaContext(context_stack.Scope):
             self._across(function, (results,), {})
             return [None] * len(calls)
         carried_out: Any = execute
-        if config.types.value:
+        if checks.types.value:
             carried_out = replica_checks.Contributing(execute, replica_checks.reducing_of(op), f"all_reduce {op.name}",
                                                       self.num_replicas_in_sync, value, result=False)
         lockstep.rendezvous(frame.run, CollectiveCall("all_reduce", _signature(op, None, value, leaves), leaves,

@@ -1,9 +1,9 @@
 """A training job that saves all that it has, for tests that start it again: restarted.py FOLDER [STEP ...].
 
 A softmax model with momentum and dropout is trained for EPOCHS epochs; a checkpoint holds its variables, the momentum,
-the generator, the step, the iterator, and how often each row was read.  At each of these steps worker 1 does to itself, once, what
-FAULT says: KILL or another signal, EXIT, RAISE, or PREEMPT, which has a handler of preemption save.  At the end each
-worker writes its values into FOLDER.
+the generator, the step, the iterator, and how often each row was read.  At each of these steps worker 1 does to
+itself, once, what FAULT says: KILL or another signal, EXIT, RAISE, or PREEMPT, which has a handler of preemption save.
+At the end each worker writes its values into FOLDER.
 """
 
 from __future__ import annotations
