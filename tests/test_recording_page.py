@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import runpy
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -395,6 +396,47 @@ def test_the_numbers_of_a_loss_are_a_curve_that_leads_to_the_step(shown) -> None
     assert text(browser, "#now").partition(": ")[2].startswith("program returns float32 [] from Strategy.reduce MEAN")
     assert "here 1" in texts(browser, "#few figcaption")[0]
     assert browser.value("document.querySelectorAll('#few figure:first-child circle').length") == 1
+
+
+LESSON = """import numpy as np
+import refdist
+
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2", "GPU:3"])
+rows = refdist.data.Dataset.range(24).map(np.float32).batch(8)
+
+
+def step(x):
+    return {returned}
+
+
+for batch in strategy.experimental_distribute_dataset(rows):
+    losses = strategy.run(step, (batch,))
+    print("loss", strategy.reduce("SUM", losses, axis=None))
+"""
+
+
+@pytest.mark.parametrize(("returned", "parts", "sums"), [
+    ("x.mean()", ["0.5", "2.5", "4.5", "6.5"], ("14", "14 to 78")),
+    ("x.sum() / np.float32(8)", ["0.125", "0.625", "1.125", "1.625"], ("3.5", "3.5 to 19.5"))], ids=["wrong", "mended"])
+def test_why_a_loss_is_wrong_is_seen_on_the_page_alone(shown, tmp_path: Path, returned: str, parts: list[str],
+                                                       sums: tuple[str, str]) -> None:
+    (tmp_path / "loss.py").write_text(LESSON.format(returned=returned))
+    with refdist.record() as recording:
+        runpy.run_path(str(tmp_path / "loss.py"))
+    browser = shown(recording)
+    curve = texts(browser, "#few figcaption")[0]
+    assert curve == f"Strategy.reduce SUM at loss.py:14 3 numbers, {sums[1]}, at first {sums[0]}, here {sums[0]}"
+    browser.value("(one => one.onclick({clientX: one.getBoundingClientRect().left + 3}))"
+                  "(document.querySelector('#few svg'))")
+    assert texts(browser, "#call tbody tr") == [
+        *(f"replica {i} contributesits last rows: {2 * i}-{2 * i + 1}float32 [] {part}"
+          for i, part in enumerate(parts)),
+        f"returnedfloat32 [] {sums[0]}"]
+    assert texts(browser, "#source .at") == ['program14    print("loss", strategy.reduce("SUM", losses, axis=None))']
+    # Before it, each replica returns its part, at the line that is to be mended.
+    choose(browser, "kind", "return")
+    choose(browser, "replica", "2")
+    assert texts(browser, "#call tbody tr") == [f"returnedfloat32 [] {parts[2]}"]
 
 
 def test_a_long_recording_is_seen_as_a_whole_and_at_any_size(shown) -> None:

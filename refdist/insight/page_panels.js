@@ -90,11 +90,36 @@ function callOf(i) {
   }
   return null;
 }
+/** The last event of a kind in the lane of an event before it; -1 where there is none. */
+function before(i, name) {
+  const here = byLane[lane[i]];
+  let n = last(here, i);
+  while (n >= 0 && kindOf(here[n]) !== name) n--;
+  return n < 0 ? -1 : here[n];
+}
+const inSpans = list => list.map(([a, b]) => a === b ? a : a + "-" + b).join(", ");
+/** Which rows a replica had when a run began, those of the last element of a dataset; null where that is not known. */
+function lastRows(run, replica) {
+  const step = run < 0 || kindOf(run) !== "run" ? -1 : before(run, "step"), rows = step < 0 ? null : get(step, "rows");
+  const own = rows && rows[replica - get(run, "first")];
+  return own ? make("div", {class: "soft"}, own.length ? "its last rows: " + inSpans(own) : "it had no rows") : null;
+}
+/** Whose each array is that a `reduce` is given: what `run` has returned is in the order of its replicas. */
+function contributors(of) {
+  const run = before(of, "run"), replicas = run < 0 ? 0 : get(run, "replicas");
+  if (kindOf(of) !== "reduce" || !replicas || get(of, "contributed").length % replicas) return n => "contributed " + n;
+  return n => {
+    const replica = get(run, "first") + n % replicas;
+    return [make("div", {}, "replica " + replica + " contributes"), lastRows(run, replica)].filter(Boolean);
+  };
+}
 /** What a `reduce`, a read or the end of a function has: arrays of one event. */
 function showArrays(i) {
   const of = kindOf(i) === "return" && parent[i] >= 0 && kindOf(parent[i]) === "reduce" ? parent[i] : i;
-  const rows = [["contributed", of], ["received", i], ["returned", i]].flatMap(([name, one]) =>
-    (get(one, name) || []).slice(0, MOST).map((k, n) => ({changed: false, cells: [name + " " + n, shown(k)]})));
+  const name = get(of, "contributed") ? contributors(of) : null;
+  const rows = [["contributed", of], ["received", i], ["returned", i]].flatMap(([field, one]) =>
+    (get(one, field) || []).slice(0, MOST).map((k, n, all) => ({changed: false, cells: [
+      field === "contributed" ? name(n) : all.length > 1 ? field + " " + n : field, shown(k)]})));
   at("call").hidden = !rows.length;
   at("call-title").textContent = rows.length ? WORDS[kindOf(of)](of) : "";
   at("call-title").className = "";
@@ -112,7 +137,8 @@ function showCall() {
   const unlike = new Set(found.members.map(i => callName(i) + typeNames(get(i, "contributed")))).size > 1;
   const rows = found.members.map(i => {
     const got = receiveOf.get(i), here = i <= current, places = get(i, "site");
-    return {changed: i === current || got === current, bad: found.bad && here, cells: [laneName(lane[i]), here
+    const who = [laneName(lane[i]), found.exchange ? null : lastRows(parent[parent[i]] ?? -1, lanes[lane[i]][REPLICA])];
+    return {changed: i === current || got === current, bad: found.bad && here, cells: [who.filter(Boolean), here
       ? [make("div", {}, callName(i)), make("div", {class: "soft"}, places.length ? shortPlace(places[0]) : "")]
       : "on its way", here ? several(get(i, "contributed")) : "",
       found.exchange ? "" : got !== undefined && got <= current ? several(get(got, "received")) : "–"]};
@@ -202,7 +228,7 @@ function show() {
   const name = kindOf(current), told = [["step", step[current]], ["run", run[current]],
     ["time", (time[current] / 1000).toFixed(3) + " ms"]];
   if (name === "step") get(current, "counts").forEach((count, n) => told.push(["rows of part " + n, count +
-    (get(current, "rows") ? ": " + get(current, "rows")[n].map(([a, b]) => a === b ? a : a + "-" + b).join(", ") : "")]));
+    (get(current, "rows") ? ": " + inSpans(get(current, "rows")[n]) : "")]));
   if (name === "variable") for (const one of ["type", "strategy", "synchronization", "aggregation"])
     told.push([one, get(current, one)]);
   at("detail").textContent = (name === "error" || name === "warning" || name === "print" ? get(current, "text") + "\n\n" : "") +
