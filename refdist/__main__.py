@@ -42,7 +42,7 @@ from refdist.backends.mpi.supervisor import ENDING
 from refdist.insight import explorer
 from refdist.tf import programs
 from refdist.tf.stand_in import install
-from refdist.workers.launcher import SERVERS_VARIABLE
+from refdist.workers.launcher import RESTARTS_VARIABLE, SERVERS_VARIABLE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -227,6 +227,8 @@ def _wanted(options: argparse.Namespace) -> dict[str, object]:
 def _launch(options: argparse.Namespace, wanted: dict[str, object]) -> NoReturn:
     if options.ps:
         os.environ[SERVERS_VARIABLE] = str(options.ps)
+    if options.max_restarts:
+        os.environ[RESTARTS_VARIABLE] = str(options.max_restarts)
     if options.record:
         os.environ[refdist.insight.VARIABLE] = str(options.record)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until that is ready for them

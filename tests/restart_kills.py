@@ -74,7 +74,7 @@ def saved(folder: Path) -> int:
     return int(path.rpartition("-")[2]) if path else 0
 
 
-def hit(source: random.Random, expected: list[Any]) -> Outcome:
+def hit(source: random.Random, expected: list[list[Any]]) -> Outcome:
     """One run."""
     folder, run = Path(tempfile.mkdtemp(prefix="refdist_restarts_")), uuid.uuid4().hex
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", "REFDIST_TEST_RUN": run, "PAUSE": str(PAUSE)}
@@ -117,7 +117,7 @@ def hit(source: random.Random, expected: list[Any]) -> Outcome:
     for rank in range(WORKERS):
         path = folder / f"values {rank}.npz"
         values = list(np.load(path).values()) if path.exists() else []
-        if len(values) != len(expected) or any(map(differs, values, expected)):
+        if len(values) != len(expected[rank]) or any(map(differs, values, expected[rank])):
             wrong.append(f"the values of worker {rank} are others")
     if left := kills.left_of(run):
         wrong.append(f"left: {left}")
@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="from which all that is random is drawn (default 0)")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        expected = refdist.simulate_workers(lambda: restarted.train(Path(folder), set()), WORKERS)[0]
+        expected = refdist.simulate_workers(lambda: restarted.train(Path(folder), set()), WORKERS)
     counts: collections.Counter[str] = collections.Counter()
     failed = 0
     for run in range(options.runs):

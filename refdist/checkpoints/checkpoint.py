@@ -35,9 +35,10 @@ import numpy.typing as npt
 
 from refdist import data, errors
 from refdist.array.convert import short
-from refdist.checkpoints import files
+from refdist.checkpoints import files, random_states
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import Saved, Seen, Stateful, Tracked, is_plain, names_its_items, walk
+from refdist.checkpoints.objects import Placed, Saved, Seen, Stateful, Tracked, is_plain, names_its_items, walk
+from refdist.checkpoints.random_states import RandomStates
 from refdist.core import call_site, context_stack, saved
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
@@ -49,6 +50,8 @@ from refdist.workers.transport import Transport, widest
 Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"
 # Checkpoints with values that no variable has taken yet.
 _waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
+# What is not asked for when it is asserted that all was restored.
+_UNASKED = frozenset(("save_counter", random_states.NAME))
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
 
@@ -142,11 +145,14 @@ class Checkpoint:
             tracked.update(walk(root, "", met))
             if seen is not None:
                 seen.update(met)
+        if random_states.wanted():
+            # The last, since what is restored before may draw numbers.
+            tracked[random_states.NAME] = RandomStates(transport_of(_shared(tracked)))
         return tracked
 
     def _shared(self) -> list[Saved | data.Iterator]:
         # What workers may have together.
-        return [tracked for tracked in self._tracked().values() if isinstance(tracked, Saved | data.Iterator)]
+        return _shared(self._tracked())
 
     def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes the variables into a file and returns `file_prefix`; creates the folder if necessary.
@@ -220,6 +226,8 @@ class Checkpoint:
     def _read(self, path: str) -> LoadStatus:
         _outside_replicas("Checkpoint.read")
         values = files.read(file_of(path))
+        if not random_states.wanted():
+            values.pop(random_states.NAME, None)
         seen: Seen = {}
         tracked = self._tracked(seen)
         _assign({key: value for key, value in tracked.items() if key in values}, values)
@@ -233,7 +241,7 @@ class Checkpoint:
             for _, item in seen.values():
                 if names_its_items(item) and not isinstance(item, Checkpoint):
                     vars(item)["_awaited_by"] = self  # which lives as long as what it has values for
-        wanted, there = ({key for key in keys if key != "save_counter"} for keys in (tracked, values))
+        wanted, there = ({key for key in keys if key not in _UNASKED} for keys in (tracked, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
                            f"{_brief(there)}. {_SAME_NAMES}")
@@ -294,7 +302,7 @@ class LoadStatus:
                  identities: Mapping[str, int]) -> None:
         self._path = path
         self._checkpoint = checkpoint
-        self._unmatched = unmatched - {"save_counter"}
+        self._unmatched = unmatched - _UNASKED
         self._identities = identities
 
     def _check(self, attempted: str, wrong: bool, complaint: str, fix: str = _SAME_NAMES) -> None:
@@ -323,7 +331,7 @@ class LoadStatus:
         """
         pending = self._checkpoint._pending
         taken = {identity for key, identity in self._identities.items() if key not in pending}
-        left = sorted(key for key in pending if key != "save_counter" and self._identities.get(key) not in taken)
+        left = sorted(key for key in pending if key not in _UNASKED and self._identities.get(key) not in taken)
         self._check("assert_consumed", bool(left),
                     f"has values for {', '.join(map(errors.shown, left))}, which no variable takes",
                     f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
@@ -335,7 +343,7 @@ class LoadStatus:
         Raises:
             RD31: none was, or there is no file.
         """
-        matched = set(self._checkpoint._tracked()) - self._unmatched - {"save_counter"}
+        matched = set(self._checkpoint._tracked()) - self._unmatched - _UNASKED
         self._check("assert_nontrivial_match", not matched, "has no value for any variable")
         return self
 
@@ -359,8 +367,8 @@ def _by_object(tracked: Mapping[str, Tracked]) -> list[tuple[list[str], Tracked]
     return [(sorted(keys, key=lambda key: (key.count("/"), key)), shared) for keys, shared in by_id.values()]
 
 
-def _state_of(holder: Stateful | data.Iterator, key: str, attempted: str) -> object:
-    state = holder._place() if isinstance(holder, data.Iterator) else holder.state_dict()
+def _state_of(holder: Stateful | Placed, key: str, attempted: str) -> object:
+    state = holder._place() if isinstance(holder, Placed) else holder.state_dict()
     try:
         # What JSON would change, such as tuples and keys that are ints, cannot be restored.
         fits = repr(json.loads(json.dumps(state))) == repr(state)
@@ -376,7 +384,7 @@ def _state_of(holder: Stateful | data.Iterator, key: str, attempted: str) -> obj
 def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
     variables: list[tuple[Saved, npt.NDArray[np.generic]]] = []
-    states: list[tuple[Stateful | data.Iterator, object]] = []
+    states: list[tuple[Stateful | Placed, object]] = []
     for (key, *_), target in _by_object(tracked):
         value = values[key]
         if isinstance(target, Saved) and not isinstance(value, State):
@@ -397,7 +405,7 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
     try:
         # Iterators first: a function of a dataset may draw numbers of a generator whose state comes after.
         for target, content in sorted(states, key=lambda pair: not isinstance(pair[0], data.Iterator)):
-            if isinstance(target, data.Iterator):
+            if isinstance(target, Placed):
                 undo.append(target._go_to(content))
             else:
                 undo.append(partial(target.load_state_dict, target.state_dict()))
@@ -437,6 +445,10 @@ def counter() -> Variable:
     """An int64 variable of value 0 that belongs to no strategy: each worker counts for itself."""
     with context_stack.pushed(context_stack.BOTTOM):
         return Variable(np.int64(0), trainable=False)
+
+
+def _shared(tracked: Mapping[str, Tracked]) -> list[Saved | data.Iterator]:
+    return [value for value in tracked.values() if isinstance(value, Saved | data.Iterator)]
 
 
 def transport_of(shared: Iterable[Saved | data.Iterator]) -> Transport:

@@ -12,6 +12,7 @@ import numpy as np
 from refdist import data, errors
 from refdist.array.convert import is_array
 from refdist.array.indexed_slices import IndexedSlices
+from refdist.checkpoints.random_states import RandomStates
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import DistributedValues
 from refdist.variables.variable import ResourceVariable, Variable
@@ -37,7 +38,9 @@ class Stateful(Protocol):
 
 # What is saved as one array; of a sharded variable that is the whole, so that it fits any number of shards.
 Saved = Variable | ShardedVariable
-Tracked = Saved | Stateful | data.Iterator
+# What all workers save together; it goes back to where it was if something else cannot be restored.
+Placed = data.Iterator | RandomStates
+Tracked = Saved | Stateful | Placed
 # By `id`: the path and the object.
 Seen = dict[int, tuple[str, object]]
 

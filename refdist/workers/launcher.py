@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 CHIEF, WORKER, SERVER = "chief", "worker", "ps"
 SERVERS_VARIABLE = "REFDIST_PS"
+RESTARTS_VARIABLE = "REFDIST_MAX_RESTARTS"  # how often the job is started again at most; not set for never
 
 
 class Task(NamedTuple):

@@ -1,14 +1,16 @@
 """A training job that saves all that it has, for tests that start it again: restarted.py FOLDER [STEP ...].
 
-A softmax model with momentum and dropout is trained for EPOCHS epochs; a checkpoint holds its variables, the momentum,
-the generator, the step, the iterator, and how often each row was read.  At each of these steps worker 1 does to
-itself, once, what FAULT says: KILL or another signal, EXIT, RAISE, or PREEMPT, which has a handler of preemption save.
-At the end each worker writes its values into FOLDER.
+A softmax model with momentum, dropout and noise is trained for EPOCHS epochs; a checkpoint holds its variables, the
+momentum, the generator, the step, the iterator, and how often each row was read.  The noise is drawn from NumPy's and
+Python's own generators.  At each of these steps worker 1 does to itself, once, what
+FAULT says: KILL or another signal, EXIT, RAISE, or PREEMPT, which has a handler of preemption save.  At the end each
+worker writes its values into FOLDER.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
@@ -27,6 +29,8 @@ def train(folder: Path, at: set[int], fault: str = "KILL", pause: float = 0.0) -
     """Trains, from the last checkpoint in the folder on; the values at the end."""
     strategy = refdist.MultiWorkerMirroredStrategy()
     rank = strategy.cluster_resolver.task_id
+    np.random.seed(rank)
+    random.seed(rank)
     source = np.random.default_rng(0)
     x = source.normal(size=(ROWS, FEATURES)).astype(np.float32)
     labels = source.integers(CLASSES, size=ROWS)
@@ -50,7 +54,7 @@ def train(folder: Path, at: set[int], fault: str = "KILL", pause: float = 0.0) -
         manager.restore_or_initialize()
     def training_step(x: Any, labels: Any, numbers: Any) -> None:
         keep = np.asarray(generator.uniform(x.shape)) < 0.8
-        x = np.where(keep, x, 0).astype(np.float32)
+        x = np.where(keep, x + 0.1 * np.random.normal(size=x.shape) + 0.1 * random.gauss(0, 1), 0).astype(np.float32)
         scores = np.exp(x @ np.asarray(weights))
         gradient = x.T @ (scores / scores.sum(1, keepdims=True) - np.eye(CLASSES, dtype=np.float32)[labels])
         total = refdist.get_replica_context().all_reduce("SUM", gradient.astype(np.float32)) / np.float32(BATCH)
@@ -75,7 +79,8 @@ def train(folder: Path, at: set[int], fault: str = "KILL", pause: float = 0.0) -
             os.kill(os.getpid(), signal.SIGTERM if handler else signal.Signals[f"SIG{fault}"])
         if handler:
             handler.save_checkpoint_if_preempted()
-    return [np.asarray(weights), np.asarray(momentum), read.numpy(), int(step), np.asarray(generator.uniform((4,)))]
+    next_numbers = np.array([*np.asarray(generator.uniform((4,))), np.random.uniform(), random.random()])
+    return [np.asarray(weights), np.asarray(momentum), read.numpy(), int(step), next_numbers]
 
 
 if __name__ == "__main__":
