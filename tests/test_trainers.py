@@ -192,6 +192,27 @@ def test_an_answer_that_lacks_something_is_errored_and_says_what(whole: Any, sai
     assert verdict.outcome == "errored" and said in verdict.message
 
 
+def with_a_nan(value: Any) -> Any:
+    """A field of an answer in which the last number is not a number."""
+    if isinstance(value, dict):
+        return {name: with_a_nan(part) for name, part in value.items()}
+    changed = np.array(value, float)
+    changed.flat[changed.size - 1] = np.nan
+    return changed.tolist()
+
+
+@pytest.mark.parametrize(("clause", "field"), [
+    (clause.name, field) for clause in clauses.CLAUSES for field in clause.jobs[0]["ask"] if clause.check != "failed"])
+def test_what_is_not_a_number_is_never_right(clause: str, field: str) -> None:
+    results, disk = [], dict[str, Any]()
+    for job in clauses.jobs():
+        if job["clause"] == clause:
+            result = wrong_trainers.Trainer(job, disk).answer()
+            result.whole[field] = with_a_nan(result.whole[field])
+            results.append(result)
+    assert verdict_on(clause, *results).outcome in ("WRONG", "errored")
+
+
 @pytest.mark.parametrize("value", ["nan", float("inf")])
 def test_a_weight_that_is_not_finite_is_wrong(value: Any) -> None:
     verdict = verdict_on("clip-by-value", runner.Result(whole={"weights": {"dense/kernel": [[value]]}}))

@@ -186,7 +186,7 @@ def full_batches(job: Job, expected: Answer, result: Result) -> str:
     """Every row of a ledger that is in a full batch counts once, and the others count."""
     counted, full = ledger(job, expected, result)
     for row, times in enumerate(counted):
-        if not abs(times - 1) <= TOLERANCE if row < full else times == 0:
+        if not (abs(times - 1) <= TOLERANCE if row < full else abs(times) > 0):
             return f"row {row} of {len(counted)} counts {times:.4g} times in batches of {job['batch']}"
     return ""
 
@@ -249,7 +249,7 @@ def dropped(job: Job, expected: Answer, result: Result) -> str:
     moved = weights_of(result.whole.get("weights"), expected.weights, "the")["dense/kernel"]
     counts = [int((np.abs(moved - times) < TOLERANCE).sum()) for times in range(3)]
     if sum(counts) < moved.size:
-        strange = moved[np.min([np.abs(moved - times) for times in range(3)], axis=0) >= TOLERANCE][0]
+        strange = moved[~(np.min([np.abs(moved - times) for times in range(3)], axis=0) < TOLERANCE)][0]
         return f"a weight has moved by {strange:.6g}, and by 0, 1 or 2 is right"
     if 8 <= counts[1] <= moved.size - 8:
         return ""

@@ -102,7 +102,8 @@ def table(judged: Sequence[Verdict]) -> Iterator[str]:
     """Lines with the verdict on each clause, and how many there are of each."""
     width = max(len(verdict.clause) for verdict in judged) + 2
     for verdict in judged:
-        first, *others = textwrap.wrap(verdict.message, 118 - width - 13) or [""]
+        first, *others = textwrap.wrap(verdict.message, 118 - width - 13, break_long_words=False,
+                                       break_on_hyphens=False) or [""]
         yield f"{verdict.clause:{width}}{verdict.outcome:13}{first}".rstrip()
         yield from (" " * (width + 13) + line for line in others)
         if verdict.outcome in BAD and verdict.output:
