@@ -20,6 +20,7 @@ from schemas import fault
 
 import refdist
 import refdist.conformance
+from refdist.conformance import process
 from refdist.conformance.__main__ import main
 from refdist.conformance.trainers import checks, clauses, jobs, reference, runner, sources, verdicts
 
@@ -358,6 +359,59 @@ def test_a_trainer_that_ends_again_and_again_costs_only_the_jobs_that_it_cannot_
     results = runner.run(f"{sys.executable} {script}", clauses.jobs()[:11])
     assert [number for number, result in results.items() if not result.broken] == [1, 2, 5, 10]
     assert all("AssertionError" in result.output for result in results.values() if result.broken)
+
+
+class Scripted:
+    """A process that answers some jobs, and is silent then, without the wait."""
+
+    commands: list[list[str]]
+    answered = frozenset(range(1000))
+
+    def __init__(self, command: list[str]) -> None:
+        self.commands.append(command)
+        jobs = map(json.loads, Path(command[-1]).read_text().splitlines())
+        self.jobs = [job for job in jobs if job["id"] in self.answered]
+        assert len(command) == 2 or {str(job["replicas"]) for job in self.jobs} == {command[1]}
+
+    def line(self, deadline: float, late: str) -> bytes:
+        if not self.jobs:
+            raise process.Broken(late)
+        return json.dumps({"id": self.jobs.pop(0)["id"], "replica": 1, "done": True}).encode()
+
+    def status(self) -> None:
+        return None
+
+    def printed(self) -> str:
+        return ""
+
+    def errors(self) -> str:
+        return ""
+
+    def end(self, now: bool) -> None:
+        pass
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    """Takes the place of processes."""
+    monkeypatch.setattr(Scripted, "commands", [], raising=False)
+    monkeypatch.setattr(runner, "Process", Scripted)
+    return Scripted
+
+
+def test_a_trainer_that_is_silent_again_and_again_is_given_up(
+        scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripted, "answered", frozenset([1]))
+    results = runner.run("trainer", clauses.jobs()[:8])
+    assert [number for number, result in results.items() if result.silent] == [2, 3, 4, 5]
+    assert all("started 3 times in a row" in results[number].broken for number in (6, 7, 8))
+
+
+def test_a_command_with_a_place_is_started_for_each_number_of_replicas(scripted: type[Scripted]) -> None:
+    results = runner.run("trainer {replicas}", clauses.jobs())
+    assert all(result.over and not result.broken for result in results.values())
+    # What two replicas have saved is read by one, and by four.
+    assert [command[1] for command in scripted.commands] == ["2", "1", "4"]
 
 
 PAGE = TESTEES.parents[2] / "docs" / "testing-a-trainer.md"
