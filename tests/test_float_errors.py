@@ -136,3 +136,12 @@ def test_infinities_that_cancel_are_invalid() -> None:
         STRATEGY.reduce("SUM", opposite, axis=None)
     with np.errstate(invalid="raise"):
         assert np.isnan(STRATEGY.reduce("SUM", refdist.PerReplica([np.float32(np.nan), np.float32(1)]), axis=None))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_sum_whose_square_is_too_large_is_no_error(dtype: Any) -> None:
+    half = dtype(np.finfo(dtype).max / 2)
+    for value in (half, np.full(3, half), np.full((5, 30), half), np.full(3, np.finfo(dtype).tiny)):
+        with np.errstate(all="raise"):
+            total = STRATEGY.reduce("SUM", refdist.PerReplica([value, value]), axis=None)
+        assert np.all(total == value + value)

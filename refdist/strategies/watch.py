@@ -50,7 +50,7 @@ def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call
         if type(total) is np.ndarray:
             kind = total.dtype.kind
             if kind == "f":
-                if not (math.isfinite(total) if total.ndim == 0 else _finite(total)):
+                if not (math.isfinite(total.item()) if total.size == 1 else _finite(total)):
                     _not_finite(parts, call, first)
             elif kind in "iu" and total.size:
                 _overflow(parts, call)

@@ -43,7 +43,11 @@ def is_foreign(value: object) -> TypeGuard[Any]:
 
 
 def _numpy_alone(columns: Columns) -> bool:
-    return all(type(part) is np.ndarray for column in columns for part in column)
+    for column in columns:
+        for part in column:
+            if type(part) is not np.ndarray:
+                return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,9 @@ def reduce(transport: Transport, call: CollectiveCall, op: ReduceOp, columns: Se
         ordered: see `Transport.all_reduce`.
     """
     dense = [column for column in columns if _is_dense(column)]
+    if dense and len(dense) == len(columns):  # nearly always
+        summed_up = transport.all_reduce(call, dense, ordered)
+        return summed_up if op is ReduceOp.SUM else [_divided(op, total, count) for total in summed_up]
     totals = iter(transport.all_reduce(call, dense, ordered) if dense else ())
     # Slices are put one after another, as within a worker: values and indices of each column.
     leaves = [leaf for column in columns if isinstance(column[0], IndexedSlices)
