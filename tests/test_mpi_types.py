@@ -11,7 +11,7 @@ import pytest
 from refdist.backends.mpi import mpi_types
 
 # The class of mpi4py that each protocol describes.
-CLASSES = {"Request": "Request", "Group": "Group", "Communicator": "Comm"}
+CLASSES = {"Request": "Request", "Prepared": "Prequest", "Group": "Group", "Communicator": "Comm"}
 
 
 def methods(kind: ast.ClassDef) -> dict[str, list[str]]:

@@ -98,11 +98,11 @@ def test_memory_that_is_not_there_is_an_error_of_all(monkeypatch: pytest.MonkeyP
 
 def test_what_is_left_in_a_slot_stays_until_the_rendezvous_after_the_next() -> None:
     slots = shared_memory.Slots(0, 1, alone)
-    slots.leave(1, b"abc")
+    slots.own(1)[:3] = np.frombuffer(b"abc", np.uint8)
     first = slots.found(1, 0, 3)
-    slots.leave(2, b"de" * (slots.nbytes // 2))
+    slots.own(2)[:] = np.frombuffer(b"de" * (slots.nbytes // 2), np.uint8)
     assert (bytes(first), bytes(slots.found(2, 0, slots.nbytes))) == (b"abc", b"de" * (slots.nbytes // 2))
-    slots.leave(3, b"f")
+    slots.own(3)[:1] = ord("f")
     assert bytes(first) == b"fbc"
 
 

@@ -147,9 +147,10 @@ class Slots:
         self._halves = memory.reshape(2, size, self.nbytes)
         self._mine = self._halves[:, rank]
 
-    def leave(self, number: int, data: bytes) -> None:
-        """Leaves bytes for the rendezvous of this number, before it is entered."""
-        self._mine[number % 2, :len(data)] = np.frombuffer(data, np.uint8)
+    def own(self, number: int) -> Bytes:
+        """Where this process leaves bytes for the rendezvous of this number, before it is entered."""
+        half: Bytes = self._mine[number % 2]
+        return half
 
     def found(self, number: int, rank: int, size: int) -> memoryview:
         """The bytes that a process has left for the rendezvous of this number, until the next one is entered."""

@@ -44,18 +44,19 @@ import numpy as np
 
 from refdist import errors, journal
 from refdist.array.convert import frozen
-from refdist.array.float_errors import Noted, Reported, report
+from refdist.array.float_errors import Noted, report, reporting
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, gather, greeting, mpi_types, supervised
 from refdist.backends.mpi.messages import MPIPeers
-from refdist.backends.mpi.mpi_types import Bytes, HostArray, Request
+from refdist.backends.mpi.mpi_types import Bytes, HostArray, Prepared, Request
 from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
 from refdist.backends.mpi.start import limit, started
 from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
 from refdist.backends.mpi.watch import Watch
 from refdist.core import agreement, checks, history, saved
-from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall
+from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
+from refdist.core.call_site import Site
 from refdist.workers.connection import ConnectableTransport, Group
 from refdist.workers.launcher import Task, launched
 from refdist.workers.transport import Columns, compare, concatenated, header_of, on_every_worker
@@ -65,8 +66,6 @@ SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on o
 # Header from each rank: sequence number, hash of the call (both must match on all ranks), bitmask of released buffers,
 # payload size.
 _HEADER = struct.Struct("<QQQQ")
-_RELEASED_AND_SIZE = struct.Struct("<QQ")
-_AGREED = 16
 _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
 _UNCHECKED = 0
@@ -98,10 +97,12 @@ class MPITransport(ConnectableTransport):
         self._level = _level()
         self._count = 0
         self._fingerprints: dict[tuple[object, ...], int] = {}
+        self._last: dict[int, tuple[Site, Signature, str, int]] = {}
         self._seen: set[tuple[int, ...]] = set()
         self._out = bytearray(_BLOCK)
         self._in = bytearray(_BLOCK * self.size)
-        self._starts = range(0, _BLOCK * self.size, _BLOCK)
+        self._headers = struct.Struct("<" + f"QQQQ{_INLINE}x" * self.size)
+        self._inline = [self._in] * self.size, range(_HEADER.size, _BLOCK * self.size, _BLOCK)
         node = self._comm.Split_type(mpi.COMM_TYPE_SHARED)
         # Together, because a launcher may have bound each process to a core of its own.
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
@@ -109,6 +110,10 @@ class MPITransport(ConnectableTransport):
         one_host = node.Get_size() == self.size
         # In this place versions before greetings tell each other what `listen` returns.
         greeting.compare(self._exchange_bytes(greeting.own()), self.rank)
+        # The rendezvous is the same exchange each time, which MPI prepares once.  One that was given up may never end.
+        self._prepared: Prepared | None = None
+        with contextlib.suppress(NotImplementedError, mpi.Exception):
+            self._prepared = self._comm.Allgather_init(self._out, self._in)
         everyone = self._exchange_raw(watch.listen(one_host))
         if one_host:
             watch.join(everyone, lambda _: None)
@@ -210,35 +215,46 @@ class MPITransport(ConnectableTransport):
 
     # Rendezvous.
 
-    def _rendezvous(self, call: CollectiveCall, data: bytes) -> tuple[int, ...]:
+    def _rendezvous(self, call: CollectiveCall, data: bytes | Bytes = b"") -> tuple[int, ...]:
         """Compares the call with those of all other workers, which receive the data that fit into a block or a slot.
+
+        Args:
+            call: what is compared.
+            data: what is sent; an array is a part of this worker's slot, in which they lie already.
 
         Returns:
             The size of each worker's data.
         """
-        self._count += 1
-        self._watch.entered(self._count, call)
+        self._count = count = self._count + 1
+        self._watch.entered(count, call)
         journal.history.value.append((self._name, call.kind, call.signature, call.call_site))
-        out, blocks = self._out, self._in
-        _HEADER.pack_into(out, 0, self._count, self._fingerprint(call), self._reducer.released(), len(data))
-        if len(data) <= _INLINE:
-            out[_HEADER.size:_HEADER.size + len(data)] = data
-        elif self._slots is not None and len(data) <= Slots.nbytes:
-            self._slots.leave(self._count, data)
-        self._wait(self._comm.Iallgather(out, blocks))
-        mine = out[:_AGREED]
-        for start in self._starts:
-            if blocks[start:start + _AGREED] != mine:
-                raise history.explained(self._difference(call))
-        released, sizes = zip(*[_RELEASED_AND_SIZE.unpack_from(blocks, start + _AGREED) for start in self._starts],
-                              strict=True)
-        self._reducer.set_released(released)
-        return sizes
+        out, nbytes, fingerprint = self._out, len(data), self._fingerprint(call)
+        _HEADER.pack_into(out, 0, count, fingerprint, self._reducer.released(), nbytes)
+        if nbytes <= _INLINE:
+            out[_HEADER.size:_HEADER.size + nbytes] = data
+        elif type(data) is bytes and self._slots is not None and nbytes <= Slots.nbytes:
+            self._slots.own(count)[:nbytes] = np.frombuffer(data, np.uint8)
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
+            self._wait(self._comm.Iallgather(out, self._in))
+        else:
+            prepared.Start()
+            self._wait(prepared)
+            self._prepared = prepared
+        fields = self._headers.unpack_from(self._in)
+        if fields[::4] != (count,) * self.size or fields[1::4] != (fingerprint,) * self.size:
+            raise history.explained(self._difference(call))
+        self._reducer.set_released(fields[2::4])
+        return fields[3::4]
 
     def _fingerprint(self, call: CollectiveCall) -> int:
         if self._level == "off":
             return _UNCHECKED
-        key = (call.kind, call.signature, tuple(map(id, call.call_site)))
+        site, signature = call.call_site, call.signature
+        last = self._last.get(id(site))  # calls of one place have one site, which is kept here, so its id is not reused
+        if last is not None and last[1] is signature and last[2] == call.kind:
+            return last[3]
+        key = (call.kind, signature, tuple(map(id, site)))
         if self._level == "first":
             if key[2] in self._seen:
                 return _UNCHECKED
@@ -248,6 +264,8 @@ class MPITransport(ConnectableTransport):
             text = repr(header_of(call))
             digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
             known = self._fingerprints[key] = digest
+        if self._level == "all":
+            self._last[id(site)] = site, signature, call.kind, known
         return known
 
     def _difference(self, call: CollectiveCall) -> errors.RefdistError:
@@ -280,7 +298,10 @@ class MPITransport(ConnectableTransport):
 
     def _all(self, call: CollectiveCall, data: bytes) -> Sequence[bytearray | memoryview]:
         """The data of all workers."""
-        sizes = self._rendezvous(call, data)
+        return self._data(data, self._rendezvous(call, data))
+
+    def _data(self, data: bytes | Bytes, sizes: tuple[int, ...]) -> Sequence[bytearray | memoryview]:
+        # Of all workers, after the rendezvous.
         if max(sizes) <= (_INLINE if self._slots is None else Slots.nbytes):
             return [self._received(rank, size) for rank, size in enumerate(sizes)]
         parts = self._gather_bytes(np.frombuffer(data, np.uint8), sizes)
@@ -304,10 +325,10 @@ class MPITransport(ConnectableTransport):
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         parts = _numpy(columns)
         with journal.span("exchange", called=call, contributed=parts):
-            if sum(part.nbytes for column in parts for part in column) <= Slots.nbytes:
-                with Reported("add"):
-                    return self._sum_small(call, parts)
-            self._rendezvous(call, b"")
+            nbytes = sum([part.nbytes for column in parts for part in column])
+            if nbytes <= Slots.nbytes:
+                return self._sum_small(call, parts, nbytes)
+            self._rendezvous(call)
             with Noted() as noted:
                 totals = self._reducer.sum(parts, ordered)
             report(self._of_all(noted.bits), "add")
@@ -319,18 +340,20 @@ class MPITransport(ConnectableTransport):
         self._wait(self._comm.Iallgather(np.array([bits], np.uint8), everyone))
         return int(np.bitwise_or.reduce(everyone))
 
-    def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]]) -> list[HostArray]:
-        mine = b"".join([part.tobytes() for column in columns for part in column])
-        gathered = self._all(call, mine)
-        totals, start = [], 0
-        for column in columns:
-            first = column[0]
-            step = first.nbytes
-            parts = [np.ndarray(first.shape, first.dtype, data, start + i * step)
-                     for data in gathered for i in range(len(column))]
-            totals.append(ordered_sum(parts))
-            start += step * len(column)
-        return totals
+    def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]], nbytes: int) -> list[HostArray]:
+        data: bytes | Bytes
+        if nbytes <= _INLINE or self._slots is None:
+            data = b"".join([part.tobytes() for column in columns for part in column])
+        else:
+            data, start = self._slots.own(self._count + 1)[:nbytes], 0
+            for column in columns:
+                for part in column:
+                    data[start:start + part.nbytes] = part.reshape(-1).view(np.uint8)
+                    start += part.nbytes
+        sizes = self._rendezvous(call, data)
+        if nbytes <= _INLINE and sizes == (nbytes,) * self.size:
+            return _added(columns, *self._inline)
+        return _added(columns, self._data(data, sizes), [0] * self.size)
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         parts = _numpy(columns)
@@ -387,6 +410,22 @@ class MPITransport(ConnectableTransport):
             supervised.tell("finished")
             if self._ends_mpi:
                 self._mpi.Finalize()
+
+
+def _add(columns: list[list[HostArray]], data: Sequence[bytearray | memoryview],
+         starts: Sequence[int]) -> list[HostArray]:
+    # Of each column the sum of the arrays of all workers, whose data lie one column after another, from a start on.
+    totals, before = [], 0
+    for column in columns:
+        first = column[0]
+        shape, dtype, step = first.shape, first.dtype, first.nbytes
+        totals.append(ordered_sum([np.ndarray(shape, dtype, theirs, start + before + i * step)
+                                   for theirs, start in zip(data, starts, strict=True) for i in range(len(column))]))
+        before += step * len(column)
+    return totals
+
+
+_added = reporting("add", _add)
 
 
 def _numpy(columns: Columns) -> list[list[HostArray]]:
