@@ -7,7 +7,8 @@ the same bits on any number of devices and workers.  NumPy's version is here; th
 Each element is a sum of its own, so the arrays may be cut into blocks.  That pays where they are larger than a cache: a
 block of the running sum stays there while all arrays are added to it.  Measured with eight float32 arrays, blocks of
 2 MiB take 0.85 of the time of whole arrays of 4 MiB and 0.7 of those of 64 MiB; blocks of 64 KiB are slower than none.
-Scalars are added as NumPy scalars, which is several times faster than as arrays without dimensions.
+Scalars are added as NumPy scalars, which is several times faster than as arrays without dimensions, and many numbers of
+16 bits in 32 (`half_sum`).
 
 A sum has the byte order of the machine, as NumPy's additions have, also where it is of one array or of large ones.
 
@@ -28,6 +29,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from refdist.array import half_sum
 
 _BLOCK = 1 << 21  # bytes
 _VECTORS = 64  # numbers that fill whole vectors of any processor
@@ -62,14 +65,25 @@ def ordered_sum(arrays: Sequence[npt.NDArray[np.generic]],
     elif len(arrays) == 1:
         total = _like(first) if out is None else out
         total[...] = first
+    elif first.itemsize == 2 and half_sum.is_for(arrays) and (out is None or out.flags.c_contiguous):
+        total = _like(first) if out is None else out
+        flat, parts = total.reshape(-1), [array.reshape(-1) for array in arrays]
+        for left in half_sum.left(parts, flat):
+            _add([part[left] for part in parts], flat[left])
     else:
-        total = np.asarray(np.add(first, arrays[1], out=out))
-        for array in arrays[2:]:
-            np.add(total, array, out=total)
-        if total.dtype.kind in "fcV":
-            _look_for_nan(arrays, total)
+        total = _add(arrays, out)
     if out is None:
         total.flags.writeable = False
+    return total
+
+
+def _add(arrays: Sequence[npt.NDArray[np.generic]],
+         out: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic]:
+    total = np.asarray(np.add(arrays[0], arrays[1], out=out))
+    for array in arrays[2:]:
+        np.add(total, array, out=total)
+    if total.dtype.kind in "fcV":
+        _look_for_nan(arrays, total)
     return total
 
 
