@@ -32,6 +32,13 @@ def test_what_workers_do_with_results(arguments: list[str]) -> None:
     assert done.stdout.count("came through") == 2
 
 
+@pytest.mark.slow
+def test_arrays_of_different_shapes_are_gathered_by_nobody_where_no_calls_are_compared() -> None:
+    done = mpiexec(2, SHARED, "differ", REFDIST_CHECKS="off")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("came through") == 2
+
+
 LAUNCHER = Path(sys.executable).with_name("mpiexec")
 LAUNCH = [sys.executable, "-m", "refdist", "launch", "-n", "2"]
 

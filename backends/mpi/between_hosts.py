@@ -26,7 +26,7 @@ all links alike, where here the hosts in the middle receive two arrays for 4/3 o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from refdist.backends.mpi.mpi_types import MPI, Bytes, Communicator, Request
 from refdist.backends.mpi.reduce import Layout, MessageReducer, SharedMemoryReducer, Wait
@@ -76,6 +76,10 @@ class BetweenHostsReducer(SharedMemoryReducer):
         self._last = hosts - 1
         self._before, self._next = (self._host - 1) % hosts, (self._host + 1) % hosts
         self._chunk = _LANE * self._lanes
+
+    def together(self, nbytes: int, write: Callable[[Bytes], object]) -> Bytes | None:
+        """Hosts share no memory."""
+        return None
 
     def _add(self, layout: Layout, staging: Bytes, result: Bytes) -> None:
         open_ones = Sequences()

@@ -14,6 +14,9 @@ Results of up to 128 KiB are copied out.  Larger ones stay where they are, as ea
 its headers which ones it has released; all have the same masks, so all choose the same block without talking about it.
 There are 64, the bits of the mask; while all of them are in use, results are copied out.
 
+What is gathered or broadcast lies in such a block, too: each process writes its own arrays to their places in the
+result (`together`), and nothing is copied besides, where MPI copies the arrays of all on every process.
+
 `MessageReducer`, where no memory can be shared: an all-to-all of slices and an all-gather of their sums.  Where the
 order of additions does not matter (RING), Allreduce in chunks, which is faster than in one piece (26 ms for 40 above);
 not of dtypes that MPI libraries need not know, as float16 and bfloat16: their sums are ordered ones.
@@ -47,6 +50,11 @@ Columns = Sequence[Sequence[HostArray]]  # for every result this process's array
 Wait = Callable[[Request], None]
 
 
+def aligned(nbytes: int) -> int:
+    """Where the next array begins, after so many bytes."""
+    return -(-nbytes // _ALIGN) * _ALIGN
+
+
 class Layout:
     """Where every array lies among all bytes of a sum; each begins at a multiple of 64."""
 
@@ -55,7 +63,7 @@ class Layout:
         end = 0
         for column in columns:
             self.offsets.append(end)
-            end += -(-column[0].nbytes // _ALIGN) * _ALIGN
+            end = aligned(end + column[0].nbytes)
         self.total = end
         self.replicas = len(columns[0])
         self._dtypes = [column[0].dtype for column in columns]
@@ -156,6 +164,27 @@ class SharedMemoryReducer:
                 return self._results(layout, block, number)
         return self._messages.sum(columns, ordered)
 
+    def together(self, nbytes: int, write: Callable[[Bytes], object]) -> Bytes | None:
+        """Bytes that all processes have, of which each writes some; they call this together.
+
+        Args:
+            nbytes: how many, the same on all.
+            write: writes this process's part of them.
+
+        Returns:
+            An array, to be frozen, or None where the processes of all workers cannot share so much memory.
+        """
+        if self._gave_up:
+            return None
+        try:
+            block, number = self._result(nbytes)
+        except NoSharedMemory as error:
+            self._give_up(nbytes, error)
+            return None
+        write(block.shared[:nbytes])
+        self._barrier()
+        return block.shared[:nbytes].copy() if number is None else self._taken(block, number, nbytes)
+
     def _give_up(self, nbytes: int, error: NoSharedMemory) -> None:
         # All processes do.  Results that are still in use keep their blocks alive.
         self._gave_up = True
@@ -185,11 +214,15 @@ class SharedMemoryReducer:
     def _results(self, layout: Layout, block: Block, number: int | None) -> list[HostArray]:
         if number is None:
             return [frozen(view.copy()) for view in layout.views(block.shared)]
+        return layout.views(self._taken(block, number, layout.total))
+
+    def _taken(self, block: Block, number: int, nbytes: int) -> Bytes:
+        # A result that stays where it is until nobody holds it any more.
         self._mine &= ~(1 << number)
-        root = np.frombuffer(block.own.data[:layout.total], np.uint8)
+        root = np.frombuffer(block.own.data[:nbytes], np.uint8)
         root.flags.writeable = False
-        weakref.finalize(root, self._release, number, block, layout.total)
-        return layout.views(root)
+        weakref.finalize(root, self._release, number, block, nbytes)
+        return root
 
     def _release(self, number: int, block: Block, nbytes: int) -> None:
         block.renew(nbytes)
@@ -205,7 +238,7 @@ class SharedMemoryReducer:
         free = [number for number in range(_BLOCKS) if self._free >> number & 1]
         if nbytes <= _COPIED or not free:
             if self._copied is None or self._copied.asked < nbytes:
-                self._copied = self._allocate(nbytes)
+                self._copied = self._allocate(max(nbytes, _COPIED))
             return self._copied, None
         fitting = [(block.asked, number) for number, block in enumerate(self._blocks)
                    if number in free and block.asked >= nbytes]
@@ -244,6 +277,10 @@ class MessageReducer:
 
     def set_released(self, masks: Sequence[int]) -> None:
         """No blocks are shared."""
+
+    def together(self, nbytes: int, write: Callable[[Bytes], object]) -> Bytes | None:
+        """No memory is shared."""
+        return None
 
     def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
         """The sum of each column over all processes."""

@@ -135,7 +135,7 @@ class Slots:
     have read what was left for the one before, and its half can be written to.
     """
 
-    nbytes = 1 << 16  # of each process; more is sent, or summed in slices
+    nbytes = (1 << 16) + (1 << 12)  # of each process: data, and what is told of them
 
     def __init__(self, rank: int, size: int, exchange: Exchange) -> None:
         """Makes the memory; the processes of the host call this together.
@@ -154,7 +154,8 @@ class Slots:
 
     def found(self, number: int, rank: int, size: int) -> memoryview:
         """The bytes that a process has left for the rendezvous of this number, until the next one is entered."""
-        return self._halves[number % 2, rank, :size].data
+        half: Bytes = self._halves[number % 2]
+        return half[rank, :size].data
 
 
 def _opened(path: str, name: str) -> int:

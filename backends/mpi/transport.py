@@ -50,6 +50,7 @@ from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, gather, greeting, mpi_types, supervised
 from refdist.backends.mpi.messages import MPIPeers
 from refdist.backends.mpi.mpi_types import Bytes, HostArray, Prepared, Request
+from refdist.backends.mpi.reduce import aligned
 from refdist.backends.mpi.shared_memory import NoSharedMemory, Slots
 from refdist.backends.mpi.start import limit, started
 from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
@@ -68,6 +69,7 @@ SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on o
 _HEADER = struct.Struct("<QQQQ")
 _BLOCK = 256
 _INLINE = _BLOCK - _HEADER.size
+_SMALL = 1 << 16  # bytes of a worker's arrays that all others receive at a rendezvous
 _UNCHECKED = 0
 _LOOK = 0.05  # seconds between two looks at the others
 _REST = 1e-4  # seconds between two questions to MPI, once the first look has passed
@@ -326,7 +328,7 @@ class MPITransport(ConnectableTransport):
         parts = _numpy(columns)
         with journal.span("exchange", called=call, contributed=parts):
             nbytes = sum([part.nbytes for column in parts for part in column])
-            if nbytes <= Slots.nbytes:
+            if nbytes <= _SMALL:
                 return self._sum_small(call, parts, nbytes)
             self._rendezvous(call)
             with Noted() as noted:
@@ -341,19 +343,24 @@ class MPITransport(ConnectableTransport):
         return int(np.bitwise_or.reduce(everyone))
 
     def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]], nbytes: int) -> list[HostArray]:
-        data: bytes | Bytes
-        if nbytes <= _INLINE or self._slots is None:
-            data = b"".join([part.tobytes() for column in columns for part in column])
-        else:
-            data, start = self._slots.own(self._count + 1)[:nbytes], 0
-            for column in columns:
-                for part in column:
-                    data[start:start + part.nbytes] = part.reshape(-1).view(np.uint8)
-                    start += part.nbytes
+        data = self._written(b"", columns, nbytes)
         sizes = self._rendezvous(call, data)
         if nbytes <= _INLINE and sizes == (nbytes,) * self.size:
             return _added(columns, *self._inline)
         return _added(columns, self._data(data, sizes), [0] * self.size)
+
+    def _written(self, head: bytes, columns: list[list[HostArray]], nbytes: int) -> bytes | Bytes:
+        # What the next rendezvous sends, a head and arrays behind it; in this worker's slot where they need it and fit.
+        start = aligned(len(head))
+        if start + nbytes <= _INLINE or self._slots is None or start + nbytes > Slots.nbytes:
+            return b"".join([head.ljust(start, b"\0"), *[part.tobytes() for column in columns for part in column]])
+        slot = self._slots.own(self._count + 1)[:start + nbytes]
+        slot[:len(head)] = np.frombuffer(head, np.uint8)
+        for column in columns:
+            for part in column:
+                slot[start:start + part.nbytes] = part.reshape(-1).view(np.uint8)
+                start += part.nbytes
+        return slot
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         parts = _numpy(columns)
@@ -362,14 +369,50 @@ class MPITransport(ConnectableTransport):
 
     def _concatenated(self, call: CollectiveCall, parts: list[list[HostArray]], axis: int) -> list[Any]:
         shapes = [[part.shape for part in column] for column in parts]
-        # Texts, and several small arrays, which would be as many messages, are sent with their shapes.
-        whole = any(column[0].dtype.hasobject or column[0].dtype.kind in "US" for column in parts) or (
-            len(parts) > 1 and sum(part.nbytes for column in parts for part in column) <= Slots.nbytes)
-        everyone = self._objects(call, (shapes, parts if whole else None))
-        if all(theirs is not None for _, theirs in everyone):
-            return concatenated([theirs for _, theirs in everyone], axis)
-        return [self._gather_column(column, [theirs[i] for theirs, _ in everyone], axis)
-                for i, column in enumerate(parts)]
+        nbytes = sum([part.nbytes for column in parts for part in column])
+        text = any(column[0].dtype.hasobject or column[0].dtype.kind in "US" for column in parts)
+        # Texts are sent with their shapes, and so are arrays that fit behind them.
+        small = not text and nbytes <= _SMALL
+        head = pickle.dumps((shapes, parts if text else None, nbytes if small else -1))
+        data = self._written(head, parts, nbytes) if small else head
+        received = self._data(data, self._rendezvous(call, data))
+        everyone = [pickle.loads(theirs) for theirs in received]
+        if text:
+            return concatenated([theirs for _, theirs, _ in everyone], axis)
+        of_all = [of for of, *_ in everyone]
+        if all(behind >= 0 for *_, behind in everyone):
+            return concatenated([_arrays(theirs, len(theirs) - behind, parts, of) for theirs, (of, _, behind)
+                                 in zip(received, everyone, strict=True)], axis)
+        joined = self._joined(parts, of_all, axis)
+        return joined or [self._gather_column(column, [theirs[i] for theirs in of_all], axis)
+                          for i, column in enumerate(parts)]
+
+    def _joined(self, parts: list[list[HostArray]], shapes: Sequence[list[list[tuple[int, ...]]]],
+                axis: int) -> list[HostArray]:
+        # Each worker writes its arrays to their places in results that all of them share; [] where they cannot.
+        places, end = [], 0
+        for i, column in enumerate(parts):
+            dtype, everyone = column[0].dtype, [shape for theirs in shapes for shape in theirs[i]]
+            before, after = everyone[0][:axis], everyone[0][axis + 1:]
+            if any(shape[:axis] != before or shape[axis + 1:] != after for shape in everyone):
+                return []  # of workers that compare no calls
+            first = sum(shape[axis] for theirs in shapes[:self.rank] for shape in theirs[i])
+            whole = (*before, sum(shape[axis] for shape in everyone), *after)
+            nbytes = math.prod(whole) * dtype.itemsize
+            places.append((column, first, end, end + nbytes, dtype, whole))
+            end = aligned(end + nbytes)
+
+        def write(everything: Bytes) -> None:
+            for column, at, low, high, dtype, whole in places:
+                result = everything[low:high].view(dtype).reshape(whole)
+                for part in column:
+                    stop = at + part.shape[axis]
+                    result[(slice(None),) * axis + (slice(at, stop),)] = part
+                    at = stop
+
+        everything = self._reducer.together(max(end, 1), write)
+        return [] if everything is None else [
+            frozen(everything[low:high].view(dtype).reshape(whole)) for *_, low, high, dtype, whole in places]
 
     def _gather_column(self, column: list[HostArray], shapes: list[list[tuple[int, ...]]], axis: int) -> HostArray:
         dtype = column[0].dtype
@@ -391,12 +434,25 @@ class MPITransport(ConnectableTransport):
             return self._from_first(call, array)
 
     def _from_first(self, call: CollectiveCall, array: Array) -> Any:
-        copy = np.array(array, order="C")  # else reshape would copy, and MPI fill the copy
-        if copy.dtype.hasobject or copy.dtype.kind in "USV":
-            return frozen(self._objects(call, copy)[0])
-        self._rendezvous(call, b"")
-        self._wait(self._comm.Ibcast(copy.reshape(-1).view(np.uint8), 0))
-        return frozen(copy)
+        part = np.asarray(array, order="C")
+        dtype, shape, nbytes = part.dtype, part.shape, part.nbytes
+        if dtype.hasobject or dtype.kind in "US":
+            return frozen(self._objects(call, np.array(part))[0])
+        if nbytes <= (_INLINE if self._slots is None else _SMALL):
+            self._rendezvous(call, self._written(b"", [[part]], nbytes) if self.rank == 0 else b"")
+            return frozen(np.ndarray(shape, dtype, self._received(0, nbytes)).copy())
+        self._rendezvous(call)
+        data = part.reshape(-1).view(np.uint8)
+
+        def write(everything: Bytes) -> None:
+            if self.rank == 0:
+                everything[...] = data
+
+        everything = self._reducer.together(nbytes, write)
+        if everything is None:
+            everything = data.copy()
+            self._wait(self._comm.Ibcast(everything, 0))
+        return frozen(everything.view(dtype).reshape(shape))
 
     def finish(self) -> None:
         """Tells the others that this worker's program has ended; an error unless theirs have too."""
@@ -423,6 +479,19 @@ def _add(columns: list[list[HostArray]], data: Sequence[bytearray | memoryview],
                                    for theirs, start in zip(data, starts, strict=True) for i in range(len(column))]))
         before += step * len(column)
     return totals
+
+
+def _arrays(data: bytearray | memoryview, start: int, columns: list[list[HostArray]],
+            shapes: list[list[tuple[int, ...]]]) -> list[list[HostArray]]:
+    # Those of a worker, which lie in its data one after another; of the dtypes of this one's.
+    found: list[list[HostArray]] = []
+    for column, theirs in zip(columns, shapes, strict=True):
+        dtype = column[0].dtype
+        found.append([])
+        for shape in theirs:
+            found[-1].append(np.ndarray(shape, dtype, data, start))
+            start += math.prod(shape) * dtype.itemsize
+    return found
 
 
 _added = reporting("add", _add)

@@ -116,7 +116,11 @@ def too_little() -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = [total(number, 3 * LARGE) for number in range(3)]
+        mine = np.full((LARGE, 1), rank + 1.0)
+        rows = strategy.run(lambda: refdist.get_replica_context().all_gather(mine, axis=0))
+        told = strategy.extended.transport.broadcast(strategy.extended.transport.call("telling", like=mine), mine)
     assert all(is_full(one, number) for number, one in enumerate(found))
+    assert np.all(rows[:LARGE] == 1) and np.all(rows[LARGE:] == 2) and np.all(told == 1)
     assert first is None or is_full(first, 1)
     assert len(said) == (rank == 0), said
     assert all("sums are sent from now on" in str(one.message) and one.filename == __file__ for one in said)
@@ -135,14 +139,46 @@ def of_any_size() -> None:
     assert all(is_full(one, turn) for turn, one in kept)
 
 
+def memory() -> int:
+    """Bytes of memory that this process has; of what it shares with others its part."""
+    with open("/proc/self/smaps_rollup") as rows:
+        return next(int(row.split()[1]) << 10 for row in rows if row.startswith("Pss:"))
+
+
 def gathers() -> None:
-    """A result of 16 MB and no other copy of it."""
-    mine = np.full((1, 1_000_000), rank, np.float64)
-    tracemalloc.start()
-    found = strategy.gather(mine, axis=0)
-    _, peak = tracemalloc.get_traced_memory()
-    assert found.tolist()[1][:2] == [1, 1] and found.nbytes == 16_000_000 and not found.flags.writeable
-    assert peak < 1.1 * found.nbytes, peak
+    """Results of 64 MB and no other copy of them, of which each worker may spoil its own."""
+    wide, context = np.full((500, 8000), rank + 1.0), refdist.get_replica_context
+    transport = strategy.extended.transport
+    for turn in range(3):
+        before = memory()
+        tracemalloc.start()
+        found = strategy.run(lambda: context().all_gather(wide, axis=1))
+        assert found.shape == (500, 16_000) and not found.flags.writeable
+        _, private = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert found.sum() == 4_000_000 + 8_000_000
+        assert private < 0.1 * found.nbytes and memory() - before < 1.1 * found.nbytes
+        assert np.all(found[:, :8000] == 1) and np.all(found[:, 8000:] == 2)
+        told = transport.broadcast(transport.call("telling", like=wide), wide)
+        assert told.shape == wide.shape and np.all(told == 1) and not told.flags.writeable
+        for one in (found, told) if rank == turn % 2 else ():
+            write_through(one)
+        several = strategy.run(lambda: context().all_gather([wide, np.full((1 + rank, 3), rank), wide[:0]], axis=0))
+        assert [one.shape for one in several[::2]] == [(1000, 8000), (0, 8000)]
+        assert np.all(several[0][:500] == 1) and np.all(several[0][500:] == 2)
+        assert np.all(found[:, -1] == (0 if rank == turn % 2 else 2)) and np.all(told == (rank != turn % 2))
+        del found, told, several
+        total(1, 1)
+
+
+def differ() -> None:
+    """Workers of which nobody compares the calls gather arrays of different shapes."""
+    try:
+        strategy.run(lambda: refdist.get_replica_context().all_gather(np.ones((2 + rank, 100_000)), axis=1))
+    except ValueError as error:
+        assert "dimension" in str(error), error
+    else:
+        raise AssertionError
 
 
 def large() -> None:
