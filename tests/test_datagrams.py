@@ -74,7 +74,7 @@ def test_workers_ask_each_other_what_they_do() -> None:
     assert re.search(r"worker 0 on .* is in call 3: all_reduce \(train\.py:40\)", report)
     assert re.search(r"worker 1 on .* is in call 3: all_gather \(train\.py:41\)", report)
     assert re.search(r"worker 2 on .* is elsewhere in the program; its last call was 0: starting", report)
-    assert [watch.given_up for watch in (one, two, three)] == [-1, 3, 3]
+    assert [watch.given_up for watch in (one, two, three)] == [-1, 3, 3] and one.absent == [2]
 
 
 def test_another_job_at_the_port_of_an_old_one_is_not_disturbed() -> None:
@@ -83,7 +83,7 @@ def test_another_job_at_the_port_of_an_old_one_is_not_disturbed() -> None:
     # The old worker takes the new job's ports for those of its own.
     old._addresses = new._addresses
     report = old.report()
-    assert report.count("does not answer") == 2
+    assert report.count("does not answer") == 2 and old.absent == [1, 2]
     assert new.given_up == -1
 
 

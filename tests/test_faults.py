@@ -697,6 +697,21 @@ def test_a_job_does_not_end_before_its_report_is_printed(monkeypatch: pytest.Mon
     assert supervisor._end_at < until - TOLD_SECONDS
 
 
+@pytest.mark.parametrize("others", [[], [os.getppid()]])
+def test_the_last_supervisor_does_not_wait_for_others_that_have_left(
+        others: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Under plain mpiexec one of those may have been the desk, and another desk does not know of them.
+    supervisor, left = Supervisor(), list[str]()
+    monkeypatch.setattr(supervisor, "_report", lambda *_, **__: None)
+    monkeypatch.setattr(supervisor, "_tell", lambda _: None)
+    monkeypatch.setattr(supervisor, "_leave", lambda: left.append("left"))
+    monkeypatch.setattr("refdist.backends.mpi.processes.children", lambda _: [os.getpid(), *others])
+    supervisor._above, supervisor._joined, supervisor._finished = {1: "hydra_pmi_proxy"}, True, True
+    supervisor._ended(4)
+    supervisor._times(supervisor._printed_at, 0.0)
+    assert left == ([] if others else ["left"])
+
+
 @pytest.mark.parametrize("ends", ["it has ended", "it is ending"])
 def test_mpiexec_that_was_killed_is_named_though_a_supervisor_s_end_is_seen_first(
         monkeypatch: pytest.MonkeyPatch, ends: str) -> None:

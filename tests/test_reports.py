@@ -94,6 +94,22 @@ def test_a_report_does_not_wait_for_workers_that_are_stopped() -> None:
     assert desk.due(4.0)[0] == "[worker 1] lost\n"
 
 
+def test_a_report_does_not_wait_for_workers_that_are_elsewhere() -> None:
+    desk = new_desk(3)
+    desk.take(said(0, "worker 1 is elsewhere", 5.0, absent=[1]), 0, 2.0)
+    assert desk.due(2.5) == ("", [])  # worker 2 says the same, if not so soon
+    desk.take(said(2, "worker 1 is elsewhere", 5.0, absent=[1]), 2, 3.0)
+    assert desk.due(3.2) == ("", [])
+    assert desk.due(3.3)[0] == "[workers 0, 2] worker 1 is elsewhere\n"
+
+
+def test_workers_of_other_hosts_that_are_elsewhere_do_not_count() -> None:
+    desk = new_desk(2, of=4)
+    desk.take(said(0, "workers 2-3 are elsewhere", 5.0, absent=[2, 3]), 0, 2.0)
+    assert desk.due(6.9) == ("", [])
+    assert desk.due(7.0)[0] == "[worker 0] workers 2-3 are elsewhere\n"
+
+
 def test_a_late_start_names_the_workers_that_are_stopped() -> None:
     desk = new_desk(3, "starting")
     desk.take(change(1, "starting", stopped=True), 1, 1.0)

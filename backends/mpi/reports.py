@@ -98,14 +98,15 @@ class Desk:
 
         Args:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
-                its "task", where it has said one.  A change of its "state" ("running", "starting", "joined", "ended"),
-                or of whether it is "stopped", with its "process", and the path and step of the last checkpoint that it
-                has "saved", if any; or a "text" to be printed, and for how long it may "wait" for the same from others;
-                "several" is the text where several say it; "label" is whom it is about where that is not the worker;
-                with "missing", the workers that have not arrived are added; with "if_first", it is printed only if no
-                worker has failed before; what is a "warning" is not the last word of its worker, and not answered.  A
-                "weak" status is of a worker that fails because of another one, "weak" false of one that has raised by
-                itself; one that "ends" has an exit status of its own, for which the others wait.
+                its "task", where it has said one; the ranks of those that are "absent" from its call.  A change of its
+                "state" ("running", "starting", "joined", "ended"), or of whether it is "stopped", with its "process",
+                and the path and step of the last checkpoint that it has "saved", if any; or a "text" to be printed, and
+                for how long it may "wait" for the same from others; "several" is the text where several say it; "label"
+                is whom it is about where that is not the worker; with "missing", the workers that have not arrived are
+                added; with "if_first", it is printed only if no worker has failed before; what is a "warning" is not
+                the last word of its worker, and not answered.  A "weak" status is of a worker that fails because of
+                another one, "weak" false of one that has raised by itself; one that "ends" has an exit status of its
+                own, for which the others wait.
             sender: to whom the answer goes.
             now: the time.
         """
@@ -201,9 +202,10 @@ class Desk:
             return math.inf
         if self._is_everyone(reporting | self._quiet):
             return -math.inf
-        # What is stopped is not waited for, or only as long as what may soon say the same.
-        stopped = {rank for rank, found in self.states.items() if found["stopped"]}
-        return self._last + MERGE_SECONDS if self._is_everyone(stopped | reporting | self._quiet) else math.inf
+        # What is stopped or elsewhere is not waited for, or only as long as what may soon say the same.
+        silent = {rank for rank, found in self.states.items() if found["stopped"]}
+        silent |= {rank for _, message, _ in self._waiting for rank in message.get("absent", ()) if rank in self.states}
+        return self._last + MERGE_SECONDS if self._is_everyone(silent | reporting | self._quiet) else math.inf
 
     def _is_everyone(self, workers: Collection[object]) -> bool:
         sizes = [found["size"] for found in self.states.values()]
@@ -304,8 +306,9 @@ class Line:
 
 def _is_for_a_desk(message: Message) -> bool:
     wanted = _REPORT if "text" in message else _STATE
-    words, saved = message.get("task", ["", 0]), message.get("saved", ["", None])
-    return (isinstance(words, list) and list(map(type, words)) == [str, int]
+    words, saved, absent = message.get("task", ["", 0]), message.get("saved", ["", None]), message.get("absent", [])
+    return (isinstance(absent, list) and all(type(rank) is int for rank in absent)
+            and isinstance(words, list) and list(map(type, words)) == [str, int]
             and isinstance(saved, list) and list(map(type, saved)) in ([str, int], [str, type(None)])
             and isinstance(message.get("label", ""), str) and isinstance(message.get("several", ""), str)
             and all(isinstance(message.get(name), (float, int) if kind is float else kind)

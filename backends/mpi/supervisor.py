@@ -17,11 +17,12 @@ process that has forked (`supervised`), and ends last.  It
 The worker tells its supervisor how far it is over a socket that it has inherited: one JSON object per packet, with its
 "kind": starting (with the "limit" in seconds; answered with the folder for "ucx"), initialized: MPI has started in all
 processes, joined, finished, warning (a "text"), report (a "text", how long it may "wait" for the same one of other
-workers, and whether the worker "ends" by itself when it was printed, which then is answered), task: which "task" of the
-cluster it is, saved: the "path" and "step" of a checkpoint that is complete, spared: from now on the job goes on when
-this worker is lost, which ends with the process "chief" of this host, notice: what it takes to tell the workers of
-other hosts that this one is lost, again and again, because datagrams get lost, and lost: another worker is, and the
-exit "status" that it gives the job, which is the same on all hosts.
+workers, and whether the worker "ends" by itself when it was printed, which then is answered), absent: the "ranks" of
+those that will not say the same, because they are elsewhere, task: which "task" of the cluster it is, saved: the "path"
+and "step" of a checkpoint that is complete, spared: from now on the job goes on when this worker is lost, which ends
+with the process "chief" of this host, notice: what it takes to tell the workers of other hosts that this one is lost,
+again and again, because datagrams get lost, and lost: another worker is, and the exit "status" that it gives the job,
+which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -107,6 +108,7 @@ class Supervisor:
         self._waited = self._killed = False  # it was stopped too long; this process has killed it
         self._lost = False  # it has ended as it should not
         self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
+        self._printed_at = _NEVER  # when what is said of the worker was printed, and forwarded
         self._notify_at = _NEVER  # when the workers of other hosts are told that this one is lost
         self._status: int | None = None  # the exit status of the worker, once it has ended
         self._known = 0  # that of the job, as far as the desk has told
@@ -198,6 +200,8 @@ class Supervisor:
                 self._initialized = True
             elif message["kind"] == "task":
                 self._who["task"] = message["task"]
+            elif message["kind"] == "absent":
+                self._who["absent"] = message["ranks"]
             elif message["kind"] == "saved":
                 self._who["saved"] = [message["path"], message["step"]]
                 self._tell(self._state)
@@ -275,6 +279,7 @@ class Supervisor:
             self._fail(how, MERGE_SECONDS, several=several)
         else:
             self._lost, self._end_at = True, time.monotonic() + HOLD_SECONDS
+            self._printed_at = time.monotonic() + MERGE_SECONDS + FORWARD_SECONDS
             alike = code >= 0 or self._waited  # others may say the same
             self._report(how, MERGE_SECONDS if alike else 0, status=self._status or FAILED, several=several)
             self._tell("ended")
@@ -331,6 +336,14 @@ class Supervisor:
         elif (answer["answer"] == "over" and (self._finished or not self._notices)) or self._failed:
             self._end_at = min(self._end_at, time.monotonic() + FORWARD_SECONDS)
 
+    def _is_last(self) -> bool:
+        """Whether all programs have come to their end, and no other supervisor of this host is left.
+
+        Under plain mpiexec the desk does not know it, if it was one of those that have left.
+        """
+        beside = [pid for above in list(self._above)[:1] for pid in processes.children(above) if pid != os.getpid()]
+        return self._lost and self._finished and bool(self._above) and not any(map(processes.alive, beside))
+
     def _times(self, now: float, passed: float) -> None:
         if self._limit and not self._stopped:  # a worker that is stopped does not wait for the others: they miss it
             self._limit = max(self._limit - passed, 0.0)
@@ -348,12 +361,13 @@ class Supervisor:
             self._notify_at = now + NOTICE_SECONDS
             for notice in self._notices:
                 notice.send(self._status or FAILED)
-        if now >= self._end_at:
+        if now >= self._end_at or (now >= self._printed_at and self._is_last()):
             self._leave()
 
     def _seconds(self) -> float:
         until = min(self._kill_at, self._end_at, self._notify_at, self._line.next())
-        return max(min(until - time.monotonic(), _STEP if self._limit or self._stopped else 3600.0), 0.0)
+        counts = self._limit or self._stopped or (self._lost and self._finished)
+        return max(min(until - time.monotonic(), _STEP if counts else 3600.0), 0.0)
 
     # What it does.
 

@@ -207,6 +207,7 @@ class MPITransport(ConnectableTransport):
 
     def _lost(self) -> errors.RefdistError:
         report = self._watch.report()
+        supervised.tell("absent", ranks=self._watch.absent)
         gone = self._watch.dead()  # now that the others have been asked
         late = f"not all workers arrived within {self.timeout:g} s"
         what = f"{agreement.names(gone, 'worker')} died" if gone else late

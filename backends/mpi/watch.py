@@ -60,6 +60,8 @@ class Watch:
         given_up: the last rendezvous that another worker has given up; -1 for none.
         waits: whether the program waits in MPI.
         looks: how often it has begun to, or has looked in between.
+        absent: workers that, as they said when they were last asked, are not in this worker's call, or that said
+            nothing.
     """
 
     def __init__(self, rank: int) -> None:
@@ -68,6 +70,7 @@ class Watch:
         self.given_up = -1
         self.waits = False
         self.looks = 0
+        self.absent: list[int] = []
         self._stand_in: Callable[[], object] | None = None
         self._lost: Callable[[int], object] = lambda _: None
         self._stands_in = False
@@ -204,6 +207,8 @@ class Watch:
         answers = self._ask()
         dead = self.dead()
         lines = []
+        self.absent = [rank for rank in range(len(self._peers))
+                       if rank != self.rank and rank not in dead and answers.get(rank, (-1,))[0] < self.count]
         for rank, (host, _, pid) in enumerate(self._peers):
             if rank == self.rank:
                 text = f"is in call {self.count}: {self.status()}"
@@ -211,7 +216,7 @@ class Watch:
                 text = "is dead"
             elif rank in answers:
                 count, status = answers[rank]
-                where = "is elsewhere in the program; its last call was" if count < self.count else "is in call"
+                where = "is elsewhere in the program; its last call was" if rank in self.absent else "is in call"
                 text = f"{where} {count}: {status}"
             else:
                 text = "is stopped" if host == self._host and _state(pid) == "T" else "does not answer"

@@ -1,12 +1,13 @@
 """Goes wrong on one worker: faults.py KIND VICTIM, in several processes; SECONDS is how long the others wait for it.
 
 With a SHM, every worker appends the names of its shared memory to that file.  READY is a folder in which processes
-wait for each other before they start.
+wait for each other before they start.  AT is a file that is made when it goes wrong.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import re
@@ -48,7 +49,15 @@ def above() -> dict[str, int]:
     return found
 
 
+def note_the_time() -> None:
+    """Makes the file AT, whose time is then that of the first fault."""
+    if "AT" in os.environ:
+        with contextlib.suppress(FileExistsError):
+            Path(os.environ["AT"]).touch(exist_ok=False)
+
+
 def fault(kind: str) -> None:
+    note_the_time()
     if kind in KILLS:
         name, number = KILLS[kind]
         os.kill(above()[name], number)

@@ -255,8 +255,16 @@ def failures(strategy: Any, c: Any) -> None:
     assert "RD20" in refused(refdist.ParameterServerStrategy, strategy.cluster_resolver)
 
 
+def note_the_time() -> None:
+    """Makes the file AT, whose time is then that of the first fault."""
+    if "AT" in os.environ:
+        with contextlib.suppress(FileExistsError):
+            Path(os.environ["AT"]).touch(exist_ok=False)
+
+
 def die() -> None:
     """What a function does that kills its worker."""
+    note_the_time()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -286,7 +294,11 @@ def worker(strategy: Any, c: Any) -> None:
 
 def leaves(strategy: Any, c: Any) -> None:
     """A worker leaves without a word."""
-    started, ended, _ = counted(strategy, c, lambda: os._exit(5))
+    def leave() -> None:
+        note_the_time()
+        os._exit(5)
+
+    started, ended, _ = counted(strategy, c, leave)
     assert (started, ended) == (11, 10)
 
 
@@ -327,6 +339,7 @@ def exits(strategy: Any, c: Any) -> None:
     print("exits was here", flush=True)
     c.schedule(lambda: time.sleep(1000))
     c.schedule(lambda: 1).fetch()
+    note_the_time()
     sys.exit(3)
 
 
@@ -334,6 +347,17 @@ def stops(strategy: Any, c: Any) -> None:
     """The coordinator ends while a worker is stopped, which could not end by itself."""
     c.schedule(lambda: os.kill(os.getpid(), signal.SIGSTOP))
     c.schedule(lambda: 1).fetch()
+    note_the_time()
+
+
+def supervisor(strategy: Any, c: Any) -> None:
+    """The supervisor of a worker is killed."""
+    def lost() -> None:
+        note_the_time()
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+
+    c.schedule(lost).fetch()
 
 
 def adds_and_raises(strategy: Any, c: Any) -> None:
