@@ -102,7 +102,7 @@ class _Once:
 
     def index(self, value: object) -> int:
         """Where the value stands."""
-        key = json.dumps(value)
+        key = repr(value)  # of lists, dicts, texts and numbers, which a hash would not tell apart by type
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = len(self.found)
