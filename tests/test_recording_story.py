@@ -10,7 +10,7 @@ import pytest
 
 import refdist
 from refdist.__main__ import main
-from refdist.insight import Recording, layout, load
+from refdist.insight import Recording, layout, load, page
 from refdist.insight.curves import curves_of
 
 
@@ -126,6 +126,7 @@ def test_a_coordinator_tells_who_carries_out_what_and_each_access(tmp_path: Path
     assert [(event["scheduled"], event["task"]) for event in of_kind(recording, "function")] == [(1, 0), (2, 1)]
     lanes = layout.lanes_of(layout.lane_of_each(recording.events))
     assert layout.names_of(lanes, recording.events) == ["coordinator", "worker 0", "worker 1"]
+    assert page.data(recording.events, {})["workers"] == 2
     recording.save(tmp_path / "a")
     assert load(tmp_path / "a").events == recording.events
 

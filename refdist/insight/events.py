@@ -243,6 +243,13 @@ def tasks_of(events: Iterable[Event]) -> dict[int, Task]:
     return found
 
 
+def workers_of(events: Iterable[Event]) -> int:
+    """How many workers there are; a coordinator may have its own in one process, which are known by their functions."""
+    events = list(events)
+    return max(len({event["task"] for event in events if event.kind == "function"}),
+               sum(task.type == WORKER for task in tasks_of(events).values()))
+
+
 def renumbered(told: Told, position: dict[int, int], number: int) -> bool:
     """Makes of an event number `number` of a recording.
 

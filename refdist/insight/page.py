@@ -27,9 +27,8 @@ from typing import Any
 
 from refdist.insight import findings, summaries
 from refdist.insight.curves import curves_of
-from refdist.insight.events import ARRAYS, KINDS, Event, tasks_of
+from refdist.insight.events import ARRAYS, KINDS, Event, tasks_of, workers_of
 from refdist.insight.layout import in_order, lane_of_each, lanes_of, names_of, slots_of
-from refdist.workers.launcher import WORKER
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("page.js", "page_draw.js", "page_panels.js")
@@ -84,7 +83,7 @@ def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
         "kinds": kinds, "lanes": [(lane.worker, lane.replica, devices.get(lane, ""), name, *tasks[lane.worker])
                                   for lane, name in zip(lanes, names_of(lanes, events), strict=True)],
         "columns": {name: _differences(column) for name, column in columns.items()},
-        "workers": sum(task.type == WORKER for task in tasks.values()),
+        "workers": workers_of(events),
         "fields": fields, "values": values.found, "summaries": arrays,
         "bad": sorted(position[i] for i in bad),
         "curves": [(curve.name, _differences([position[i] for i in curve.events]), curve.numbers)

@@ -181,7 +181,9 @@ function glyph(i, x, y, color) {
   else if (name === "write" || name === "variable") {
     pen.rect(x - 4, y - 4, 8, 8);
     if (name === "write") pen.fill(); else pen.stroke();
-  } else if (name === "step") { pen.moveTo(x - 4, y - 5); pen.lineTo(x + 5, y); pen.lineTo(x - 4, y + 5); pen.fill(); }
+  } else if (name === "read") { pen.arc(x, y, 2, 0, 7); pen.fill(); }
+  else if (name === "schedule") { pen.moveTo(x - 4, y - 5); pen.lineTo(x + 5, y); pen.lineTo(x - 4, y + 5); pen.closePath(); pen.stroke(); }
+  else if (name === "step") { pen.moveTo(x - 4, y - 5); pen.lineTo(x + 5, y); pen.lineTo(x - 4, y + 5); pen.fill(); }
   else if (name === "print" || name === "warning") {
     pen.font = "bold 14px system-ui, sans-serif";
     pen.textAlign = "center";

@@ -309,8 +309,8 @@ at("rest").firstChild.textContent = (curves.length - FEW) + " more";
 at("rest").lastChild.append(...curves.slice(FEW).map(one => one.figure));
 at("about").textContent = [plural(COUNT, "event"), plural(data.workers, "worker"), plural(replicas.length, "replica"),
   plural(variables.size, "variable")].join(", ");
-at("legend").textContent = "● arrives at a rendezvous or reduces, ○ goes on or returns, ◆ exchange between workers, ■ write, □ new variable, " +
-  "▶ element of a dataset, “ printed, ✕ error; green: bytes move between devices; red: not carried out";
+at("legend").textContent = "● arrives at a rendezvous or reduces, ○ goes on or returns, ◆ exchange between workers, ■ write, · read, □ new variable, " +
+  "▶ element of a dataset, ▷ a function is scheduled, “ printed, ✕ error; green: bytes move between devices; red: not carried out";
 at("standing-out").hidden = !data.findings.length;
 at("findings").append(...data.findings.map(([event, wrong, text]) => {
   const button = make("button", {type: "button", class: wrong ? "wrong" : ""},

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from refdist.insight.events import Event, tasks_of
+from refdist.insight.events import Event, workers_of
 from refdist.notebook import drawing
-from refdist.workers.launcher import WORKER
 
 _LINES = 12
 
@@ -84,11 +83,8 @@ def summary_of(events: Sequence[Event]) -> Summary:
     """The summary of the events of a recording."""
     found = Counter(event.kind for event in events)
     replicas = {(event.worker, event.replica) for event in events if event.replica is not None}
-    functions = [event for event in events if event.kind == "function"]
-    workers = max(len({event["task"] for event in functions}),  # which a coordinator may have in its own process
-                  sum(task.type == WORKER for task in tasks_of(events).values()))
-    scheduled = {"scheduled functions": found["schedule"], "begun functions": len(functions)}
-    counts = {"workers": workers, **(scheduled if found["schedule"] else {}), "replicas": len(replicas),
+    scheduled = {"scheduled functions": found["schedule"], "begun functions": found["function"]}
+    counts = {"workers": workers_of(events), **(scheduled if found["schedule"] else {}), "replicas": len(replicas),
               "runs": found["run"], "steps": found["step"],
               "rows": sum(sum(event["counts"]) for event in events if event.kind == "step"),
               "variables": found["variable"], "writes": found["write"], "warnings": found["warning"],
