@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_workers import mpiexec
 
 import refdist
-from refdist.insight import Recording
+from refdist.__main__ import main
+from refdist.insight import Recording, load
 
 PROGRAM = """import numpy as np, refdist
 def step(x):
@@ -57,6 +59,22 @@ def test_workers_that_draw_another_seed_do_the_same() -> None:
             refdist.simulate_workers(program, 2)
         both.append(recording)
     assert both[0].diff(both[1]) is None
+
+
+@pytest.mark.slow
+def test_a_simulated_program_and_one_under_mpi_do_the_same_or_the_first_value_is_named(tmp_path: Path) -> None:
+    text = PROGRAM.format(strategy="refdist.MultiWorkerMirroredStrategy()", scale=1, extra="{extra}")
+    both = {}
+    for name, extra in (("sums", ""), ("means", " / len(x)")):
+        (tmp_path / f"{name}.py").write_text(text.format(extra=extra))
+        assert main(["run", "--workers", "2", "--record", str(tmp_path / name), str(tmp_path / f"{name}.py")]) == 0
+        both[name] = load(tmp_path / name)
+    mpiexec(2, str(tmp_path / "sums.py"), REFDIST_RECORD=str(tmp_path / "mpi"))
+    real = load(tmp_path / "mpi")
+    assert both["sums"].diff(real) is None and real.diff(both["sums"]) is None
+    difference = both["means"].diff(real)
+    assert difference is not None and difference.fields == ("contributed",)
+    assert "meet all_reduce (" in str(difference) and "means.py:4)" in str(difference)
 
 
 def test_the_first_value_that_differs_is_named(tmp_path: Path) -> None:
